@@ -1,0 +1,124 @@
+"""The only place that shapes an error body: one envelope per route group, chosen by path (contract.md section 1)."""
+
+import traceback
+from typing import Any
+
+import orjson
+import structlog
+from django.core.exceptions import DisallowedHost, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.request import RawPostDataException
+from rest_framework import exceptions as drf
+from rest_framework.response import Response
+
+from identity_platform.api import errors
+
+log = structlog.get_logger("identity.api")
+
+# What RFC 6749 section 5.2 calls our refusals at the token endpoints.
+OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 429: "temporarily_unavailable", 500: "server_error"}
+
+
+def envelope(path: str, refusal: errors.ApiError) -> dict[str, Any]:
+    """The body of a refusal at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
+    if path.startswith("/exsvc/"):
+        inner: dict[str, Any] = {"code": refusal.code, "message": refusal.text}
+        if refusal.details:
+            inner["details"] = refusal.details
+        return {"error": inner}
+    if path.startswith("/authmgr/token"):
+        fallback = "temporarily_unavailable" if refusal.status == 503 else "invalid_request"
+        name = getattr(refusal, "error", None) or OAUTH_ERRORS.get(refusal.status, fallback)
+        return {"error": name, "error_description": refusal.text}
+    body: dict[str, Any] = {"error": refusal.phrase, "message": refusal.text}
+    if refusal.details:
+        body["details"] = refusal.details
+    return body
+
+
+def as_refusal(problem: BaseException) -> errors.ApiError:
+    """Our word for whatever was raised; anything unknown is a fault of ours and is logged with its trace."""
+    match problem:
+        case errors.ApiError():
+            return problem
+        case drf.ValidationError():
+            return errors.ValidationFailed(details=problem.detail if isinstance(problem.detail, dict) else None)
+        case drf.ParseError() | RequestDataTooBig() | RawPostDataException():
+            return errors.BodyTooLarge() if isinstance(problem, RequestDataTooBig) else errors.MalformedBody()
+        case drf.NotAuthenticated() | drf.AuthenticationFailed():
+            return errors.NotSignedIn()
+        case drf.PermissionDenied() | DjangoPermissionDenied():
+            return errors.NotAllowed()
+        case drf.NotFound() | Http404():
+            return errors.NotFound()
+        case drf.MethodNotAllowed():
+            return errors.MethodNotAllowed()
+        case drf.UnsupportedMediaType():
+            return errors.UnsupportedMediaType()
+        case DisallowedHost():
+            return errors.OddHost()
+        case SuspiciousOperation():
+            return errors.ValidationFailed("The request is not well-formed HTTP for this platform.")
+        case OperationalError() | InterfaceError():
+            # The message of the driver may carry SQL or hosts: it goes to the log, never to the caller.
+            log.warning("database_unavailable", kind=type(problem).__name__, cause=type(problem.__cause__).__name__)
+            return errors.Unavailable()
+        case _:
+            log.error("fault", kind=type(problem).__qualname__, trace=where(problem))
+            return errors.ServerFault()
+
+
+def where(problem: BaseException) -> list[str]:
+    """The way to the fault as `module:function:line`, innermost last.
+
+    Messages, values, SQL and file paths of a trace can carry people's data and secrets (security.md section 5); the way
+    alone is enough to find the line.
+    """
+    frames = traceback.walk_tb(problem.__traceback__)
+    return [f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}:{line}" for frame, line in frames]
+
+
+def answer_refusal(problem: Exception, context: dict[str, Any]) -> Response:
+    """DRF's exception handler."""
+    refusal = as_refusal(problem)
+    return Response(
+        envelope(context["request"].path, refusal), status=refusal.status, headers=_headers(refusal, context["request"])
+    )
+
+
+def plain_answer(path: str, refusal: errors.ApiError) -> HttpResponse:
+    """The same answer outside DRF (middleware, unknown paths, faults in Django itself)."""
+    return HttpResponse(
+        orjson.dumps(envelope(path, refusal)),
+        status=refusal.status,
+        content_type="application/json",
+        headers=refusal.headers,
+    )
+
+
+def _headers(refusal: errors.ApiError, request: Any) -> dict[str, str]:
+    if request.path.startswith("/authmgr/token"):
+        return {"Cache-Control": "no-store", "Pragma": "no-cache", **refusal.headers}  # RFC 6749 section 5.1
+    return refusal.headers
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Django's handler400: hosts that are not ours, broken requests."""
+    return plain_answer(request.path, as_refusal(exception) if exception else errors.ValidationFailed())
+
+
+def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Django's handler403."""
+    return plain_answer(request.path, errors.NotAllowed())
+
+
+def unknown_path(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Django's handler404."""
+    return plain_answer(request.path, errors.UnknownPath())
+
+
+def fault(request: HttpRequest) -> HttpResponse:
+    """Django's handler500; the middleware has logged the trace."""
+    return plain_answer(request.path, errors.ServerFault())

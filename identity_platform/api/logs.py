@@ -1,0 +1,70 @@
+"""Structured logs: one JSON object a line on standard error, with the request id, never with a secret."""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import orjson
+import structlog
+
+# Anything under such a name is replaced, whoever logs it: a net below the rule that secrets are not logged at all.
+SECRET_NAME = re.compile(
+    r"password|secret|token|code|authorization|cookie|credential|otp|challenge|signature|api_?key", re.IGNORECASE
+)
+# Statements and their parameters would carry people's data.
+SILENCED = ("django.db.backends", "django.request", "django.security.DisallowedHost", "faker", "urllib3")
+
+
+def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Replace values whose name says that they are secret."""
+    for name in event:
+        if name != "event" and SECRET_NAME.search(name):
+            event[name] = "***"
+    return event
+
+
+def _name_exception(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A library's exception by its kind only: its text may quote statements, paths and values."""
+    problem = event.pop("exc_info", None)
+    if problem:
+        event["kind"] = problem[0].__qualname__ if isinstance(problem, tuple) else type(problem).__qualname__
+    return event
+
+
+def _line(event: Any, **_: Any) -> str:
+    return orjson.dumps(event, default=str).decode()
+
+
+def configure(options: dict[str, Any]) -> None:
+    """Django's LOGGING_CONFIG: structlog and the standard library's loggers write the same lines."""
+    level = logging.getLevelNamesMapping().get(options["level"], logging.INFO)
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        hide_secrets,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer(serializer=_line)],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _name_exception,
+                structlog.processors.JSONRenderer(serializer=_line),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(level, logging.WARNING))
+    for name in SILENCED:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -1,0 +1,32 @@
+"""Pages: what a list action returns and how a view answers it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LARGEST_PAGE = 100
+# OFFSET is a bigint; a page behind it is past the end of anything.
+LARGEST_OFFSET = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list: its rows and the true totals, also past the end."""
+
+    rows: Sequence[Any]
+    page: int
+    limit: int
+    total: int
+
+    @property
+    def total_pages(self) -> int:
+        return -(-self.total // self.limit)
+
+    def totals(self) -> dict[str, int]:
+        """The members of the specification's pagination object."""
+        return {"page": self.page, "limit": self.limit, "total": self.total, "total_pages": self.total_pages}
+
+
+def offset(page: int, limit: int) -> int:
+    """How many rows stand before the page; bounded so that no page number overflows the database's integer."""
+    return min((page - 1) * limit, LARGEST_OFFSET)

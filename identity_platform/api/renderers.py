@@ -1,0 +1,46 @@
+"""JSON out: orjson instead of DRF's encoder, and no negotiation between formats that do not exist."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+# Timestamps leave as ISO 8601 UTC with Z, without microsecond noise beyond what is stored.
+OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+
+
+def as_json(data: Any) -> bytes:
+    """`data` as UTF-8 JSON; UUIDs and aware datetimes are written by orjson itself."""
+    return orjson.dumps(data, default=str, option=OPTIONS)
+
+
+class OrjsonRenderer(BaseRenderer):
+    """application/json by orjson."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+    render_style = "binary"
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: dict[str, Any] | None = None
+    ) -> bytes:
+        return b"" if data is None else as_json(data)
+
+
+class OnlyJson(BaseContentNegotiation):
+    """The first parser that reads the body's type, and always the one renderer."""
+
+    def select_parser(self, request: Request, parsers: Sequence[BaseParser]) -> BaseParser | None:
+        kind = (request.content_type or "").partition(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == kind), None)
+
+    def select_renderer(
+        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        # RFC 9110 section 12.5.1 allows answering with what there is when the caller asks for something else.
+        return renderers[0], renderers[0].media_type or ""

@@ -1,0 +1,145 @@
+"""OpenAPI 3.1 from the endpoints' contracts (`views.endpoint`) by drf-spectacular."""
+
+from collections import defaultdict
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework import serializers
+
+from identity_platform.api import errors
+from identity_platform.api.views import Contract
+
+
+class RegistryProblem(serializers.Serializer[Any]):
+    """Inside of the registry's envelope."""
+
+    code = serializers.CharField(help_text="Stable, for programs.")
+    message = serializers.CharField(help_text="For people: says what to do next.")
+    details = serializers.DictField(required=False, help_text="Figures, or a field's messages.")
+
+
+class RegistryErrorBody(serializers.Serializer[Any]):
+    """Envelope under /exsvc/."""
+
+    error = RegistryProblem()
+
+
+class ErrorBody(serializers.Serializer[Any]):
+    """Envelope everywhere else."""
+
+    error = serializers.CharField(help_text="Reason phrase of the status.")
+    message = serializers.CharField(help_text="For people: says what to do next.")
+    details = serializers.DictField(required=False, help_text="A field's messages.")
+
+
+class OAuthErrorBody(serializers.Serializer[Any]):
+    """RFC 6749 section 5.2."""
+
+    error = serializers.CharField()
+    error_description = serializers.CharField()
+
+
+# What any endpoint may answer, by what it does.
+EVERYWHERE: list[type[errors.ApiError]] = [
+    errors.ValidationFailed,
+    errors.TooManyRequests,
+    errors.ServerFault,
+    errors.Unavailable,
+]
+WITH_BODY: list[type[errors.ApiError]] = [errors.MalformedBody, errors.BodyTooLarge, errors.UnsupportedMediaType]
+WITH_TOKEN: list[type[errors.ApiError]] = [errors.NotSignedIn, errors.NotAllowed]
+
+
+class ContractSchema(AutoSchema):
+    """Reads the `Contract` of the action; everything in the document stands in the code beside the action."""
+
+    @property
+    def contract(self) -> Contract:
+        action = getattr(self.view, getattr(self.view, "action", None) or self.method.lower(), None)
+        return getattr(action, "contract", None) or Contract()
+
+    def get_tags(self) -> list[str]:
+        return ["/".join(part for part in self.path.split("/")[1:3] if "{" not in part)]
+
+    def get_summary(self) -> str | None:
+        action = getattr(self.view, getattr(self.view, "action", None) or "", None)
+        return (action.__doc__ or "").strip().split("\n")[0] or None if action else None
+
+    def get_description(self) -> str:
+        action = getattr(self.view, getattr(self.view, "action", None) or "", None)
+        lines = (action.__doc__ or "").strip().split("\n")[1:] if action else []
+        return "\n".join(line.strip() for line in lines).strip()
+
+    def get_request_serializer(self) -> Any:
+        return self.contract.body
+
+    def get_auth(self) -> list[dict[str, Any]]:
+        bearer: list[dict[str, Any]] = [{"bearer": []}]
+        return {"required": bearer, "optional": [*bearer, {}], "none": []}[self.contract.token]
+
+    def get_override_parameters(self) -> list[Any]:
+        found: list[Any] = [self.contract.query] if self.contract.query else []
+        found += [
+            OpenApiParameter(name, str, OpenApiParameter.HEADER, description=meaning)
+            for name, meaning in self.contract.headers.items()
+        ]
+        found += [
+            OpenApiParameter(name, str, OpenApiParameter.HEADER, description=meaning, response=list(self._successes()))
+            for name, meaning in self.contract.answer_headers.items()
+        ]
+        found.append(
+            OpenApiParameter("X-Request-ID", str, OpenApiParameter.HEADER, description="Id of this request.", response=True)
+        )
+        return found
+
+    def _successes(self) -> list[str]:
+        return [str(status) for status in self.contract.returns]
+
+    def get_response_serializers(self) -> Any:
+        contract = self.contract
+        refusals = [*EVERYWHERE, *(WITH_BODY if contract.body else []), *contract.refuses]
+        if contract.token != "none":
+            refusals += WITH_TOKEN
+        if "{" in self.path:
+            refusals.append(errors.NotFound)
+        by_status: dict[int, list[type[errors.ApiError]]] = defaultdict(list)
+        for refusal in refusals:
+            if refusal not in by_status[refusal.status]:
+                by_status[refusal.status].append(refusal)
+        answers: dict[Any, Any] = {}
+        for status, shape in contract.returns.items():
+            answers[status] = OpenApiResponse(shape) if shape else OpenApiResponse(description="No body.")
+        for status, kinds in sorted(by_status.items()):
+            if status not in answers:
+                answers[status] = OpenApiResponse(self._envelope(), description=" ".join(self._says(k) for k in kinds))
+        return answers
+
+    def _says(self, refusal: type[errors.ApiError]) -> str:
+        return f"`{refusal.code}`: {refusal.message}" if self.path.startswith("/exsvc/") else refusal.message
+
+    def _envelope(self) -> type[serializers.Serializer[Any]]:
+        if self.path.startswith("/exsvc/"):
+            return RegistryErrorBody
+        return OAuthErrorBody if self.path.startswith("/authmgr/token") else ErrorBody
+
+
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """The access token in the Authorization header (RFC 6750)."""
+
+    target_class = "userflow.authentication.BearerAuthentication"
+    name = "bearer"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+
+
+def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Last touch: path slots that are ids say so."""
+    for path in result.get("paths", {}).values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", []):
+                if parameter.get("in") == "path" and parameter["name"].endswith("id"):
+                    parameter["schema"] = {"type": "string", "format": "uuid"}
+    return result

@@ -1,0 +1,98 @@
+"""What every view set of the API stands on: validate, act, answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.viewsets import ViewSet
+
+from identity_platform.api import errors
+from identity_platform.api.parsers import query_parameters
+
+View = TypeVar("View", bound=Callable[..., Any])
+Shape = type[serializers.BaseSerializer[Any]]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What an endpoint takes, gives and refuses: read by the OpenAPI generator, so the document cannot drift far."""
+
+    body: Shape | None = None
+    query: Shape | None = None
+    returns: Mapping[int, Shape | None] = field(default_factory=dict)
+    refuses: Sequence[type[errors.ApiError]] = ()
+    # "required": a Bearer token; "optional": works without; "none": never looks at one.
+    token: str = "required"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    answer_headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def endpoint(
+    body: Shape | None = None,
+    *,
+    query: Shape | None = None,
+    returns: Mapping[int, Shape | None],
+    refuses: Sequence[type[errors.ApiError]] = (),
+    token: str = "required",
+    headers: Mapping[str, str] | None = None,
+    answer_headers: Mapping[str, str] | None = None,
+) -> Callable[[View], View]:
+    """Declare an action's contract. The first line of its docstring is the summary in the API document.
+
+    `refuses` names the refusals beyond those that any endpoint has (bad body, token, permission, limits, faults);
+    `headers` and `answer_headers` map a header's name to what it means.
+    """
+
+    def declare(action: View) -> View:
+        action.contract = Contract(  # type: ignore[attr-defined]  # functions carry attributes, typing does not know
+            body, query, returns, refuses, token, headers or {}, answer_headers or {}
+        )
+        return action
+
+    return declare
+
+
+class ApiViewSet(ViewSet):
+    """A DRF view set that refuses unknown methods before it asks who calls, and validates by serializers."""
+
+    http_method_names = ["get", "post", "put", "patch", "delete", "head"]
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """405 comes before 401: whether a path takes a method is no secret."""
+        if (request.method or "").lower() not in self.action_map:
+            raise errors.MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
+        super().initial(request, *args, **kwargs)
+
+    def http_method_not_allowed(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        raise errors.MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
+
+    def valid(self, shape: Shape) -> dict[str, Any]:
+        """The body's members that `shape` knows, validated; 400 names every member that is missing or wrong."""
+        return self._checked(shape, self.request.data)
+
+    def valid_query(self, shape: Shape) -> dict[str, Any]:
+        """The same for the query string."""
+        return self._checked(shape, query_parameters(self.request))
+
+    def _checked(self, shape: Shape, data: Any) -> dict[str, Any]:
+        serializer = shape(data=data)
+        if not serializer.is_valid():
+            raise errors.ValidationFailed(details=_messages(serializer.errors))
+        return dict(serializer.validated_data)
+
+
+def _messages(found: Any, path: str = "") -> dict[str, list[str]]:
+    """Nested serializer errors as one flat map from member path to its messages."""
+    flat: dict[str, list[str]] = {}
+    if isinstance(found, Mapping):
+        for name, inner in found.items():
+            flat.update(_messages(inner, f"{path}.{name}" if path else str(name)))
+    elif isinstance(found, list) and found and isinstance(found[0], Mapping | list):
+        for index, inner in enumerate(found):
+            if inner:
+                flat.update(_messages(inner, f"{path}[{index}]"))
+    else:
+        flat[path] = [str(message) for message in (found if isinstance(found, list) else [found])]
+    return flat

@@ -1,0 +1,48 @@
+"""Django's console middlewares, for console pages only: the API pays nothing for sessions, forms and messages."""
+
+from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.utils.deprecation import MiddlewareMixin
+from whitenoise.middleware import WhiteNoiseMiddleware
+
+CONSOLE = "/admin/"
+
+
+class ConsoleOnly(MiddlewareMixin):
+    """Passes API requests by without touching them."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:  # type: ignore[override]  # no async here
+        if request.path.startswith(CONSOLE):
+            return super().__call__(request)  # type: ignore[return-value]
+        return self.get_response(request)  # type: ignore[return-value]
+
+
+class ConsoleStaticFiles(WhiteNoiseMiddleware):
+    """Static files by whitenoise."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path.startswith("/static/"):
+            return super().__call__(request)
+        return self.get_response(request)
+
+
+class ConsoleSessions(ConsoleOnly, SessionMiddleware):
+    """Sessions of the console."""
+
+
+class ConsoleSignIn(ConsoleOnly, AuthenticationMiddleware):
+    """`request.user` of the console."""
+
+
+class ConsoleMessages(ConsoleOnly, MessageMiddleware):
+    """Messages of the console."""
+
+
+class ConsoleForgeryProtection(CsrfViewMiddleware):
+    """Forged cross-site requests. The API carries no cookie, so it is checked on console pages only."""
+
+    def process_view(self, request: HttpRequest, *args: object) -> HttpResponse | None:  # type: ignore[override]
+        return super().process_view(request, *args) if request.path.startswith(CONSOLE) else None  # type: ignore[arg-type]

