@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from pytest_django.fixtures import SettingsWrapper
+from pytest_django.fixtures import Settings
 
 from identity_platform.crypto import (
     KeyRing,
@@ -33,7 +33,7 @@ OLD, NEW = entry("k1"), entry("k2")
 
 
 @pytest.fixture
-def configured(settings: SettingsWrapper) -> Iterator[SettingsWrapper]:
+def configured(settings: Settings) -> Iterator[Settings]:
     """Settings whose ring a test may change; the one of the test run is read again afterwards."""
     before = settings.ENCRYPTION_KEYS
     yield settings
@@ -108,7 +108,7 @@ def test_a_key_removed_too_early_is_named_in_the_error() -> None:
         KeyRing.parse(NEW).unwrap(*wrapped, owner=TENANT)
 
 
-def test_rotation_of_the_configured_ring_only_rewraps(configured: SettingsWrapper) -> None:
+def test_rotation_of_the_configured_ring_only_rewraps(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = OLD
     reload_key_ring()
     key = new_data_key()
@@ -124,7 +124,7 @@ def test_rotation_of_the_configured_ring_only_rewraps(configured: SettingsWrappe
     assert unwrap_data_key(*after, owner="platform") == key
 
 
-def test_rewrapping_twice_changes_nothing_the_second_time(configured: SettingsWrapper) -> None:
+def test_rewrapping_twice_changes_nothing_the_second_time(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = OLD
     reload_key_ring()
     wrapped = wrap_data_key(new_data_key(), owner=TENANT)
@@ -132,7 +132,7 @@ def test_rewrapping_twice_changes_nothing_the_second_time(configured: SettingsWr
     assert rewrap(wrapped.key_id, memoryview(wrapped.blob), owner=TENANT) == wrapped
 
 
-def test_rewrapping_refuses_a_damaged_key_although_it_is_current(configured: SettingsWrapper) -> None:
+def test_rewrapping_refuses_a_damaged_key_although_it_is_current(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = OLD
     reload_key_ring()
     key_id, blob = wrap_data_key(new_data_key(), owner=TENANT)
@@ -141,7 +141,7 @@ def test_rewrapping_refuses_a_damaged_key_although_it_is_current(configured: Set
         rewrap(*WrappedKey(key_id, blob[:-1] + bytes([blob[-1] ^ 1])), owner=TENANT)
 
 
-def test_a_ring_that_does_not_parse_leaves_the_old_one_in_use(configured: SettingsWrapper) -> None:
+def test_a_ring_that_does_not_parse_leaves_the_old_one_in_use(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = OLD
     ring = reload_key_ring()
 
@@ -152,7 +152,7 @@ def test_a_ring_that_does_not_parse_leaves_the_old_one_in_use(configured: Settin
     assert key_ring() is ring
 
 
-def test_the_ring_is_parsed_once(configured: SettingsWrapper) -> None:
+def test_the_ring_is_parsed_once(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = f"{NEW},{OLD}"
     reload_key_ring()
 

@@ -19,7 +19,7 @@ from identity_platform.crypto import (
 
 KEY = bytes(range(32))
 PLACE = SealContext(tenant="t-1", table="totp_device", column="secret", row="17")
-words = st.text(min_size=1, max_size=8).filter(lambda word: word.encode("utf-8", "ignore").decode() == word)
+words = st.text("ab", min_size=1, max_size=3)
 
 
 @given(plaintext=st.binary(max_size=300))
@@ -144,13 +144,12 @@ def test_digests_differ_by_value_key_and_purpose() -> None:
 
 @pytest.mark.parametrize("key", [b"", b"short", bytes(33)])
 def test_a_data_key_of_the_wrong_size_is_a_bug_and_raises(key: bytes) -> None:
-    for use in (
-        lambda: seal(b"", data_key=key, context=PLACE),
-        lambda: derive_key(key, "purpose"),
-        lambda: keyed_digest("", key=key, purpose="purpose"),
-    ):
-        with pytest.raises(ValueError, match="32 bytes"):
-            use()
+    with pytest.raises(ValueError, match="32 bytes"):
+        seal(b"", data_key=key, context=PLACE)
+    with pytest.raises(ValueError, match="32 bytes"):
+        derive_key(key, "purpose")
+    with pytest.raises(ValueError, match="32 bytes"):
+        keyed_digest("", key=key, purpose="purpose")
 
 
 def test_a_derived_key_needs_a_purpose() -> None:

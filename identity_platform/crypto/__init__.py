@@ -1,0 +1,37 @@
+"""Key ring, envelope encryption, seals and tokens; knows no table and no request."""
+
+from identity_platform.crypto.framing import SealBroken
+from identity_platform.crypto.keyring import (
+    KeyRing,
+    RingKeyMissing,
+    WrappedKey,
+    key_ring,
+    new_data_key,
+    reload_key_ring,
+    rewrap,
+    unwrap_data_key,
+    wrap_data_key,
+)
+from identity_platform.crypto.sealing import SealContext, derive_key, keyed_digest, seal, unseal
+from identity_platform.crypto.tokens import hash_token, new_token, same
+
+__all__ = [
+    "KeyRing",
+    "RingKeyMissing",
+    "SealBroken",
+    "SealContext",
+    "WrappedKey",
+    "derive_key",
+    "hash_token",
+    "key_ring",
+    "keyed_digest",
+    "new_data_key",
+    "new_token",
+    "reload_key_ring",
+    "rewrap",
+    "same",
+    "seal",
+    "unseal",
+    "unwrap_data_key",
+    "wrap_data_key",
+]
