@@ -1,0 +1,268 @@
+"""Bodies and query strings, read strictly: one meaning for every byte, or a refusal that says where.
+
+Two readers of one text that take it differently (the first or the last of two members, a NUL that ends a string in one
+place and not in another) are how requests are smuggled past checks. So whatever is ambiguous is refused here, once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, NoReturn
+from urllib.parse import unquote_to_bytes
+
+from django.conf import settings
+from django.http import HttpRequest
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+
+from identity_platform.api.errors import ApiError, BodyTooLarge, MalformedBody, UnsupportedMediaType
+
+DEEPEST = 32
+# One request of ours has a dozen parameters; a body of 1 MiB could carry 500,000 of them.
+MOST_PARAMETERS = 200
+_BIGGEST, _SMALLEST = 2**63 - 1, -(2**63)
+_LONGEST_WHOLE = len(str(_SMALLEST))
+
+# Names are shown only when they look like names: a caller who mixes up name and secret must not find it in a log.
+_SHOWABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_UTF_8 = re.compile(r'\s*charset\s*=\s*("?)utf-8\1\s*', re.IGNORECASE | re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
+class QueryInvalid(ApiError):
+    """400: the query string cannot be taken in one way only."""
+
+    message = "The query string is not valid."
+
+
+class StrictJSONParser(BaseParser):
+    """One JSON object (RFC 8259) in UTF-8, without anything that two parsers could read differently."""
+
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Read the body as an object; an empty body is an empty object.
+
+        Raises UnsupportedMediaType (another type or charset), BodyTooLarge, and MalformedBody for anything else.
+        """
+        _require_type(media_type, self.media_type)
+        return json_object(_read(stream, parser_context))
+
+
+class StrictFormParser(BaseParser):
+    """The form bodies of OAuth 2.0 (RFC 6749 section 3.2 and appendix B)."""
+
+    media_type = "application/x-www-form-urlencoded"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, str]:
+        """Read the parameters; one without a value counts as not sent (RFC 6749 section 3.2).
+
+        Raises UnsupportedMediaType, BodyTooLarge, and MalformedBody for repeated parameters and broken encodings.
+        """
+        _require_type(media_type, self.media_type)
+        try:
+            parameters = _parameters(_read(stream, parser_context))
+        except _Ambiguous as problem:
+            raise MalformedBody(problem.text, details=problem.details) from None
+        return {name: value for name, value in parameters.items() if value}
+
+
+def query_parameters(request: Request | HttpRequest) -> dict[str, str]:
+    """The query string as one value for each name.
+
+    Raises QueryInvalid (400) for repeated names, broken percent signs, what is not UTF-8, and NUL.
+    """
+    query: str = request.META.get("QUERY_STRING", "")
+    if not query:
+        return {}
+    try:
+        # WSGI hands bytes over as the Latin-1 characters of the same numbers (PEP 3333).
+        return _parameters(query.encode("latin-1", "replace"))
+    except _Ambiguous as problem:
+        raise QueryInvalid(problem.text, details=problem.details) from None
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Read one JSON object from bytes, with the rules of `StrictJSONParser`. Raises MalformedBody."""
+    if not raw:
+        return {}
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as problem:
+        raise MalformedBody(f"The body is not valid UTF-8 (at byte {problem.start}).") from None
+    if text[0] == "\ufeff":
+        raise MalformedBody("The body begins with a byte order mark: send UTF-8 without one.")
+    try:
+        found = _decoder.decode(text)
+    except json.JSONDecodeError as problem:
+        # The message of the standard library names what was expected and where, never what was sent.
+        raise MalformedBody(
+            f"The body is not valid JSON: {problem.msg} at line {problem.lineno}, column {problem.colno}."
+        ) from None
+    except RecursionError:
+        raise MalformedBody(_TOO_DEEP) from None
+    if not isinstance(found, dict):
+        raise MalformedBody('The body must be a JSON object: {"member": value, ...}.')
+    # The walk costs more than the parsing, so it is taken only by a text that could hold something to find: more
+    # brackets than levels allowed, or an escape for NUL or for half a pair.
+    if text.count("{") + text.count("[") > DEEPEST or "\\u0000" in text or "\\ud" in text or "\\uD" in text:
+        _walk(found)
+    return found
+
+
+_TOO_DEEP = f"The body is nested more than {DEEPEST} levels deep."
+
+
+def _walk(body: dict[str, Any]) -> None:
+    """Refuse depth, NUL and lone surrogates, and name the member; a loop, since it guards against recursion."""
+    levels: list[Iterator[tuple[str | int, Any]]] = [iter(body.items())]
+    path: list[str | int] = []
+    while levels:
+        for key, value in levels[-1]:
+            if isinstance(key, str) and (fault := _fault(key)):
+                raise MalformedBody(f"{fault}: the name of a member of {_place(path)}.")
+            if isinstance(value, str):
+                if fault := _fault(value):
+                    raise MalformedBody(f"{fault}: {_place([*path, key])}.")
+            elif isinstance(value, dict | list):
+                if len(levels) == DEEPEST:
+                    raise MalformedBody(_TOO_DEEP)
+                levels.append(iter(value.items() if isinstance(value, dict) else enumerate(value)))
+                path.append(key)
+                break
+        else:
+            levels.pop()
+            if path:
+                path.pop()
+
+
+def _fault(text: str) -> str | None:
+    if "\0" in text:
+        return "NUL characters are not allowed"
+    return "Half a surrogate pair is not a character" if _SURROGATE.search(text) else None
+
+
+def _place(path: Sequence[str | int]) -> str:
+    shown = "".join(f"[{step}]" if isinstance(step, int) else f".{_shown(step)}" for step in path)
+    return shown.lstrip(".") or "the body"
+
+
+def _shown(name: str) -> str:
+    return name if _SHOWABLE.fullmatch(name) else "?"
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, times in counts.items() if times > 1)
+        raise MalformedBody(f"The member {_shown(twice)!r} is there more than once.")
+    return found
+
+
+def _whole(digits: str) -> int:
+    # Length first: converting a million digits takes seconds, and Python refuses more than 4,300 with a ValueError.
+    if len(digits) > _LONGEST_WHOLE or not _SMALLEST <= (number := int(digits)) <= _BIGGEST:
+        raise MalformedBody("A number is beyond 64 bits.")
+    return number
+
+
+def _fraction(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise MalformedBody("A number is too large for a double.")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise MalformedBody(f"{name} is not JSON.")
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_members, parse_int=_whole, parse_float=_fraction, parse_constant=_constant
+)
+
+
+def _require_type(stated: str | None, wanted: str) -> None:
+    if stated is None or stated == wanted:
+        return
+    kind, semicolon, parameter = stated.partition(";")
+    # UTF-7 and its kin turn harmless bytes into quotes and brackets: no other charset, and no other parameter either.
+    if kind.strip().lower() != wanted or (semicolon and not _UTF_8.fullmatch(parameter)):
+        raise UnsupportedMediaType(f"Send the body as `Content-Type: {wanted}` in UTF-8.")
+
+
+def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:
+    request = (parser_context or {}).get("request")
+    stated = str(request.META.get("CONTENT_LENGTH") or "") if request is not None else ""
+    length = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else None
+    limit: int = settings.API_BODY_LIMIT
+    if length is not None and length > limit:
+        raise BodyTooLarge
+    try:
+        raw: bytes = stream.read(limit + 1)
+    except OSError:
+        raise MalformedBody("The body could not be read to its end.") from None
+    if len(raw) > limit:
+        raise BodyTooLarge
+    if length is not None and len(raw) < length:
+        raise MalformedBody("The body is shorter than its Content-Length.")
+    return raw
+
+
+class _Ambiguous(Exception):
+    """Parameters that cannot be taken in one way only; carried to the refusal of their place."""
+
+    def __init__(self, text: str, name: str = "", advice: str = "") -> None:
+        self.text = text
+        self.details = {name: [advice]} if _SHOWABLE.fullmatch(name) else None
+        super().__init__(text)
+
+
+def _parameters(raw: bytes) -> dict[str, str]:
+    if _BROKEN_ESCAPE.search(raw):
+        raise _Ambiguous("A percent sign must stand before two hexadecimal digits; write the sign itself as %25.")
+    found: dict[str, str] = {}
+    pieces = raw.split(b"&", MOST_PARAMETERS)
+    if len(pieces) > MOST_PARAMETERS:
+        raise _Ambiguous(f"There are more than {MOST_PARAMETERS} parameters.")
+    for piece in pieces:
+        if not piece:
+            continue
+        encoded_name, _, encoded_value = piece.partition(b"=")
+        name, value = _text(encoded_name, ""), ""
+        if encoded_value:
+            value = _text(encoded_value, name)
+        if name in found:
+            raise _Ambiguous(f"The parameter {_shown(name)!r} is there more than once.", name, "Send it once.")
+        found[name] = value
+    return found
+
+
+def _text(encoded: bytes, name: str) -> str:
+    if b"+" in encoded:
+        encoded = encoded.replace(b"+", b" ")
+    if b"%" in encoded:
+        encoded = unquote_to_bytes(encoded)
+    try:
+        text = encoded.decode()
+    except UnicodeDecodeError:
+        raise _Ambiguous("A parameter is not valid UTF-8.", name, "Send UTF-8, percent-encoded.") from None
+    if "\0" in text:
+        raise _Ambiguous("NUL characters are not allowed.", name, "NUL characters are not allowed.")
+    return text
