@@ -201,8 +201,8 @@ def test_a_body_that_ends_early_is_refused() -> None:
 
 
 def test_a_caller_who_hangs_up_while_sending_is_no_fault_of_ours() -> None:
-    class HungUp(io.RawIOBase):
-        def read(self, size: int = -1, /) -> bytes:
+    class HungUp(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
             raise UnreadablePostError
 
     with pytest.raises(MalformedBody, match="could not be read to its end"):

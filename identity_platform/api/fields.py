@@ -1,0 +1,432 @@
+"""Serializer fields that take a value of their own type or refuse it; nothing is coerced, guessed or repaired.
+
+DRF's own fields read `true` as 1, 7 as "7", Arabic digits as numbers and "yes" as true: each of them a second spelling
+of a value, and a way round a check that knows only the first. The messages say what to send.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Self
+
+import idna
+import orjson
+from django.core.validators import ProhibitNullCharactersValidator
+from drf_spectacular.extensions import OpenApiSerializerFieldExtension
+from rest_framework import serializers
+from rest_framework.fields import empty
+from rest_framework.validators import ProhibitSurrogateCharactersValidator
+
+SMALLEST_WHOLE, BIGGEST_WHOLE = -(2**63), 2**63 - 1
+LONGEST_ADDRESS = 254  # RFC 5321 section 4.5.3.1.3, without the angle brackets
+LONGEST_URL = 2048
+
+# C0 and C1 controls, DEL, the separators that Unicode calls line breaks, and surrogates, which PostgreSQL cannot store.
+_NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NOT_IN_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# The same two in the spelling of ECMA 262, for the API document.
+_LINE_CONTROLS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_TEXT_CONTROLS = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f"
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DIGITS = re.compile(r"[0-9]+")
+_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LOCAL_PART = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# At least two labels, and the last one is no number: `a@localhost` and `a@10.0.0.1` are not deliverable to a person.
+_DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?![0-9]+\Z){_LABEL}")
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+_HOST_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_PORT = r"(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_URL_CHARACTERS = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
+# RFC 3986 without user info. The host ends at the first of / ? # and nothing else, so no two readers can disagree.
+_WITHOUT_FRAGMENT = (
+    rf"[Hh][Tt][Tt][Pp][Ss]?://(?:{_HOST_LABEL}(?:\.{_HOST_LABEL})*\.?|\[(?P<ipv6>[0-9A-Fa-f:.]{{2,45}})\])"
+    rf"(?::{_PORT})?(?:[/?]{_URL_CHARACTERS})?"
+)
+_FRAGMENT = rf"(?P<fragment>#{_URL_CHARACTERS})?"
+_URL = re.compile(_WITHOUT_FRAGMENT + _FRAGMENT)
+
+
+class AddressInvalid(ValueError):
+    """An e-mail address that we do not take."""
+
+
+def email_address(text: str) -> str:
+    """The address as we store it: local part as given, domain in lower-case A-labels (RFC 5321, RFC 5891, UTS #46).
+
+    Raises AddressInvalid. The local part is a dot-atom in ASCII: dotless i, long s and the Kelvin sign fold onto i, s
+    and k in some readers, so an address with one of them would be somebody else's account there.
+    """
+    local, at, domain = text.rpartition("@")
+    if not at or len(local) > 64 or not _LOCAL_PART.fullmatch(local):
+        raise AddressInvalid
+    address = f"{local}@{_domain(domain)}"
+    if len(address) > LONGEST_ADDRESS:
+        raise AddressInvalid
+    return address
+
+
+def email_key(address: str) -> str:
+    """What addresses are compared and kept unique by. Raises AddressInvalid for what `email_address` never gives."""
+    if not address.isascii():
+        raise AddressInvalid
+    return address.lower()
+
+
+def _domain(text: str) -> str:
+    domain = text.lower() if text.isascii() else text
+    if not text.isascii() or "xn--" in domain:
+        try:
+            domain = idna.encode(text, uts46=True, std3_rules=True).decode("ascii")
+        except (idna.IDNAError, UnicodeError):
+            raise AddressInvalid from None
+        labels, encoded = _DOTS.split(text), domain.split(".")
+        # A label that folds to plain ASCII, by full-width letters or the Kelvin sign, only imitates the plain one.
+        if len(labels) != len(encoded) or any(
+            not label.isascii() and not known.startswith("xn--") for label, known in zip(labels, encoded, strict=True)
+        ):
+            raise AddressInvalid
+    if len(domain) > 253 or not _DOMAIN.fullmatch(domain):
+        raise AddressInvalid
+    return domain
+
+
+class StrictField:
+    """What the fields here have in common; stands before the DRF field among the bases."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "required": "Send this member.",
+        "null": "It may not be null.",
+    }
+    # For DRF a flag that an HTML form leaves out is false; left out means left out here.
+    default_empty_html: Any = empty
+    validators: list[Any]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # A serializer copies all its fields for every request, and DRF runs their constructors again for that. Nothing
+        # in these fields changes after construction but the binding, which the copy does not take over.
+        twin = object.__new__(type(self))
+        state, options = self.__dict__, self.__dict__["_kwargs"]
+        twin.__dict__.update(
+            state,
+            field_name=None,
+            parent=None,
+            source=options.get("source"),
+            label=options.get("label"),
+            _validators=list(self.validators),
+        )
+        return twin
+
+    def openapi(self) -> dict[str, Any]:
+        """The JSON Schema of what the field takes (OpenAPI 3.1)."""
+        raise NotImplementedError
+
+
+class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
+    """Gives drf-spectacular the schema that the field states itself."""
+
+    target_class = StrictField
+    match_subclasses = True
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = self.target.openapi()
+        return schema
+
+
+class Text(StrictField, serializers.CharField):
+    """A string. One line unless `single_line=False`, which allows \\n and \\t; trimmed only when `trim=True`."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "invalid": "Send a string.",
+        "blank": "It may not be empty.",
+        "max_length": "Send at most {max_length} characters.",
+        "min_length": "Send at least {min_length} characters.",
+        "line": "Send one line without control characters.",
+        "control": "Control characters other than line feed and tab are not allowed.",
+    }
+
+    def __init__(self, *, trim: bool = False, single_line: bool = True, **options: Any) -> None:
+        self.single_line = single_line
+        super().__init__(trim_whitespace=trim, **options)
+        # Covered by the patterns above; DRF's own look at every single character in Python.
+        self.validators = [
+            validator
+            for validator in self.validators
+            if not isinstance(validator, ProhibitNullCharactersValidator | ProhibitSurrogateCharactersValidator)
+        ]
+
+    def run_validation(self, data: Any = empty) -> str | None:
+        if isinstance(data, str):
+            if self.trim_whitespace:
+                data = data.strip()
+            if not data:
+                if not self.allow_blank:
+                    self.fail("blank")
+                return ""
+        # Past CharField's own, which takes the text of any value for its test of blankness.
+        value: str | None = serializers.Field.run_validation(self, data)
+        return value
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        if self.single_line and _NOT_IN_A_LINE.search(data):
+            self.fail("line")
+        if not self.single_line and _NOT_IN_TEXT.search(data):
+            self.fail("control")
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        controls = _LINE_CONTROLS if self.single_line else _TEXT_CONTROLS
+        pattern = rf"^[^{controls}]*$"
+        if self.trim_whitespace and not self.allow_blank:
+            pattern = rf"^[^{controls}]*[^\s{controls}][^{controls}]*$"
+        # Where blank is allowed drf-spectacular adds "" as an alternative, which this one must not match too.
+        return {"type": "string", "minLength": 1, "pattern": pattern}
+
+
+class Flag(StrictField, serializers.BooleanField):
+    """JSON true or false."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send true or false."}
+
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            self.fail("invalid")
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+class QueryFlag(Flag):
+    """The text true or false in a query string."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if data not in ("true", "false"):
+            self.fail("invalid")
+        return bool(data == "true")
+
+
+class Whole(StrictField, serializers.IntegerField):
+    """A JSON integer of at most 64 bits."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "invalid": "Send a whole number.",
+        "max_value": "Send at most {max_value}.",
+        "min_value": "Send at least {min_value}.",
+    }
+
+    def __init__(
+        self, *, min_value: int | None = SMALLEST_WHOLE, max_value: int | None = BIGGEST_WHOLE, **options: Any
+    ) -> None:
+        super().__init__(min_value=min_value, max_value=max_value, **options)
+
+    def to_internal_value(self, data: Any) -> int:
+        if type(data) is not int:  # a bool is an int to isinstance
+            self.fail("invalid")
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        bounds = {"minimum": self.min_value, "maximum": self.max_value}
+        return {"type": "integer"} | {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+class QueryWhole(Whole):
+    """A whole number in ASCII digits in a query string.
+
+    With `clamp` a number above `max_value` counts as `max_value` instead of being refused: a page size of 1000 is 100,
+    and no page is too far to be empty.
+    """
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send a whole number in the digits 0 to 9."}
+
+    def __init__(
+        self, *, min_value: int = 0, max_value: int = BIGGEST_WHOLE, clamp: bool = False, **options: Any
+    ) -> None:
+        self.ceiling = max_value
+        self.clamp = clamp
+        super().__init__(min_value=min_value, max_value=None if clamp else max_value, **options)
+
+    def to_internal_value(self, data: Any) -> int:
+        if not isinstance(data, str) or not _DIGITS.fullmatch(data):
+            self.fail("invalid")
+        # Python converts no more than 4,300 digits; beyond the width of 64 bits every number is the same to us.
+        significant = data.lstrip("0")
+        number = int(significant or "0") if len(significant) < 20 else BIGGEST_WHOLE + 1
+        return min(number, self.ceiling) if self.clamp else number
+
+
+class Identifier(StrictField, serializers.UUIDField):
+    """A UUID in its form of 36 characters, hex digits in either case; a `uuid.UUID` inside."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "invalid": "Send a UUID in its form of 36 characters, such as 123e4567-e89b-42d3-a456-426614174000."
+    }
+
+    def to_internal_value(self, data: Any) -> uuid.UUID:
+        if not isinstance(data, str) or not _UUID.fullmatch(data):
+            self.fail("invalid")
+        return uuid.UUID(data)
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "format": "uuid"}
+
+
+class EmailAddress(Text):
+    """An e-mail address, normalised by `email_address`."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "invalid": "Send an e-mail address such as name@example.com, in ASCII before the @."
+    }
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        try:
+            return email_address(data)
+        except AddressInvalid:
+            self.fail("invalid")
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "format": "email", "maxLength": LONGEST_ADDRESS}
+
+
+class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], dict[str, Any], Any]):
+    """A JSON object of free form, bounded in bytes (as UTF-8 JSON without blanks) and in depth (itself is level 1)."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "invalid": 'Send a JSON object: {{"member": value, ...}}.',
+        "max_bytes": "Send at most {max_bytes} bytes of JSON.",
+        "max_depth": "Nest at most {max_depth} levels deep.",
+    }
+
+    def __init__(self, *, max_bytes: int = 16_384, max_depth: int = 8, **options: Any) -> None:
+        self.max_bytes = max_bytes
+        self.max_depth = max_depth
+        super().__init__(**options)
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            self.fail("invalid")
+        level: list[Any] = [data]
+        for _ in range(self.max_depth):
+            level = [
+                inner
+                for outer in level
+                for inner in (outer.values() if isinstance(outer, dict) else outer)
+                if isinstance(inner, dict | list)
+            ]
+            if not level:
+                break
+        else:
+            self.fail("max_depth", max_depth=self.max_depth)
+        try:
+            size = len(orjson.dumps(data))
+        except TypeError:  # lone surrogates, numbers beyond 64 bits: what the strict parser never lets through
+            self.fail("invalid")
+        if size > self.max_bytes:
+            self.fail("max_bytes", max_bytes=self.max_bytes)
+        return data
+
+    def to_representation(self, value: dict[str, Any]) -> dict[str, Any]:
+        return value
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": {}}
+
+
+class Timestamp(StrictField, serializers.DateTimeField):
+    """A point in time (RFC 3339: ISO 8601 with an offset); an aware `datetime` in UTC inside."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "invalid": "Send a time with its offset, such as 2030-01-31T12:00:00Z (in a query write + as %2B).",
+        "overflow": "Send a time between the years 1 and 9999.",
+    }
+
+    def to_internal_value(self, data: Any) -> datetime:
+        if not isinstance(data, str) or not _RFC_3339.fullmatch(data):
+            self.fail("invalid")
+        try:
+            return datetime.fromisoformat(data.upper()).astimezone(UTC)
+        except ValueError:
+            self.fail("invalid")
+        except OverflowError:
+            self.fail("overflow")
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "format": "date-time"}
+
+
+class WebAddress(Text):
+    """An absolute http(s) URL (RFC 3986) with a host and without user info; taken as it stands.
+
+    User info is refused because a password in it would be stored and shown in the clear, and because
+    https://example.com@evil.test/ reads like example.com.
+    """
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "invalid": "Send an absolute http(s) URL such as https://api.example.com/v1, without user name or password.",
+        "fragment": "Send the URL without its fragment (#...).",
+    }
+
+    def __init__(self, *, allow_fragment: bool = True, max_length: int = LONGEST_URL, **options: Any) -> None:
+        self.allow_fragment = allow_fragment
+        super().__init__(max_length=max_length, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        # The length before the pattern, so that nobody buys time with a long one.
+        if self.max_length is not None and len(data) > self.max_length:
+            self.fail("max_length", max_length=self.max_length)
+        parts = _URL.fullmatch(data)
+        if parts is None or not _is_ipv6(parts["ipv6"]):
+            self.fail("invalid")
+        if parts["fragment"] is not None and not self.allow_fragment:
+            self.fail("fragment")
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        pattern = _WITHOUT_FRAGMENT + (_FRAGMENT if self.allow_fragment else "")
+        # ECMA 262 spells named groups differently.
+        return {"type": "string", "format": "uri", "pattern": f"^{re.sub(r'[?]P<[a-z0-9]+>', '?:', pattern)}$"}
+
+
+def _is_ipv6(text: str | None) -> bool:
+    if text is None:
+        return True
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+class Choice(StrictField, serializers.ChoiceField):
+    """One of the given strings, exactly."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"invalid_choice": "Send one of: {allowed}."}
+
+    def __init__(self, choices: Sequence[str] | Sequence[tuple[str, str]], **options: Any) -> None:
+        super().__init__(choices=choices, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str) or (data not in self.choices and not (data == "" and self.allow_blank)):
+            self.fail("invalid_choice", allowed=", ".join(self.choices))
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        values: list[str | None] = [str(choice) for choice in self.choices]
+        if self.allow_blank and "" not in values:
+            values.append("")
+        if self.allow_null:
+            values.append(None)
+        return {"type": "string", "enum": values}

@@ -1,0 +1,609 @@
+"""Strict fields: what each of them takes, what it makes of it, and what it refuses."""
+
+import unicodedata
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from drf_spectacular.openapi import AutoSchema
+from hypothesis import given
+from hypothesis import strategies as st
+from rest_framework import serializers
+
+from identity_platform.api.fields import (
+    AddressInvalid,
+    Choice,
+    EmailAddress,
+    Flag,
+    Identifier,
+    JsonObject,
+    QueryFlag,
+    QueryWhole,
+    Text,
+    Timestamp,
+    WebAddress,
+    Whole,
+    email_address,
+    email_key,
+)
+
+Field = serializers.Field[Any, Any, Any, Any]
+
+ID = "6f0f7b9e-6f4e-4a53-9c07-0C6C9C8F2F5D"
+OF_OTHER_TYPES: dict[str, Sequence[Any]] = {
+    "string": [1, 1.5, True, False, ["a"], [], {"a": 1}, {}],
+    "boolean": ["true", "false", "", "1", "yes", 0, 1, 1.0, [], {}],
+    "integer": ["1", "", 1.0, 1.5, True, False, [1], {}],
+    "object": ["{}", "", 1, True, [], [{}]],
+}
+
+
+def taken(field: Field, value: Any) -> Any:
+    """What a serializer's validated data holds for the value."""
+    shape = _shape(field)(data={"member": value})
+    shape.is_valid(raise_exception=True)
+    return shape.validated_data["member"]
+
+
+def refusal(field: Field, value: Any) -> str:
+    """The one message of a refused value."""
+    shape = _shape(field)(data={"member": value})
+    assert not shape.is_valid(), f"{value!r} was taken as {shape.validated_data['member']!r}"
+    (message,) = shape.errors["member"]
+    return str(message)
+
+
+def _shape(field: Field) -> type[serializers.Serializer[Any]]:
+    return type("Shape", (serializers.Serializer,), {"member": field})
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [
+        (Text(), "string"),
+        (Text(trim=True, allow_blank=True), "string"),
+        (Identifier(), "string"),
+        (EmailAddress(), "string"),
+        (Timestamp(), "string"),
+        (WebAddress(), "string"),
+        (Choice(["a", "1", "True"]), "string"),
+        (Flag(), "boolean"),
+        (Whole(), "integer"),
+        (JsonObject(), "object"),
+        (QueryFlag(), "string"),
+        (QueryWhole(), "string"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, serializers.Field) else "",
+)
+def test_a_value_of_another_type_or_null_or_nothing_is_refused(field: Field, kind: str) -> None:
+    for value in OF_OTHER_TYPES[kind]:
+        assert refusal(field, value).startswith("Send ") or value == ""
+    assert refusal(field, None) == "It may not be null."
+
+    missing = _shape(field)(data={})
+    assert not missing.is_valid()
+    assert missing.errors == {"member": ["Send this member."]}
+
+
+@pytest.mark.parametrize("field", [Text(allow_null=True), Whole(allow_null=True), Flag(allow_null=True)])
+def test_null_is_taken_where_it_is_allowed(field: Field) -> None:
+    assert taken(field, None) is None
+
+
+def test_false_and_zero_and_the_empty_object_are_values() -> None:
+    assert taken(Flag(), False) is False
+    assert taken(Whole(), 0) == 0
+    assert taken(JsonObject(), {}) == {}
+
+
+def test_a_member_that_is_not_required_is_left_out_or_takes_its_default() -> None:
+    class Shape(serializers.Serializer[Any]):
+        name = Text(required=False)
+        limit = QueryWhole(default=20)
+        active = Flag(required=False)
+
+    shape = Shape(data={})
+
+    assert shape.is_valid()
+    assert shape.validated_data == {"limit": 20}
+
+
+# --- Text
+
+
+@pytest.mark.parametrize("value", ["a", " a ", "   ", "Jörg Müßig", "😀", "a'b\"c%_\\", "<script>", "x" * 5000])
+def test_text_is_taken_as_it_stands(value: str) -> None:
+    assert taken(Text(), value) == value
+
+
+@pytest.mark.parametrize("code_point", [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xD800, 0xDFFF])
+def test_a_line_holds_no_controls_no_line_breaks_and_no_surrogates(code_point: int) -> None:
+    assert refusal(Text(), f"a{chr(code_point)}b") == "Send one line without control characters."
+    assert refusal(Text(), f"a{chr(code_point)}").startswith("Send one line")
+
+
+def test_longer_text_holds_line_feeds_and_tabs_but_no_other_controls() -> None:
+    field = Text(single_line=False)
+
+    assert taken(field, "one\n\ttwo\u2028") == "one\n\ttwo\u2028"
+    for control in ("\r\n", "\0", "\x1b", "\x0b", "\x7f", "\x85", "\ud800"):
+        assert refusal(field, f"a{control}b").startswith("Control characters other than line feed and tab")
+
+
+def test_blank_text_is_refused_unless_allowed() -> None:
+    assert refusal(Text(), "") == "It may not be empty."
+    assert refusal(Text(trim=True), " \t ") == "It may not be empty."
+    assert taken(Text(allow_blank=True), "") == ""
+    assert taken(Text(allow_blank=True, trim=True), "  ") == ""
+
+
+def test_text_is_trimmed_only_on_demand() -> None:
+    assert taken(Text(trim=True), "  Ann  ") == "Ann"
+    assert taken(Text(trim=True, max_length=3), "  Ann  ") == "Ann"
+
+
+def test_the_length_of_text_counts_characters() -> None:
+    field = Text(min_length=2, max_length=3)
+
+    assert taken(field, "äöü") == "äöü"
+    assert refusal(field, "äöüß") == "Send at most 3 characters."
+    assert refusal(field, "ä") == "Send at least 2 characters."
+
+
+def test_a_validator_of_its_own_is_asked() -> None:
+    def no_x(value: str) -> None:
+        if "x" in value:
+            raise serializers.ValidationError("No x.")
+
+    assert taken(Text(validators=[no_x]), "abc") == "abc"
+    assert refusal(Text(validators=[no_x]), "abx") == "No x."
+
+
+# --- Flags and numbers
+
+
+def test_flags_take_the_two_values_of_their_place() -> None:
+    assert taken(Flag(), True) is True
+    assert taken(QueryFlag(), "true") is True
+    assert taken(QueryFlag(), "false") is False
+    for text in ("True", "TRUE", "1", "0", "yes", "on", "", " true", "true\n", "null"):
+        assert refusal(QueryFlag(), text) == "Send true or false."
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 2**63 - 1, -(2**63)])
+def test_a_whole_number_of_64_bits_is_taken(number: int) -> None:
+    assert taken(Whole(), number) == number
+
+
+def test_a_whole_number_beyond_its_bounds_is_refused() -> None:
+    assert refusal(Whole(), 2**63) == f"Send at most {2**63 - 1}."
+    assert refusal(Whole(), -(2**63) - 1) == f"Send at least {-(2**63)}."
+    assert refusal(Whole(min_value=1, max_value=5), 0) == "Send at least 1."
+    assert refusal(Whole(min_value=1, max_value=5), 6) == "Send at most 5."
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0", 0), ("1", 1), ("007", 7), ("0" * 5000 + "7", 7), (str(2**63 - 1), 2**63 - 1)]
+)
+def test_a_number_in_a_query_is_read_from_ascii_digits(text: str, number: int) -> None:
+    assert taken(QueryWhole(), text) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\uff11\uff12", "\u0661", "\u00b2", "1_0", "+1", "-1", " 1", "1 ", "1\n", "1.0", "1e3", "0x1", "NaN"]
+)
+def test_anything_but_ascii_digits_in_a_query_is_no_number(text: str) -> None:
+    assert refusal(QueryWhole(), text) == "Send a whole number in the digits 0 to 9."
+
+
+def test_a_number_in_a_query_has_bounds() -> None:
+    assert refusal(QueryWhole(min_value=1), "0") == "Send at least 1."
+    assert refusal(QueryWhole(max_value=5), "6") == "Send at most 5."
+    for text in (str(2**63), "9" * 5000):
+        assert refusal(QueryWhole(), text) == f"Send at most {2**63 - 1}."
+
+
+def test_a_clamped_number_counts_as_its_greatest() -> None:
+    limit = QueryWhole(min_value=1, max_value=100, clamp=True)
+
+    assert taken(limit, "99") == 99
+    assert taken(limit, "101") == 100
+    assert taken(limit, "9" * 5000) == 100
+    assert refusal(limit, "0") == "Send at least 1."
+
+
+# --- Identifiers and times
+
+
+def test_an_identifier_is_taken_in_either_case() -> None:
+    assert taken(Identifier(), ID) == taken(Identifier(), ID.lower()) == uuid.UUID(ID)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ID.replace("-", ""),
+        f"{{{ID}}}",
+        f"urn:uuid:{ID}",
+        f"{ID}\n",
+        f" {ID}",
+        ID[:-1],
+        f"{ID}0",
+        f"{ID[:-1]}g",
+        f"{ID[:-1]}\uff11",
+        ID.replace("-", "_"),
+        ID.replace("-", "", 1) + "-",
+    ],
+)
+def test_any_other_spelling_of_an_identifier_is_refused(text: str) -> None:
+    assert refusal(Identifier(), text).startswith("Send a UUID in its form of 36 characters")
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2030-01-31T12:00:00Z", datetime(2030, 1, 31, 12, tzinfo=UTC)),
+        ("2030-01-31t12:00:00z", datetime(2030, 1, 31, 12, tzinfo=UTC)),
+        ("2030-01-31 12:00:00+02:00", datetime(2030, 1, 31, 10, tzinfo=UTC)),
+        ("2030-01-31T12:00-05:30", datetime(2030, 1, 31, 17, 30, tzinfo=UTC)),
+        ("2030-01-31T12:00:00.5Z", datetime(2030, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC)),
+        ("2030-01-31T12:00:00.123456789Z", datetime(2030, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)),
+        ("2028-02-29T00:00:00-00:00", datetime(2028, 2, 29, tzinfo=UTC)),
+    ],
+)
+def test_a_time_with_its_offset_becomes_utc(text: str, moment: datetime) -> None:
+    read = taken(Timestamp(), text)
+
+    assert read == moment
+    assert read.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2030-01-31",
+        "2030-01-31T12:00:00",
+        "2030-01-31T12:00:00 02:00",
+        "2029-02-29T12:00:00Z",
+        "2030-13-01T12:00:00Z",
+        "2030-01-31T24:00:01Z",
+        "2030-01-31T23:59:60Z",
+        "2030-01-31T12:00:00+25:00",
+        "0000-01-01T00:00:00Z",
+        "20300131T120000Z",
+        "2030-W05-4T12:00:00Z",
+        "2030-01-31T12:00:00Z\n",
+        "\uff12030-01-31T12:00:00Z",
+        "1893499200",
+        "now",
+        "2030-01-31T12:00:00.Z",
+    ],
+)
+def test_a_time_without_offset_or_in_another_form_is_refused(text: str) -> None:
+    assert refusal(Timestamp(), text).startswith("Send a time with its offset")
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
+def test_a_time_that_leaves_the_calendar_in_utc_is_refused(text: str) -> None:
+    assert refusal(Timestamp(), text) == "Send a time between the years 1 and 9999."
+
+
+def test_a_time_leaves_with_z() -> None:
+    assert Timestamp().to_representation(datetime(2030, 1, 31, 12, tzinfo=UTC)) == "2030-01-31T12:00:00Z"
+
+
+# --- E-mail addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("ann@example.com", "ann@example.com"),
+        ("Ann.Lee+tag@EXAMPLE.Com", "Ann.Lee+tag@example.com"),
+        ("o'neil!#$%&*/=?^_`{|}~-@example.com", "o'neil!#$%&*/=?^_`{|}~-@example.com"),
+        ("a@b-c.example", "a@b-c.example"),
+        ("a@M\u00dcNCHEN.example", "a@xn--mnchen-3ya.example"),
+        ("a@XN--MNCHEN-3YA.example", "a@xn--mnchen-3ya.example"),
+        ("a@mu\u0308nchen.example", "a@xn--mnchen-3ya.example"),
+        ("a@stra\u00dfe.example", "a@xn--strae-oqa.example"),
+        ("a@\u4f8b\u3048\u3002\u30c6\u30b9\u30c8", "a@xn--r8jz45g.xn--zckzah"),
+        (f"{'l' * 64}@example.com", f"{'l' * 64}@example.com"),
+        (f"a@{'d' * 63}.example", f"a@{'d' * 63}.example"),
+        ("1@1.example", "1@1.example"),
+    ],
+)
+def test_an_address_keeps_its_local_part_and_normalises_its_domain(text: str, address: str) -> None:
+    assert taken(EmailAddress(), text) == address
+    assert taken(EmailAddress(), address) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ann",
+        "@example.com",
+        "ann@",
+        "ann@@example.com",
+        "ann@lee@example.com",
+        "ann @example.com",
+        " ann@example.com",
+        "ann@example.com ",
+        "ann@example.com\n",
+        "ann\r\nBcc: x@example.com",
+        "ann\0@example.com",
+        ".ann@example.com",
+        "ann.@example.com",
+        "a..b@example.com",
+        '"ann lee"@example.com',
+        "ann(comment)@example.com",
+        "Ann <ann@example.com>",
+        "ann,lee@example.com",
+        "j\u00f6rg@example.com",
+        "adm\u0131n@example.com",
+        "bo\u017fs@example.com",
+        "mar\u212a@example.com",
+        "\uff41nn@example.com",
+        "ann\u200b@example.com",
+        "ann@localhost",
+        "ann@127.0.0.1",
+        "ann@[127.0.0.1]",
+        "ann@example.123",
+        "ann@example.com.",
+        "ann@.example.com",
+        "ann@example..com",
+        "ann@-example.com",
+        "ann@example-.com",
+        "ann@exa_mple.com",
+        "ann@exa mple.com",
+        "ann@exam%70le.com",
+        f"{'l' * 65}@example.com",
+        f"a@{'d' * 64}.example",
+        f"a@{'.'.join(['d' * 61] * 4)}.example",
+        f"{'l' * 64}@{'.'.join(['d' * 60] * 3)}.example",
+        # These fold to plain ASCII domains.
+        "ann@\u212aelvin.example",
+        "ann@bo\u017fs.example",
+        "ann@\uff45xample.com",
+        "ann@exam\u00adple.com",
+        "ann@example\u2024com",
+        "ann@e\u2100ample.com",
+        "ann@xn--example.com",
+        "ann@xn--a.example",
+        "ann@xn--.example",
+        "ann@\u2603.\ud800",
+        "ann@" + "\u00e4" * 5000 + ".example",
+    ],
+)
+def test_an_address_that_is_odd_or_imitates_another_is_refused(text: str) -> None:
+    assert refusal(EmailAddress(), text) == "Send an e-mail address such as name@example.com, in ASCII before the @."
+
+
+def test_an_empty_address_is_refused() -> None:
+    assert refusal(EmailAddress(), "") == "It may not be empty."
+
+
+def test_the_key_of_an_address_ignores_case_and_nothing_else() -> None:
+    assert email_key("Ann.Lee@example.com") == email_key("ANN.LEE@example.com") == "ann.lee@example.com"
+    assert email_key("annlee@example.com") != email_key("ann.lee@example.com")
+
+
+@pytest.mark.parametrize("letter", ["\u0131", "\u0130", "\u017f", "\u212a"])
+def test_the_key_refuses_letters_that_fold_onto_ascii(letter: str) -> None:
+    with pytest.raises(AddressInvalid):
+        email_key(f"{letter}@example.com")
+
+
+@given(local=st.text(min_size=1, max_size=6), domain=st.text(min_size=1, max_size=12))
+def test_two_addresses_with_one_key_differ_in_case_only(local: str, domain: str) -> None:
+    try:
+        address = email_address(f"{local}@{domain}.example")
+    except AddressInvalid:
+        return
+    assert address.isascii()
+    assert email_address(address) == address
+    assert email_key(address) == unicodedata.normalize("NFKC", address).casefold() == address.lower()
+
+
+# --- Objects and URLs
+
+
+def test_an_object_is_bounded_in_bytes_and_in_depth() -> None:
+    field = JsonObject(max_bytes=20, max_depth=3)
+
+    assert taken(field, {"a": {"b": [1, 2]}}) == {"a": {"b": [1, 2]}}
+    assert taken(field, {"abc": "ä" * 5}) == {"abc": "ä" * 5}
+    assert refusal(field, {"abc": "ä" * 6}) == "Send at most 20 bytes of JSON."
+    assert refusal(field, {"a": [{"b": []}]}) == "Nest at most 3 levels deep."
+
+
+def test_an_object_that_could_not_be_stored_is_refused() -> None:
+    assert refusal(JsonObject(), {"a": "\ud800"}) == 'Send a JSON object: {"member": value, ...}.'
+    assert refusal(JsonObject(), {"a": 2**64}).startswith("Send a JSON object")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.example.com",
+        "http://localhost:8080/v1?x=1&y=%20#top",
+        "HTTPS://API.example.com./",
+        "https://my_service:65535/",
+        "http://10.0.0.1/",
+        "http://[2001:db8::1]:8080/a",
+        "http://[::ffff:10.0.0.1]/",
+        "https://example.com?q=@:/",
+        "https://example.com/a@b:c",
+        "https://xn--mnchen-3ya.example/",
+        "https://example.com/" + "a" * 2028,
+    ],
+)
+def test_an_absolute_web_address_is_taken_as_it_stands(url: str) -> None:
+    assert taken(WebAddress(), url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "example.com",
+        "//example.com/",
+        "/path",
+        "https:/example.com",
+        "https:example.com",
+        "https://",
+        "https:///path",
+        "https://?q",
+        "https://:443/",
+        "https://.example.com/",
+        "https://example..com/",
+        "https://-example.com/",
+        "ftp://example.com/",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "data:text/html,x",
+        "https://user@example.com/",
+        "https://user:pass@example.com/",
+        "https://:@example.com/",
+        "https://example.com@evil.test/",
+        "https://example.com\\@evil.test/",
+        "https://example.com%40evil.test/",
+        "https://example.com:0x50/",
+        "https://example.com:65536/",
+        "https://example.com:-1/",
+        "https://example.com:/",
+        "https://exam ple.com/",
+        "https://example.com/a b",
+        " https://example.com/",
+        "https://example.com/\n",
+        "https://example.com/\r\nX: y",
+        "https://exa\tmple.com/",
+        "https://example.com/\0",
+        "https://example.com/%zz",
+        "https://example.com/<x>",
+        'https://example.com/"',
+        "https://example.com/ä",
+        "https://ex\u00e4mple.com/",
+        "https://example\u3002com/",
+        "https://[::1/",
+        "https://[:::1]/",
+        "https://[fe80::1%25eth0]/",
+        "https://[1.2.3.4]/",
+        f"https://{'d' * 64}.example/",
+    ],
+)
+def test_anything_else_is_no_web_address(url: str) -> None:
+    assert refusal(WebAddress(), url).startswith("Send an absolute http(s) URL")
+
+
+def test_a_web_address_has_its_length_and_may_have_to_go_without_a_fragment() -> None:
+    assert refusal(WebAddress(), "https://example.com/" + "a" * 2029) == "Send at most 2048 characters."
+    assert refusal(WebAddress(), "") == "It may not be empty."
+    assert (
+        refusal(WebAddress(allow_fragment=False), "https://example.com/#")
+        == "Send the URL without its fragment (#...)."
+    )
+    assert taken(WebAddress(allow_blank=True), "") == ""
+
+
+def test_a_choice_is_one_of_its_strings_exactly() -> None:
+    field = Choice([("any", "Any of them"), ("all", "All of them")])
+
+    assert taken(field, "all") == "all"
+    assert refusal(field, "ALL") == "Send one of: any, all."
+    assert refusal(field, "") == "Send one of: any, all."
+    assert taken(Choice(["a"], allow_blank=True), "") == ""
+
+
+# --- As parts of serializers
+
+
+def test_requests_do_not_share_fields() -> None:
+    class Shape(serializers.Serializer[Any]):
+        name = Text(source="full_name", max_length=5)
+        tags = serializers.ListField(child=Text(max_length=2), max_length=2)
+
+    one, other = Shape(data={"name": "Ann", "tags": ["a", "b"]}), Shape(data={"name": "Ann Lee", "tags": ["abc"]})
+
+    assert one.is_valid()
+    assert not other.is_valid()
+    assert one.validated_data == {"full_name": "Ann", "tags": ["a", "b"]}
+    assert other.errors == {"name": ["Send at most 5 characters."], "tags": {0: ["Send at most 2 characters."]}}
+    assert one.fields["name"] is not other.fields["name"]
+    assert one.fields["name"].parent is one
+    assert one.fields["name"].label == "Name"
+
+
+def test_a_serializer_may_change_a_field_of_its_own() -> None:
+    class Shape(serializers.Serializer[Any]):
+        name = Text()
+
+    def never(value: str) -> None:
+        raise serializers.ValidationError(f"Never {value}.")
+
+    changed, other = Shape(data={"name": "Ann"}), Shape(data={"name": "Ann"})
+    changed.fields["name"].validators.append(never)
+
+    assert not changed.is_valid()
+    assert other.is_valid()
+
+
+def schema_of(field: Field) -> dict[str, Any]:
+    shape = _shape(field)()
+    generator: Any = AutoSchema()
+    schema: dict[str, Any] = generator._map_serializer_field(shape.fields["member"], "request")
+    generator._insert_field_validators(shape.fields["member"], schema)
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        (Text(), "line", ""),
+        (Text(), "line", "two\nlines"),
+        (Text(trim=True), " a", "  "),
+        (Text(single_line=False), "two\nlines", "a\rb"),
+        (Text(max_length=3), "abc", "abcd"),
+        (Text(allow_blank=True), "", "\n"),
+        (Text(allow_blank=True, trim=True), " ", "a\nb"),
+        (WebAddress(allow_blank=True), "", "example.com"),
+        (Text(allow_null=True), None, 1),
+        (Flag(), True, 1),
+        (Whole(), 2**63 - 1, 2**63),
+        (Whole(min_value=1, max_value=5), 5, 6),
+        (Identifier(), ID, 5),
+        (JsonObject(), {"a": 1}, []),
+        (Timestamp(), "2030-01-31T12:00:00Z", 5),
+        (EmailAddress(), "a@example.com", "a" * 255),
+        (WebAddress(), "https://example.com:8080/a?b#c", "https://u@example.com/"),
+        (WebAddress(allow_fragment=False), "https://example.com/", "https://example.com/#c"),
+        (WebAddress(max_length=22), "https://example.com/", "https://example.com/abc"),
+        (Choice(["a", "b"]), "a", "c"),
+        (Choice(["a", "b"], allow_null=True), None, "c"),
+    ],
+)
+def test_the_documented_schema_agrees_with_the_field(field: Field, good: Any, bad: Any) -> None:
+    checker = jsonschema_rs.Draft202012Validator(schema_of(field))
+
+    assert checker.is_valid(good)
+    taken(field, good)  # raises when it is refused
+    assert not checker.is_valid(bad)
+    assert refusal(field, bad)
+
+
+def test_formats_are_documented() -> None:
+    formats = {
+        type(field).__name__: schema_of(field).get("format")
+        for field in (Identifier(), Timestamp(), EmailAddress(), WebAddress())
+    }
+
+    assert formats == {"Identifier": "uuid", "Timestamp": "date-time", "EmailAddress": "email", "WebAddress": "uri"}
+
+
+def test_query_fields_are_documented_by_what_they_mean() -> None:
+    assert schema_of(QueryWhole(min_value=1, max_value=100)) == {"type": "integer", "minimum": 1, "maximum": 100}
+    assert "maximum" not in schema_of(QueryWhole(min_value=1, max_value=100, clamp=True))
+    assert schema_of(QueryFlag())["type"] == "boolean"
