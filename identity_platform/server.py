@@ -1,0 +1,211 @@
+"""Starts the platform: `python -m identity_platform.server`, which is what bin/serve and the container run.
+
+Makes the databases ready, then serves WSGI with granian: one process that listens and watches, `WEB_WORKERS` processes
+that answer. SIGTERM and Ctrl-C let requests in flight finish (10 s) and end with status 0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any, NoReturn
+from wsgiref.types import WSGIApplication
+
+from granian.constants import HTTPModes, Interfaces
+from granian.log import LogLevels
+from granian.net import SocketHolder
+from granian.server import Server
+
+PR_SET_PDEATHSIG = 1
+FINISH_SECONDS = 10
+# Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
+CONNECTIONS_PER_WORKER = 512
+QUEUE = 1024
+
+
+def main() -> None:
+    """Serve until a signal ends it. Exits with 1 and one line on standard error when it cannot start."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
+    # Until granian takes the signals over: an orderly end, so that embedded servers are stopped.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+
+    import django
+    from django.conf import settings
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.management import CommandError, call_command, get_commands
+
+    from identity_platform import embedded
+
+    try:
+        django.setup()
+        with _bound(settings.HOST, settings.PORT) as listener:
+            call_command("prepare")
+            _load_before_forking()
+            children = []
+            if embedded.attached() and "tenant_worker" in get_commands():
+                children.append(_child(_run_tenant_worker))
+            try:
+                _listen(listener)
+                _serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
+            finally:
+                for child in children:
+                    child.terminate()
+                for child in children:
+                    child.join(FINISH_SECONDS)
+    except (embedded.EmbeddedServerFailed, ImproperlyConfigured, CommandError, PortTaken) as problem:
+        sys.exit(f"bin/serve: {problem}")
+
+
+class PortTaken(Exception):
+    """Another program listens where this one should."""
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(0)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as problem:
+        listener.close()
+        raise PortTaken(
+            f"cannot listen on {host}:{port}: {problem.strerror}. Set HOST and PORT to a free address."
+        ) from None
+    return listener
+
+
+def _listen(listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    try:
+        listener.listen(QUEUE)
+    except OSError as problem:
+        raise PortTaken(f"cannot listen on {host}:{port}: {problem.strerror}. Set PORT to a free one.") from None
+    listener.setblocking(False)
+    print(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C stops it)", flush=True)
+
+
+def _load_before_forking() -> None:
+    """Load what every request needs once, and leave nothing open that workers would share."""
+    from django.db import connections
+    from django.urls import get_resolver
+
+    import identity_platform.wsgi
+
+    assert identity_platform.wsgi.application
+    get_resolver().url_patterns  # noqa: B018  # reading it imports every view
+    connections.close_all()
+    # Objects that the collector never touches again stay shared between the workers.
+    gc.collect()
+    gc.freeze()
+
+
+class _Granian(Server):  # type: ignore[misc]  # granian is not annotated
+    """granian on a socket that is ours.
+
+    By itself every worker opens the port anew with SO_REUSEPORT. A second start would then succeed and take half of the
+    connections, and those queued for a worker that dies would be lost with it.
+    """
+
+    def __init__(self, listener: socket.socket, **options: Any) -> None:
+        super().__init__("", **options)
+        self._listener = listener
+
+    def _init_shared_socket(self) -> None:
+        self._ssp = None
+        self._sso = self._listener
+        self._shd = SocketHolder(self._listener.fileno(), False, QUEUE)
+
+
+def _serve(listener: socket.socket, workers: int, threads: int) -> None:
+    host, port = listener.getsockname()[:2]
+    server = _Granian(
+        listener,
+        address=host,
+        port=port,
+        interface=Interfaces.WSGI,
+        # HTTP/2 from the proxy brings nothing, and its bodies need neither Content-Length nor Transfer-Encoding.
+        http=HTTPModes.http1,
+        websockets=False,
+        workers=workers,
+        blocking_threads=threads,
+        backlog=QUEUE,
+        backpressure=CONNECTIONS_PER_WORKER,
+        respawn_failed_workers=True,
+        workers_kill_timeout=FINISH_SECONDS,
+        log_level=LogLevels.warning,
+        log_dictconfig={"loggers": {"_granian": {"propagate": True}, "granian.access": {"propagate": False}}},
+    )
+    server.serve(target_loader=partial(_application_of_a_worker, os.getpid()), wrap_loader=False)
+
+
+def _application_of_a_worker(parent: int) -> WSGIApplication:
+    _end_with(parent)
+    # A terminal sends Ctrl-C to the whole group; the workers are told by their parent when to finish.
+    os.setpgid(0, 0)
+    from identity_platform.wsgi import application
+
+    return application
+
+
+def _end_with(parent: int) -> None:
+    """Make the kernel end this process with its parent: an orphaned worker would keep the port from the next start."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _child(work: Callable[[], None]) -> multiprocessing.Process:
+    process = multiprocessing.Process(target=_work, args=(os.getpid(), work))
+    process.start()
+    return process
+
+
+def _work(parent: int, work: Callable[[], None]) -> None:
+    _end_with(parent)
+    os.setpgid(0, 0)
+    work()
+
+
+def _run_tenant_worker() -> None:
+    import django
+    import structlog
+    from django.core.management import call_command
+    from django.db import connections
+
+    django.setup()
+    while True:
+        try:
+            call_command("tenant_worker")
+        except Exception as problem:
+            # It outlives a database that is away for a while, as the web workers do.
+            structlog.get_logger().error("tenant_worker failed", kind=type(problem).__qualname__)
+        connections.close_all()
+        time.sleep(5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Tests that need a program of the machine: `@pytest.mark.needs("nginx")`.
+
+A pytest plugin. Where the program is missing the tests are left out and the end of the run says so, with the Debian
+package that brings it; with IDENTITY_REQUIRE_ALL=1 (as .ci/run sets it) they fail instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from typing import Any
+
+import pytest
+
+# Program: Debian package. Daemons live where an ordinary user's PATH does not lead.
+PACKAGES = {"chromium": "chromium", "slapd": "slapd", "pgbouncer": "pgbouncer", "nginx": "nginx"}
+PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+
+_left_out = pytest.StashKey[Counter[str]]()
+
+
+def program(name: str) -> str | None:
+    """Give the path of a program in PACKAGES, or None where it is not installed."""
+    return shutil.which(name, path=PLACES)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(program): left out where the program is not installed")
+    config.stash[_left_out] = Counter()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("IDENTITY_REQUIRE_ALL") == "1":
+        return
+    missing = [item for item in items if _missing(item)]
+    config.stash[_left_out].update(name for item in missing for name in _missing(item))
+    items[:] = [item for item in items if item not in missing]
+    config.hook.pytest_deselected(items=missing)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name in _missing(item):
+        pytest.fail(f"{name} is not installed; Debian package: {PACKAGES[name]}", pytrace=False)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Under xdist the workers collect and the controller reports.
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(session.config.stash[_left_out])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    # Every worker collects the whole suite: one worker's count is the count.
+    for name, count in getattr(node, "workeroutput", {}).get("left_out", {}).items():
+        node.config.stash[_left_out][name] = count
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for name, count in sorted(terminalreporter.config.stash[_left_out].items()):
+        tests = "1 test" if count == 1 else f"{count} tests"
+        terminalreporter.write_line(
+            f"Left out: {tests} with {name}, which is not installed (Debian: apt-get install {PACKAGES[name]})",
+            yellow=True,
+        )
+
+
+def _missing(item: pytest.Item) -> list[str]:
+    names = [name for mark in item.iter_markers("needs") for name in mark.args]
+    return [name for name in names if program(name) is None]
