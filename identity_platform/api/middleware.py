@@ -10,6 +10,8 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api import errors, handlers
+from identity_platform.api.ratelimit import client_address
+from identity_platform.audit.origin import Origin, set_origin
 
 access = structlog.get_logger("identity.access")
 
@@ -41,6 +43,13 @@ class ApiMiddleware:
         request_id = stated if SANE_REQUEST_ID.fullmatch(stated) else uuid.uuid4().hex
         request.request_id = request_id  # type: ignore[attr-defined]  # read by the audit trail and the views
         structlog.contextvars.bind_contextvars(request_id=request_id)
+        set_origin(
+            Origin(
+                actor_kind="anonymous",
+                address=client_address(request.META, settings.TRUSTED_PROXY_HOPS),
+                request_id=request_id,
+            )
+        )
         try:
             response = self._answer(request)
             response.headers["X-Request-ID"] = request_id

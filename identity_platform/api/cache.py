@@ -1,0 +1,215 @@
+"""The counters behind django-ratelimit: one round trip for each count, and none that can fail a request.
+
+django-ratelimit 4.1 counts with `add(key, 1, ttl)` and, when the key was there, `incr(key)`; it looks with `add(key, 0,
+ttl)` and `get(key)`. On Django's Redis back end that is three round trips (set, exists, incr). Here `add` asks everything
+at once and keeps the answer for the `incr` or `get` that follows in the same thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from typing import Any
+
+import redis
+import structlog
+from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+from prometheus_client import Counter, Gauge
+
+from identity_platform.api import valkey
+
+log = structlog.get_logger("identity.ratelimit")
+
+FALLBACKS = Counter("identity_ratelimit_fallback", "Counts taken in this process because Valkey did not answer.")
+DEGRADED = Gauge(
+    "identity_ratelimit_degraded", "1 while counts are taken in this process.", multiprocess_mode="livemax"
+)
+
+# How long a server that failed is left alone, so that a hung one costs one request a second its timeout, not every one.
+PAUSE_SECONDS = 1.0
+MOST_LOCAL_KEYS = 50_000
+
+
+class RateLimitCache(BaseCache):
+    """Counts for django-ratelimit in Valkey, in this process while Valkey is away; never raises for its absence."""
+
+    def __init__(self, server: str | list[str], params: dict[str, Any]) -> None:
+        super().__init__(params)
+        self._counters = _counters(server if isinstance(server, str) else server[0])
+
+    def add(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        """Count one (`value` 1) or only look (`value` 0). True when nothing had been counted before."""
+        if type(value) is not int or value not in (0, 1):
+            raise ValueError("This cache counts one by one.")
+        name = self.make_key(key, version)
+        seconds = int(timeout)
+        total = self._counters.count(name, seconds) if value else self._counters.look(name)
+        if total == value:
+            return True
+        _answer.name, _answer.total = name, total
+        return False
+
+    def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
+        """The total that the `add` just before has counted already. Raises ValueError without such an `add`."""
+        name = self.make_key(key, version)
+        total = _taken(name)
+        if total is None or delta != 1:
+            raise ValueError("Counting begins with add().")
+        return total
+
+    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
+        """The total, known from the `add` just before or asked for."""
+        name = self.make_key(key, version)
+        total = _taken(name)
+        if total is None:
+            total = self._counters.look(name) or None
+        return default if total is None else total
+
+
+def degraded() -> bool:
+    """Whether counts are being taken in this process because a server does not answer."""
+    return any(counters.degraded for counters in list(_known.values()))
+
+
+class _Answer(threading.local):
+    name: str | None = None
+    total: int = 0
+
+
+_answer = _Answer()
+
+
+def _taken(name: str) -> int | None:
+    if _answer.name != name:
+        return None
+    _answer.name = None
+    return _answer.total
+
+
+class _Counters:
+    """The counters of one server, with the process's own in reserve."""
+
+    def __init__(self, url: str) -> None:
+        self._pool = valkey.pool(url)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._local: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        # 0 while the server answers, else the time before which it is not asked.
+        self._ask_again_at = 0.0
+
+    @property
+    def degraded(self) -> bool:
+        return self._ask_again_at > 0
+
+    def count(self, name: str, seconds: int) -> int:
+        # Each of the two is atomic, so every caller gets a total of its own. Sent together they are one round trip, cost
+        # less than a script, and nothing has to be loaded again after a flush.
+        key = _bulk(name)
+        total = self._ask(
+            b"*6\r\n$3\r\nSET\r\n%b$1\r\n0\r\n$2\r\nEX\r\n%b$2\r\nNX\r\n*2\r\n$4\r\nINCR\r\n%b"
+            % (key, _bulk(str(seconds)), key),
+            answers=2,
+        )
+        return self._count_here(name, seconds) if total is None else total
+
+    def look(self, name: str) -> int:
+        total = self._ask(b"*2\r\n$3\r\nGET\r\n%b" % _bulk(name), answers=1)
+        return self._look_here(name) if total is None else total
+
+    def _ask(self, commands: bytes, *, answers: int) -> int | None:
+        """Send commands in RESP 2 and give the last answer as a number; None when the server cannot be asked."""
+        if self._ask_again_at and not self._may_ask():
+            return None
+        try:
+            connection: Any = self._pool.get_connection()
+            try:
+                connection.send_packed_command([commands])
+                for _ in range(answers):
+                    answer = connection.read_response()
+            except BaseException:
+                # An answer may still be on its way, and must not be taken for that of the next question.
+                connection.disconnect()
+                raise
+            finally:
+                self._pool.release(connection)
+            total = int(answer or 0)
+        except (redis.RedisError, OSError, ValueError) as problem:
+            self._failed(problem)
+            return None
+        if self._ask_again_at:
+            self._answered()
+        return total
+
+    def _may_ask(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if now < self._ask_again_at:
+                return False
+            # Whoever comes first asks; the others go on without until the answer is there.
+            self._ask_again_at = now + PAUSE_SECONDS
+            return True
+
+    def _failed(self, problem: Exception) -> None:
+        with self._lock:
+            first, self._ask_again_at = not self._ask_again_at, time.monotonic() + PAUSE_SECONDS
+        DEGRADED.set(1)
+        if first:
+            # The kind only: messages of the driver name hosts.
+            log.warning("valkey_unavailable", kind=type(problem).__name__)
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._ask_again_at = 0.0
+        DEGRADED.set(0)
+        log.info("valkey_available")
+
+    def _count_here(self, name: str, seconds: int) -> int:
+        FALLBACKS.inc()
+        with self._lock:
+            now = time.monotonic()
+            total, ends = self._local.get(name, (0, 0.0))
+            if ends <= now:
+                self._local.pop(name, None)
+                total, ends = 0, now + seconds
+            self._local[name] = (total + 1, ends)
+            if len(self._local) > MOST_LOCAL_KEYS:
+                self._local.popitem(last=False)
+            return total + 1
+
+    def _look_here(self, name: str) -> int:
+        FALLBACKS.inc()
+        with self._lock:
+            total, ends = self._local.get(name, (0, 0.0))
+            return total if ends > time.monotonic() else 0
+
+
+def _bulk(text: str) -> bytes:
+    encoded = text.encode()
+    return b"$%d\r\n%b\r\n" % (len(encoded), encoded)
+
+
+_known: dict[str, _Counters] = {}
+_making = threading.Lock()
+
+
+def _counters(url: str) -> _Counters:
+    # Django makes a cache object for every thread; what is behind it belongs to the process.
+    with _making:
+        if url not in _known:
+            _known[url] = _Counters(url)
+        return _known[url]
+
+
+def _after_fork() -> None:
+    # A lock held in the parent at that moment would stay locked here for ever.
+    global _making
+    _making = threading.Lock()
+    for counters in _known.values():
+        counters._reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,112 @@
+"""Rate limits over django-ratelimit, and whose address a request is counted for."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django_ratelimit.core import get_usage  # type: ignore[import-untyped]  # ships no types
+
+# Where the peer has no address: a proxy that connects over a Unix socket.
+NO_ADDRESS = "0.0.0.0"
+_LONGEST_ADDRESS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How much of a limit is used in the present window; the times are Unix time and seconds."""
+
+    limit: int
+    count: int
+    remaining: int
+    reset_at: int
+    limited: bool
+    retry_after: int
+
+
+def count(*, group: str, key: str, limit: int, period: int) -> Usage:
+    """Count one use of `key` in `group`; `limit` uses are free in each window of `period` seconds.
+
+    Never raises for a missing server: then the process counts for itself (`cache.degraded`).
+    """
+    return _usage(group=group, key=key, limit=limit, period=period, increment=True)
+
+
+def peek(*, group: str, key: str, limit: int, period: int) -> Usage:
+    """The same without counting: `limited` says whether the window is used up beyond its limit."""
+    return _usage(group=group, key=key, limit=limit, period=period, increment=False)
+
+
+def _usage(*, group: str, key: str, limit: int, period: int, increment: bool) -> Usage:
+    usage: dict[str, Any] | None = get_usage(
+        request=None, group=group, key=lambda *_: key, rate=(limit, period), increment=increment
+    )
+    now = int(time.time())
+    if usage is None:  # RATELIMIT_ENABLE is off
+        return Usage(limit, 0, limit, now + period, False, 0)
+    used: int = usage["count"]
+    limited: bool = usage["should_limit"]
+    wait = max(1, usage["time_left"])
+    return Usage(
+        limit=limit,
+        count=used,
+        remaining=max(0, limit - used),
+        reset_at=now + wait,
+        limited=limited,
+        retry_after=wait if limited else 0,
+    )
+
+
+def client_address(request_meta: Mapping[str, Any], hops: int) -> str:
+    """The address a request comes from: the peer's, or behind `hops` proxies of ours what the outermost of them saw.
+
+    Each proxy appends the address of its peer to X-Forwarded-For, so the caller's is the `hops`-th from the right, and
+    all to the left of it is whatever the caller wrote there. A header that is missing, too short or malformed counts for
+    nothing: then it is the peer's. IPv4-mapped IPv6 addresses answer as IPv4.
+    """
+    if hops > 0:
+        seen = str(request_meta.get("HTTP_X_FORWARDED_FOR", "")).rsplit(",", hops)
+        if len(seen) >= hops and (forwarded := _normalised(seen[-hops][: _LONGEST_ADDRESS + 1])):
+            return forwarded
+    return _normalised(str(request_meta.get("REMOTE_ADDR", ""))[: _LONGEST_ADDRESS + 1]) or NO_ADDRESS
+
+
+@functools.lru_cache(maxsize=4096)
+def _normalised(text: str) -> str | None:
+    if len(text) > _LONGEST_ADDRESS:
+        return None
+    text = text.strip()
+    if text.startswith("["):
+        text, bracket, port = text[1:].partition("]")
+        if not bracket or ":" not in text or (port and not _is_port(port.removeprefix(":"))):
+            return None
+    elif text.count(":") == 1:
+        text, _, port = text.partition(":")
+        if not _is_port(port):
+            return None
+    try:
+        # A zone (fe80::1%eth0) names an interface of one machine and is no part of the address.
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(address)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text[:6]) <= 65535
+
+
+@functools.lru_cache(maxsize=4096)
+def network_of(address: str) -> str:
+    """The network that counts as one caller: an IPv4 address alone, an IPv6 address with the /64 of its household.
+
+    Raises ValueError for anything but an address.
+    """
+    length = 32 if ipaddress.ip_address(address).version == 4 else 64
+    return str(ipaddress.ip_network((address, length), strict=False))

@@ -1,0 +1,5 @@
+"""Paths."""
+
+from typing import Any
+
+urlpatterns: list[Any] = []

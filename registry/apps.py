@@ -1,0 +1,7 @@
+"""External services of tenants and their credentials."""
+
+from django.apps import AppConfig
+
+
+class RegistryConfig(AppConfig):
+    name = "registry"

@@ -1,0 +1,1 @@
+"""The Django database backend behind the one alias of all tenant databases."""

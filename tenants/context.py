@@ -1,0 +1,104 @@
+"""How the tenant travels: a ContextVar that fails closed (DESIGN.md section 4)."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.db import connections, transaction
+
+from tenants import routes
+from tenants.errors import NoActiveTenant, TenantSwitchInTransaction
+from tenants.states import Purpose
+
+if TYPE_CHECKING:
+    from tenants.backend.base import DatabaseWrapper
+
+TENANT_ALIAS = "tenant"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database to connect to. `key` names it in the pool; a direct place is maintenance and bypasses the pool."""
+
+    server_id: int
+    server_revision: int
+    database: str
+    direct: bool = False
+    # The tenant whose place it is; none while a template or a spare database is made.
+    route: routes.Route | None = field(default=None, compare=False)
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        return (self.server_id, self.server_revision, self.database)
+
+
+_place: ContextVar[Place | None] = ContextVar("tenant_place", default=None)
+
+
+def is_entered() -> bool:
+    """Whether tenant models mean a database at the moment."""
+    return _place.get() is not None
+
+
+def current_place() -> Place:
+    """Where tenant models go at the moment; NoActiveTenant outside `in_tenant()`."""
+    place = _place.get()
+    if place is None:
+        raise NoActiveTenant("A tenant model was used outside in_tenant(): the action must say which tenant it means.")
+    return place
+
+
+def current_tenant() -> routes.Route:
+    """The tenant that is entered; NoActiveTenant if none is."""
+    route = current_place().route
+    if route is None:
+        raise NoActiveTenant("A database is entered for maintenance, not for a tenant.")
+    return route
+
+
+def _wrapper() -> "DatabaseWrapper":
+    wrapper: Any = connections[TENANT_ALIAS]
+    return wrapper
+
+
+@contextmanager
+def in_place(place: Place) -> Iterator[None]:
+    """Enter a database by its place; used by `in_tenant` and by maintenance."""
+    outer = _place.get()
+    if outer is not None and outer == place:
+        yield
+        return
+    wrapper = _wrapper()
+    if wrapper.in_atomic_block:
+        raise TenantSwitchInTransaction("Another tenant was entered inside an open tenant transaction.")
+    wrapper.leave()
+    token = _place.set(place)
+    try:
+        yield
+    finally:
+        try:
+            wrapper.leave()
+        finally:
+            _place.reset(token)
+
+
+@contextmanager
+def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[routes.Route]:
+    """Enter a tenant: from here tenant models mean its database.
+
+    Takes the tenant's id and what it is entered for. Gives the tenant's route (settings, state). Refuses with
+    UnknownTenant, TenantSuspended or TenantBusy. No connection is opened before the first statement.
+    """
+    route = routes.find(tenant_id)
+    route.check(purpose)
+    with in_place(Place(route.server_id, route.server_revision, route.database, route=route)):
+        yield route
+
+
+def tenant_atomic() -> AbstractContextManager[None]:
+    """A transaction in the tenant's database. Django's bare `atomic()` would open one in the global database."""
+    current_place()
+    return transaction.atomic(using=TENANT_ALIAS)

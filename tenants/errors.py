@@ -1,0 +1,72 @@
+"""Refusals and defects of the tenancy."""
+
+from identity_platform.api import errors
+
+
+class UnknownTenant(errors.NotFound):
+    """404: no tenant has this id, or it has been deleted."""
+
+    message = "No tenant has this id: check tenant_id."
+
+
+class TenantMismatch(errors.NotAllowed):
+    """403: the call names a tenant that is not the token's; the same whether or not that tenant exists."""
+
+    message = "The tenant named in the call is not the tenant of your token."
+
+
+class TenantRequired(errors.ApiError):
+    """400: an operator's call that does not say for which tenant."""
+
+    code = "TENANT_REQUIRED"
+    message = "Say for which tenant: `tenant_id`, or the header X-Tenant-ID where the call has no place for it."
+
+
+class TenantSuspended(errors.NotAllowed):
+    """403: the tenant is switched off; its data is kept."""
+
+    message = "This tenant is suspended: its operator can resume it."
+
+
+class TenantBusy(errors.Unavailable):
+    """503: the tenant's database is being made, migrated, moved or repaired."""
+
+    message = "This tenant's database is being worked on: try again in a moment."
+
+
+class TenantConnectionsExhausted(errors.Unavailable):
+    """503: every tenant connection of this process stayed in use for as long as a request may wait."""
+
+    message = "All database connections are in use: try again in a moment."
+
+
+class SlugTaken(errors.Conflict):
+    """409: another tenant has this slug."""
+
+    message = "Another tenant has this slug: choose another one."
+
+
+class NoRoom(errors.Unavailable):
+    """503: no database server takes another tenant."""
+
+    message = "No database server has room for another tenant: add one or raise its capacity."
+
+
+class WrongState(errors.Conflict):
+    """409: the tenant's state does not allow this step."""
+
+    message = "The tenant's state does not allow this."
+
+
+class NotConfirmed(errors.ApiError):
+    """400: a deletion that does not repeat the slug."""
+
+    message = "Deleting a tenant needs its slug: {\"confirm\": \"<slug>\"}."
+
+
+class NoActiveTenant(RuntimeError):
+    """A defect of ours: a tenant model was used outside `in_tenant()`."""
+
+
+class TenantSwitchInTransaction(RuntimeError):
+    """A defect of ours: another tenant was entered while a transaction of the first one was open."""

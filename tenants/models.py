@@ -1,0 +1,108 @@
+"""Tenants, database servers and which database belongs to whom; and `TenantModel`, the mark of a tenant table."""
+
+import uuid
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models.functions import Lower
+
+from tenants.states import State
+
+
+class TenantModel(models.Model):
+    """A table in every tenant's own database. Everything that does not inherit this lives in the global database."""
+
+    lives_in_tenant: ClassVar[bool] = True
+
+    class Meta:
+        abstract = True
+
+
+class DatabaseServer(models.Model):
+    """A PostgreSQL server that holds tenant databases. The one without URLs is the server of the global database."""
+
+    name = models.CharField(max_length=63, unique=True)
+    # Connection URLs carry passwords, so they are sealed under the platform's data key.
+    url_sealed = models.BinaryField(null=True, editable=False)
+    admin_url_sealed = models.BinaryField(null=True, editable=False)
+    # What answers show as `database.host`.
+    host = models.CharField(max_length=255)
+    capacity = models.PositiveIntegerField(default=10_000, help_text="How many tenants it takes at most.")
+    accepts_tenants = models.BooleanField(default=True)
+    # Raised when the URLs change: pooled connections to the old place are then not used again.
+    revision = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Tenant(models.Model):
+    """A customer with a database of its own."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=255)
+    slug = models.CharField(max_length=63)
+    settings: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(Lower("slug"), name="tenant_slug_unique")]
+        indexes = [models.Index(fields=["-created_at", "id"], name="tenant_newest_first")]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class TenantDatabase(models.Model):
+    """Where a tenant's database is and what state it is in."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="database")
+    server = models.ForeignKey(DatabaseServer, on_delete=models.PROTECT, related_name="databases")
+    name = models.CharField(max_length=63)
+    status = models.CharField(max_length=16, choices=[(s.value, s.value) for s in State], default=State.PROVISIONING)
+    # Why the last step failed, for operators; never data of people.
+    reason = models.TextField(blank=True, default="")
+    schema_version = models.CharField(max_length=40, blank=True, default="")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["server", "name"], name="tenant_database_unique")]
+        indexes = [
+            models.Index(fields=["status"], name="tenant_database_status"),
+            models.Index(fields=["schema_version"], name="tenant_database_version"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class WarmDatabase(models.Model):
+    """A ready-made database that waits for its tenant, so that provisioning is a claim and not a copy."""
+
+    server = models.ForeignKey(DatabaseServer, on_delete=models.CASCADE, related_name="warm_databases")
+    name = models.CharField(max_length=63, unique=True)
+    schema_version = models.CharField(max_length=40)
+    ready = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["ready", "schema_version"], name="warm_database_ready")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DataKey(models.Model):
+    """The key that seals one owner's secrets, wrapped by a key of the ring that never is in a database."""
+
+    PLATFORM: ClassVar[str] = "platform"
+
+    owner = models.CharField(max_length=36, primary_key=True, help_text="A tenant's id, or `platform`.")
+    ring_key_id = models.CharField(max_length=64, db_index=True)
+    wrapped = models.BinaryField(editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.owner

@@ -1,0 +1,79 @@
+"""What a tenant may set, and the one function that validates it."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from identity_platform.api.errors import ValidationFailed
+
+HOSTNAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+ORIGIN = re.compile(r"https://[a-z0-9.-]+(:[0-9]{1,5})?|http://localhost(:[0-9]{1,5})?")
+COUNTRY = re.compile(r"[A-Z]{2}")
+
+
+def _text(longest: int) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        good = isinstance(value, str) and 0 < len(value.strip()) <= longest and value.isprintable()
+        return None if good else f"Send a text of 1 to {longest} characters."
+
+    return check
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "Send true or false."
+
+
+def _whole(least: int, most: int) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        good = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        return None if good else f"Send a whole number between {least} and {most}."
+
+    return check
+
+
+def _one_of(*choices: str) -> Callable[[Any], str | None]:
+    return lambda value: None if value in choices else f"Send one of {', '.join(choices)}."
+
+
+def _matching(form: re.Pattern[str], says: str) -> Callable[[Any], str | None]:
+    return lambda value: None if isinstance(value, str) and form.fullmatch(value) else says
+
+
+def _list_of(form: re.Pattern[str], says: str, most: int) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        good = isinstance(value, list) and len(value) <= most and len(set(map(str, value))) == len(value)
+        return None if good and all(isinstance(v, str) and form.fullmatch(v) for v in value) else says
+
+    return check
+
+
+SETTINGS: Final[dict[str, Callable[[Any], str | None]]] = {
+    "issuer_name": _text(64),
+    "webauthn_rp_id": _matching(HOSTNAME, "Send a domain in lower case, without scheme and port."),
+    "webauthn_origins": _list_of(ORIGIN, "Send a list of at most 20 https origins.", 20),
+    # RFC-like floor of NIST SP 800-63B: 8, and 15 where the password is the only factor.
+    "password_min_length": _whole(8, 64),
+    "access_token_seconds": _whole(60, 86_400),
+    "refresh_token_seconds": _whole(3_600, 90 * 86_400),
+    "mfa_policy": _one_of("optional", "required"),
+    "sms_countries": _list_of(COUNTRY, "Send a list of ISO 3166 two-letter codes.", 250),
+    "self_registration": _flag,
+    "email_verification": _one_of("off", "required"),
+    "enrollment_mode": _one_of("window", "ticket", "bearer"),
+}
+
+
+def validated(stated: dict[str, Any]) -> dict[str, Any]:
+    """The settings, if each is known and of its form; ValidationFailed names those that are not.
+
+    A setting that is null is taken back to the platform's default, so it does not appear in the result.
+    """
+    problems: dict[str, list[str]] = {}
+    for name, value in stated.items():
+        check = SETTINGS.get(name)
+        says = "There is no such setting." if check is None else (None if value is None else check(value))
+        if says:
+            problems[f"settings.{name}"] = [says]
+    if problems:
+        raise ValidationFailed(details=problems)
+    return {name: value for name, value in stated.items() if value is not None}

@@ -1,0 +1,184 @@
+"""Limits as the views use them, and the address they count for."""
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from django_ratelimit.core import EXPIRATION_FUDGE  # type: ignore[import-untyped]  # ships no types
+from pytest_django.fixtures import Settings
+
+from identity_platform.api.ratelimit import Usage, client_address, count, network_of, peek
+from identity_platform.api.valkey import client, is_connected
+
+if TYPE_CHECKING:
+    from .conftest import Valkey
+
+
+@pytest.fixture
+def limits(valkey: "Valkey", settings: Settings) -> "Valkey":
+    """Limits counted in a server of the test's own."""
+    settings.REDIS_URL = valkey.url
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"},
+        "ratelimit": {"BACKEND": "identity_platform.api.cache.RateLimitCache", "LOCATION": valkey.url},
+    }
+    settings.RATELIMIT_USE_CACHE = "ratelimit"
+    return valkey
+
+
+def ask(key: str = "192.0.2.1", *, limit: int = 2, period: int = 3600) -> Usage:
+    return count(group="signin", key=key, limit=limit, period=period)
+
+
+def test_uses_within_the_limit_pass_and_the_next_one_does_not(limits: "Valkey") -> None:
+    uses = [ask() for _ in range(3)]
+
+    assert [use.limited for use in uses] == [False, False, True]
+    assert [use.remaining for use in uses] == [1, 0, 0]
+    assert [use.count for use in uses] == [1, 2, 3]
+    assert {use.limit for use in uses} == {2}
+
+
+def test_a_refused_use_says_when_to_come_back(limits: "Valkey") -> None:
+    ask(limit=0)
+    use = ask(limit=0)
+
+    assert use.limited
+    assert 1 <= use.retry_after <= 3600
+    assert abs(use.reset_at - (time.time() + use.retry_after)) <= 1.5
+    assert ask("192.0.2.2").retry_after == 0
+
+
+def test_keys_and_groups_are_counted_apart(limits: "Valkey") -> None:
+    ask(), ask()
+
+    assert not ask("192.0.2.2").limited
+    assert not count(group="registration", key="192.0.2.1", limit=2, period=3600).limited
+    assert ask().limited
+
+
+def test_a_peek_counts_nothing(limits: "Valkey") -> None:
+    def peeked() -> Usage:
+        return peek(group="signin", key="192.0.2.1", limit=2, period=3600)
+
+    assert [peeked().count, peeked().remaining] == [0, 2]
+    ask(), ask()
+    assert [peeked().count, peeked().remaining, peeked().limited] == [2, 0, False]
+    ask()
+    assert peeked().limited
+
+
+def test_a_new_window_begins_at_nothing(limits: "Valkey") -> None:
+    while not ask(limit=1, period=2).limited:
+        pass
+    use = ask(limit=1, period=2)
+    assert use.limited
+    assert use.retry_after <= 2
+
+    time.sleep(use.retry_after + 1.05)
+
+    assert not ask(limit=1, period=2).limited
+
+
+def test_the_server_holds_no_address_and_forgets_the_count_after_its_window(limits: "Valkey") -> None:
+    ask(period=60)
+
+    (name,) = limits.client().keys("*")
+    assert b"192.0.2.1" not in name
+    assert 60 <= limits.client().ttl(name) <= 60 + EXPIRATION_FUDGE
+
+
+def test_limits_hold_when_the_server_dies(limits: "Valkey") -> None:
+    ask()
+    limits.kill()
+
+    assert [ask().limited for _ in range(3)] == [False, False, True]
+
+
+def test_readiness_sees_the_server_and_its_absence(limits: "Valkey") -> None:
+    assert client().ping()
+    assert is_connected(0.25)
+
+    limits.hang()
+    began = time.monotonic()
+    assert not is_connected(0.1)
+    assert time.monotonic() - began < 0.5
+    limits.resume()
+    limits.kill()
+    assert not is_connected(0.1)
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:DB8:0:0::1", "2001:db8::1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("fe80::1%eth0", "fe80::1"),
+        ("", "0.0.0.0"),
+        ("unix:", "0.0.0.0"),
+    ],
+)
+def test_without_proxies_the_peer_is_the_caller(peer: str, address: str) -> None:
+    assert client_address({"REMOTE_ADDR": peer}, 0) == address
+    assert client_address({"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": "198.51.100.7"}, 0) == address
+
+
+@pytest.mark.parametrize(
+    ("hops", "forwarded", "address"),
+    [
+        (1, "198.51.100.7", "198.51.100.7"),
+        (1, "203.0.113.9, 198.51.100.7", "198.51.100.7"),
+        (1, "forged, , 203.0.113.9,198.51.100.7 ", "198.51.100.7"),
+        (2, "203.0.113.9, 198.51.100.7, 10.0.0.2", "198.51.100.7"),
+        (2, "198.51.100.7, 10.0.0.2", "198.51.100.7"),
+        (1, "198.51.100.7:54321", "198.51.100.7"),
+        (1, "[2001:db8::7]:54321", "2001:db8::7"),
+        (1, "[2001:db8::7]", "2001:db8::7"),
+        (1, "2001:db8::7", "2001:db8::7"),
+        (1, "::ffff:198.51.100.7", "198.51.100.7"),
+    ],
+)
+def test_behind_proxies_the_outermost_of_ours_says_who_calls(hops: int, forwarded: str, address: str) -> None:
+    assert client_address({"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": forwarded}, hops) == address
+
+
+@pytest.mark.parametrize(
+    ("hops", "forwarded"),
+    [
+        (1, ""),
+        (1, " , "),
+        (2, "198.51.100.7"),
+        (1, "unknown"),
+        (1, "_hidden"),
+        (1, "198.51.100.7,"),
+        (1, "198.51.100.7:"),
+        (1, "198.51.100.7:x"),
+        (1, "198.51.100.7:65536"),
+        (1, "198.51.100.7:1:2"),
+        (1, "198.51.100.007"),
+        (1, "198.51.100"),
+        (1, "3325256711"),
+        (1, "\u0661.2.3.4"),
+        (1, "[198.51.100.7]"),
+        (1, "[2001:db8::7"),
+        (1, "[2001:db8::7]x"),
+        (1, "2001:db8::7]"),
+        (1, '"198.51.100.7"'),
+        (1, "198.51.100.7 198.51.100.8"),
+        (1, "198.51.100.7/32"),
+        (1, " " * 100_000 + "198.51.100.7"),
+        (1, "1" * 100_000),
+        (10, "198.51.100.7" + "," * 8),
+    ],
+)
+def test_a_header_that_is_short_or_malformed_counts_for_nothing(hops: int, forwarded: str) -> None:
+    assert client_address({"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": forwarded}, hops) == "10.0.0.1"
+
+
+def test_a_household_counts_as_one_caller() -> None:
+    assert network_of("192.0.2.1") == "192.0.2.1/32"
+    assert network_of("2001:db8:1:2::1") == network_of("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
+    assert network_of("2001:db8:1:3::1") != network_of("2001:db8:1:2::1")
+    with pytest.raises(ValueError, match="nonsense"):
+        network_of("nonsense")

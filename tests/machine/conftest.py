@@ -1,0 +1,167 @@
+"""The platform as a newcomer's machine sees it: processes, signals and ports, on homes of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import IO
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLDER = """
+import sys
+from identity_platform import embedded
+servers = embedded.attach(var=sys.argv[1])
+print(servers.database_url, servers.redis_url, flush=True)
+sys.stdin.read()
+"""
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """Give the variables of a machine that knows nothing of the platform, not even of servers the suite runs against."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+    return kept | {"PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(home)} | more
+
+
+def free_port() -> int:
+    """Give a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def running(home: Path) -> list[str]:
+    """Name the embedded servers that run for this home."""
+    found = []
+    for process in psutil.process_iter(["name", "cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        about = any(str(home / part) in word for part in ("postgres", "valkey") for word in words)
+        if process.info["name"] in {"postgres", "valkey-server"} and about:
+            found.append(process.info["name"])
+    return sorted(found)
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Wait until something holds, no longer than this."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def kill_servers(home: Path) -> None:
+    """kill -9 of both embedded servers of a home."""
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if process.info["name"] in {"postgres", "valkey-server"}:
+            words = process.info["cmdline"] or []
+            if any(str(home / part) in word for part in ("postgres", "valkey") for word in words):
+                process.kill()
+
+
+class Holder:
+    """A process that uses the embedded servers of a home until it is told to leave."""
+
+    def __init__(self, home: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", HOLDER, str(home)],
+            env=environment(home),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.database_url, self.redis_url = self.process.stdout.readline().split()
+
+    def leave(self) -> None:
+        self.process.communicate(timeout=60)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Platform:
+    """The server of bin/serve, in a session of its own as under a terminal or a service manager."""
+
+    def __init__(self, home: Path, port: int, log: IO[str], **more: str) -> None:
+        self.port = port
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "identity_platform.server"],
+            env=environment(home, PORT=str(port), **more),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def is_up(self) -> bool:
+        try:
+            return self.get("/uflow/live").status == 200
+        except OSError:
+            return False
+
+    def get(self, path: str) -> HTTPResponse:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection.request("GET", path)
+        return connection.getresponse()
+
+    def workers(self) -> list[psutil.Process]:
+        return [child for child in psutil.Process(self.process.pid).children() if child.is_running()]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        os.killpg(self.process.pid, number) if number == signal.SIGINT else self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """An empty home; whatever still runs for it at the end is killed."""
+    place = Path(tempfile.mkdtemp(prefix="identity-home-"))
+    yield place
+    kill_servers(place)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def settled_home() -> Iterator[Path]:
+    """A home whose databases are made and migrated, so that a start is a second start."""
+    place = Path(tempfile.mkdtemp(prefix="identity-home-"))
+    subprocess.run([sys.executable, str(ROOT / "manage.py"), "prepare"], env=environment(place), check=True)
+    yield place
+    kill_servers(place)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Platform]]:
+    """`serve(home, port=..., **variables)` starts a platform and waits until it answers."""
+    started: list[Platform] = []
+
+    def start(home: Path, *, port: int | None = None, **more: str) -> Platform:
+        log = tmp_path / f"platform-{len(started)}.log"
+        with log.open("w") as lines:
+            platform = Platform(home, port or free_port(), lines, **more)
+        started.append(platform)
+        assert within(60, lambda: platform.is_up() or platform.process.poll() is not None), log.read_text()
+        assert platform.process.poll() is None, log.read_text()
+        return platform
+
+    yield start
+    for platform in started:
+        if platform.process.poll() is None:
+            platform.process.kill()
+            platform.process.wait()

@@ -1,0 +1,197 @@
+"""Admin users: create, list, edit, deactivate."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, connection, transaction
+
+from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.fields import email_key
+from identity_platform.api.pagination import Page, offset
+from identity_platform.audit.writer import record_for_platform
+from tenants import routes
+from userflow.admins.models import AdminRole, AdminUser
+from userflow.errors import (
+    EmailTaken,
+    GrantsMoreThanHeld,
+    LastAdmin,
+    NotYourself,
+    UnknownRole,
+    UnknownUser,
+    UsernameTaken,
+)
+from userflow.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
+from userflow.principals import Principal
+from userflow.realms import ADMINS
+from userflow.signin import passwords, tickets
+from userflow.signin.actions import end_sessions
+
+LAST_ADMIN_LOCK = 7_215_003
+
+
+def create_admin_user(
+    *,
+    tenant_id: UUID | None,
+    username: str,
+    email: str,
+    password: str,
+    first_name: str = "",
+    last_name: str = "",
+    roles: Sequence[str] | None = None,
+    by: Principal | None = None,
+) -> tuple[AdminUser, str]:
+    """Make an admin user of a tenant, or an operator when `tenant_id` is None.
+
+    Gives the user and an enrollment ticket. `by` is who asks (None: the command line). Refuses with UsernameTaken,
+    EmailTaken, WeakPassword, UnknownRole, GrantsMoreThanHeld, UnknownTenant.
+    """
+    if tenant_id is not None:
+        routes.find(tenant_id)
+    granted = _grantable(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
+    if "@" in username and username.lower() != email.lower():
+        # Signing in takes either, so a username must not look like somebody else's address.
+        raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
+    passwords.check_strength(password, personal=(username, email))
+    user = AdminUser(
+        tenant_id=tenant_id,
+        username=username,
+        email=email,
+        first_name=first_name,
+        last_name=last_name,
+        password=passwords.hashed(password),
+    )
+    with transaction.atomic():
+        _save(user, force_insert=True)
+        user.roles.set(granted)
+        record_for_platform(
+            "admin_user.created",
+            tenant_id=tenant_id,
+            target=("admin_user", user.pk),
+            details={"roles": sorted(role.name for role in granted)},
+        )
+        ticket = tickets.open_enrollment(ADMINS, user, cause="creation")
+    return user, ticket
+
+
+def _save(user: AdminUser, **how: Any) -> None:
+    try:
+        with transaction.atomic():
+            user.save(**how)
+    except IntegrityError as clash:
+        raise (UsernameTaken if "username" in str(clash) else EmailTaken) from clash
+
+
+def _grantable(names: Iterable[str], tenant_id: UUID | None, by: Principal | None) -> list[AdminRole]:
+    wanted = set(names)
+    found = list(AdminRole.objects.filter(name__in=wanted))
+    if len(found) != len(wanted):
+        missing = sorted(wanted - {role.name for role in found})
+        raise UnknownRole(details={"roles": [f"There is no role {name!r}." for name in missing]})
+    permissions = {permission for role in found for permission in role.permissions}
+    if tenant_id is not None and permissions & set(OPERATOR_PERMISSIONS):
+        raise UnknownRole(details={"roles": ["This role is for operators, who belong to no tenant."]})
+    if by is not None and not permissions <= by.permissions:
+        raise GrantsMoreThanHeld
+    return found
+
+
+def list_admin_users(*, tenant_id: UUID | None, page: int, limit: int) -> Page:
+    """Admin users of a tenant (all of the platform when None: operators only), newest first."""
+    found = AdminUser.objects.prefetch_related("roles")
+    if tenant_id is not None:
+        found = found.filter(tenant_id=tenant_id)
+    start = offset(page, limit)
+    return Page(list(found.order_by("-created_at", "id")[start : start + limit]), page, limit, found.count())
+
+
+def find_admin_user(*, user_id: UUID, within: UUID | None) -> AdminUser:
+    """One admin user; `within` is the caller's tenant (None: an operator sees all). UnknownUser otherwise."""
+    found = AdminUser.objects.prefetch_related("roles").filter(pk=user_id)
+    if within is not None:
+        found = found.filter(tenant_id=within)
+    user = found.first()
+    if user is None:
+        raise UnknownUser
+    return user
+
+
+def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) -> AdminUser:
+    """Change `username`, `email`, `first_name`, `last_name`, `roles`: those that are there.
+
+    Refuses with UnknownUser, UsernameTaken, EmailTaken, UnknownRole, GrantsMoreThanHeld (also for a user who holds more
+    than the caller does).
+    """
+    user = find_admin_user(user_id=user_id, within=by.tenant_id)
+    _must_outrank(by, user)
+    roles = changes.pop("roles", None)
+    granted = None if roles is None else _grantable(roles, user.tenant_id, by)
+    username, email = changes.get("username", user.username), changes.get("email", user.email)
+    if "@" in username and username.lower() != email.lower():
+        raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
+    with transaction.atomic():
+        if granted is not None and not granted and user.active:
+            _keep_one_admin(user)
+        for name, value in changes.items():
+            setattr(user, name, value)
+        _save(user)
+        if granted is not None:
+            user.roles.set(granted)
+        record_for_platform(
+            "admin_user.updated",
+            tenant_id=user.tenant_id,
+            target=("admin_user", user.pk),
+            details={"changed": sorted([*changes, *(["roles"] if roles is not None else [])])},
+        )
+    return find_admin_user(user_id=user_id, within=by.tenant_id)
+
+
+def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser:
+    """Switch an admin user on or off; off ends all sessions.
+
+    Refuses with UnknownUser, NotYourself, LastAdmin (the last active admin of a tenant, the last operator),
+    GrantsMoreThanHeld (a user who holds more than the caller).
+    """
+    user = find_admin_user(user_id=user_id, within=by.tenant_id)
+    if user.pk == by.id and not active:
+        raise NotYourself
+    _must_outrank(by, user)
+    with transaction.atomic():
+        if not active:
+            _keep_one_admin(user)
+        user.active = active
+        user.save(update_fields=["active", "updated_at"])
+        if not active:
+            end_sessions(ADMINS, user_id=user.pk, reason="deactivated")
+            tickets.end_tickets(ADMINS, user)
+        record_for_platform(
+            "admin_user.activated" if active else "admin_user.deactivated",
+            tenant_id=user.tenant_id,
+            target=("admin_user", user.pk),
+        )
+    return user
+
+
+def _must_outrank(by: Principal, user: AdminUser) -> None:
+    """Who could change a stronger user's address or switch it off would in the end hold that user's permissions."""
+    held = {permission for role in user.roles.all() for permission in role.permissions}
+    if not held <= by.permissions:
+        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
+
+
+def _keep_one_admin(user: AdminUser) -> None:
+    """Serialise per tenant, then look: two admins that switch each other off at once must not both succeed."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LAST_ADMIN_LOCK % 2**31, str(user.tenant_id)])
+    strong = TENANT_ADMIN if user.tenant_id else OPERATOR
+    admins = AdminUser.objects.filter(tenant_id=user.tenant_id, active=True, roles__name=strong)
+    if admins.filter(pk=user.pk).exists() and not admins.exclude(pk=user.pk).exists():
+        raise LastAdmin
+
+
+def is_taken(*, username: str, email: str) -> bool:
+    """Whether an admin user has this username or address."""
+    return (
+        AdminUser.objects.filter(username__iexact=username).exists()
+        or AdminUser.objects.filter(email_key=email_key(email)).exists()
+    )

@@ -1,0 +1,86 @@
+"""Admin users: operators of the platform and admins of one tenant, all in the global database."""
+
+import uuid
+from typing import Any, ClassVar
+
+from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
+from django.db import models
+from django.db.models.functions import Lower
+
+from identity_platform.api.fields import email_key
+from tenants.models import Tenant
+from userflow.permissions_catalogue import OPERATOR
+
+
+class AdminRole(models.Model):
+    """A named set of permissions for admin users. The built-in ones are made by a migration."""
+
+    name = models.CharField(max_length=63, unique=True)
+    permissions: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AdminUserManager(BaseUserManager["AdminUser"]):
+    """What Django's `createsuperuser` needs."""
+
+    def create_superuser(self, username: str, email: str, password: str | None = None, **extra: Any) -> "AdminUser":
+        """An operator, from the command line."""
+        user = self.model(username=username, email=email, **extra)
+        user.set_password(password)
+        user.save(using=self._db)
+        user.roles.add(AdminRole.objects.get(name=OPERATOR))
+        return user
+
+
+class AdminUser(AbstractBaseUser):
+    """Signs in to the global side. Without a tenant: an operator, staff of the platform."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    username = models.CharField(max_length=150)
+    email = models.CharField(max_length=254)
+    # Lower-case form: two spellings of one address are one person.
+    email_key = models.CharField(max_length=254, unique=True, editable=False)
+    first_name = models.CharField(max_length=150, blank=True)
+    last_name = models.CharField(max_length=150, blank=True)
+    tenant = models.ForeignKey(Tenant, null=True, blank=True, on_delete=models.CASCADE, related_name="admin_users")
+    active = models.BooleanField(default=True)
+    roles = models.ManyToManyField(AdminRole, related_name="admin_users", blank=True)
+    # Kept by the mfa app in the same transaction as the factor itself, so that signing in needs no second query.
+    mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects: ClassVar[AdminUserManager] = AdminUserManager()
+
+    USERNAME_FIELD: ClassVar[str] = "username"
+    EMAIL_FIELD: ClassVar[str] = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = ["email"]
+
+    class Meta:
+        constraints = [models.UniqueConstraint(Lower("username"), name="admin_username_unique")]
+        indexes = [models.Index(fields=["tenant", "-created_at", "id"], name="admin_newest_first")]
+
+    def __str__(self) -> str:
+        return self.username
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """The key follows the address, whoever saves."""
+        self.email_key = email_key(self.email)
+        super().save(*args, **kwargs)
+
+    @property
+    def is_active(self) -> bool:
+        return self.active
+
+    @property
+    def is_staff(self) -> bool:
+        """Operators work in the console."""
+        return self.tenant_id is None
+
+    def has_perm(self, permission: str, obj: object = None) -> bool:
+        return self.active and self.is_staff
+
+    def has_module_perms(self, app_label: str) -> bool:
+        return self.active and self.is_staff

@@ -1,0 +1,98 @@
+"""Shapes of admin users."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import EmailAddress, Flag, Identifier, QueryWhole, Text
+from identity_platform.api.pagination import LARGEST_PAGE
+from userflow.admins.models import AdminUser
+
+
+def record(user: AdminUser) -> dict[str, Any]:
+    """The specification's admin user record."""
+    return {
+        "id": user.pk,
+        "username": user.username,
+        "email": user.email,
+        "first_name": user.first_name,
+        "last_name": user.last_name,
+        "tenant_id": user.tenant_id,
+        "active": user.active,
+        "created_at": user.created_at,
+    }
+
+
+def profile(user: AdminUser) -> dict[str, Any]:
+    """The record with what the user may do and how it signs in."""
+    roles = list(user.roles.all())
+    return {
+        **record(user),
+        "roles": sorted(role.name for role in roles),
+        "permissions": sorted({permission for role in roles for permission in role.permissions}),
+        "mfa_methods": user.mfa_methods,
+    }
+
+
+class AdminUserOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    username = serializers.CharField()
+    email = serializers.CharField()
+    first_name = serializers.CharField()
+    last_name = serializers.CharField()
+    tenant_id = serializers.UUIDField(allow_null=True)
+    active = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+
+
+class AdminProfileOut(AdminUserOut):
+    roles = serializers.ListField(child=serializers.CharField())
+    permissions = serializers.ListField(child=serializers.CharField())
+    mfa_methods = serializers.ListField(child=serializers.CharField())
+
+
+class AdminUserIn(serializers.Serializer[Any]):
+    username = Text(max_length=150)
+    email = EmailAddress()
+    password = Text(max_length=1024)
+    first_name = Text(max_length=150)
+    last_name = Text(max_length=150)
+    tenant_id = Identifier(required=False, allow_null=True)
+    roles = serializers.ListField(child=Text(max_length=63), required=False, allow_empty=False)
+
+
+class AdminUserChanges(serializers.Serializer[Any]):
+    username = Text(max_length=150, required=False)
+    email = EmailAddress(required=False)
+    first_name = Text(max_length=150, required=False, allow_blank=True)
+    last_name = Text(max_length=150, required=False, allow_blank=True)
+    roles = serializers.ListField(child=Text(max_length=63), required=False)
+
+
+class AdminListQuery(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False)
+    page = QueryWhole(required=False, default=1, min_value=1)
+    limit = QueryWhole(required=False, default=10, min_value=1)
+
+    def validate_limit(self, value: int) -> int:
+        return min(value, LARGEST_PAGE)
+
+
+class AdminListOut(serializers.Serializer[Any]):
+    items = AdminProfileOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class AdminActiveIn(serializers.Serializer[Any]):
+    user_id = Identifier()
+    active = Flag()
+
+
+class AdminActiveOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    user_id = serializers.UUIDField()
+    active = serializers.BooleanField()
+    updated_at = serializers.DateTimeField()

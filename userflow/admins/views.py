@@ -1,0 +1,121 @@
+"""Admin users over HTTP."""
+
+from typing import Any
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import NotAllowed
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import UnknownTenant
+from userflow.admins import actions, serializers
+from userflow.errors import (
+    EmailTaken,
+    GrantsMoreThanHeld,
+    LastAdmin,
+    NotYourself,
+    UnknownRole,
+    UnknownUser,
+    UsernameTaken,
+    WeakPassword,
+)
+from userflow.ids import id_or
+from userflow.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, tenant_at
+from userflow.principals import Principal
+from userflow.signin.views import NO_STORE, TICKET_HEADER, TICKET_MEANS
+
+Reads = needs("admins:read", OPERATOR, ADMIN)
+Writes = needs("admins:write", OPERATOR, ADMIN)
+
+
+class AdminUserViewSet(ApiViewSet):
+    """One class, three rights: reading, writing, and one's own record."""
+
+    def get_permissions(self) -> list[BasePermission]:
+        kind: type[BasePermission] = {"list": Reads, "retrieve": Reads, "me": SignedIn}.get(self.action, Writes)
+        return [kind()]
+
+    @endpoint(
+        serializers.AdminUserIn,
+        returns={201: serializers.AdminUserOut},
+        refuses=[UsernameTaken, EmailTaken, WeakPassword, UnknownRole, GrantsMoreThanHeld, UnknownTenant],
+        answer_headers=TICKET_MEANS,
+    )
+    def create(self, request: Request) -> Response:
+        """Make an admin user of a tenant, or (an operator without tenant_id) another operator."""
+        fields = self.valid(serializers.AdminUserIn)
+        stated = fields.pop("tenant_id", None)
+        by = principal_at(request)
+        fields["tenant_id"] = tenant_at(request, stated) if stated or by.tenant_id else None
+        user, ticket = actions.create_admin_user(**fields, by=by)
+        return Response(serializers.record(user), status=201, headers={**NO_STORE, TICKET_HEADER: ticket})
+
+    @endpoint(query=serializers.AdminListQuery, returns={200: serializers.AdminListOut}, refuses=[UnknownTenant])
+    def list(self, request: Request) -> Response:
+        """Admin users, newest first; an operator without tenant_id sees those of the whole platform."""
+        asked = self.valid_query(serializers.AdminListQuery)
+        stated = asked.pop("tenant_id", None)
+        by = principal_at(request)
+        header = request.META.get("HTTP_X_TENANT_ID")
+        tenant_id = tenant_at(request, stated) if stated or by.tenant_id or header else None
+        found = actions.list_admin_users(tenant_id=tenant_id, **asked)
+        return Response({"items": [serializers.profile(user) for user in found.rows], **found.totals()})
+
+    @endpoint(returns={200: serializers.AdminProfileOut})
+    def me(self, request: Request) -> Response:
+        """The signed-in admin user with roles, permissions and factors."""
+        by = _admin_at(request)
+        return Response(serializers.profile(actions.find_admin_user(user_id=by.id, within=by.tenant_id)))
+
+    @endpoint(returns={200: serializers.AdminProfileOut}, refuses=[UnknownUser])
+    def retrieve(self, request: Request, user_id: str) -> Response:
+        """One admin user."""
+        within = principal_at(request).tenant_id
+        return Response(serializers.profile(actions.find_admin_user(user_id=id_or(user_id, UnknownUser), within=within)))
+
+    @endpoint(
+        serializers.AdminUserChanges,
+        returns={200: serializers.AdminProfileOut},
+        refuses=[UnknownUser, UsernameTaken, EmailTaken, UnknownRole, GrantsMoreThanHeld, LastAdmin],
+    )
+    def update(self, request: Request, user_id: str) -> Response:
+        """Change the members that are there."""
+        changes = self.valid(serializers.AdminUserChanges)
+        user = actions.update_admin_user(user_id=id_or(user_id, UnknownUser), by=principal_at(request), changes=changes)
+        return Response(serializers.profile(user))
+
+    @endpoint(
+        returns={200: serializers.AdminActiveOut}, refuses=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld]
+    )
+    def destroy(self, request: Request, user_id: str) -> Response:
+        """Deactivate an admin user; all sessions end."""
+        return self._activity(request, id_or(user_id, UnknownUser), active=False)
+
+    @endpoint(
+        serializers.AdminActiveIn,
+        returns={200: serializers.AdminActiveOut},
+        refuses=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld],
+    )
+    def activity(self, request: Request) -> Response:
+        """Switch an admin user on or off."""
+        asked = self.valid(serializers.AdminActiveIn)
+        return self._activity(request, asked["user_id"], active=asked["active"])
+
+    def _activity(self, request: Request, user_id: Any, *, active: bool) -> Response:
+        user = actions.set_admin_active(user_id=user_id, active=active, by=principal_at(request))
+        return Response(
+            {
+                "message": "The admin user is active." if active else "The admin user is deactivated.",
+                "user_id": user.pk,
+                "active": user.active,
+                "updated_at": user.updated_at,
+            }
+        )
+
+
+def _admin_at(request: Request) -> Principal:
+    principal = principal_at(request)
+    if not principal.is_admin:
+        raise NotAllowed("This is the profile of admin users: /authmgr/profile is everybody's.")
+    return principal

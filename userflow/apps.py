@@ -1,0 +1,7 @@
+"""People and the applications they use."""
+
+from django.apps import AppConfig
+
+
+class UserflowConfig(AppConfig):
+    name = "userflow"

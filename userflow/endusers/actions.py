@@ -1,0 +1,195 @@
+"""End users: register, list, read, update, activate, deactivate, erase, database mapping."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.apps import apps
+from django.db import IntegrityError, connections
+
+from identity_platform.api.fields import email_key
+from identity_platform.api.pagination import Page
+from identity_platform.audit.writer import record_for_tenant
+from tenants import routes
+from tenants.context import in_tenant, tenant_atomic
+from tenants.models import TenantDatabase
+from tenants.states import Purpose
+from userflow.clients.models import Client
+from userflow.endusers import queries
+from userflow.endusers.models import EndUser
+from userflow.errors import EmailTaken, LastActiveUser, UnknownClient, UnknownUser, WeakPassword
+from userflow.realms import END_USERS
+from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
+from userflow.signin import attempts, passwords, tickets
+from userflow.signin.actions import end_sessions
+
+LOCAL = "local"
+ERASE_LOCK = 7_215_004
+# Whether the caller may register this user although the client takes no self-registration; raises if not.
+Authorise = Callable[[], None]
+
+
+def register_end_user(
+    *,
+    tenant_id: UUID,
+    client_id: UUID,
+    email: str,
+    authorise: Authorise,
+    password: str | None = None,
+    name: str = "",
+    provider: str = LOCAL,
+) -> tuple[EndUser, str]:
+    """Store a new end user with the default associations; gives the user and an enrollment ticket.
+
+    `authorise` is asked when the client takes no self-registration. Refuses with UnknownTenant, UnknownClient,
+    EmailTaken, WeakPassword, TenantSuspended, TenantBusy, TooManyFromAddress.
+    """
+    attempts.limit_address("registration")
+    with in_tenant(tenant_id, Purpose.WRITE) as route:
+        client = Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
+        if client is None:
+            raise UnknownClient
+        if not (client.self_registration and route.settings.get("self_registration", True)):
+            authorise()
+        if password is None and provider == LOCAL:
+            raise WeakPassword("Send a password.", details={"password": ["A local user needs a password."]})
+        if password is not None:
+            passwords.check_strength(
+                password, least=route.settings.get("password_min_length", passwords.SHORTEST), personal=(email, name)
+            )
+        # Cheaper than a hash; the unique index below decides races.
+        if EndUser.objects.filter(email_key=email_key(email)).exists():
+            raise EmailTaken
+        user = EndUser(
+            email=email,
+            email_key=email_key(email),
+            name=name,
+            provider=provider,
+            client_id=client_id,
+            password=passwords.hashed(password) if password is not None else "",
+        )
+        try:
+            with tenant_atomic():
+                user.save(force_insert=True)
+                RoleBinding.objects.bulk_create(
+                    RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
+                )
+                ticket = tickets.open_enrollment(END_USERS, user, cause="registration")
+                record_for_tenant(
+                    "end_user.registered", target=("end_user", user.pk), details={"client_id": str(client_id)}
+                )
+        except IntegrityError as clash:
+            raise EmailTaken from clash
+    return user, ticket
+
+
+def list_end_users(*, tenant_id: UUID, page: int, limit: int, filters: dict[str, Any]) -> Page:
+    """One page of a tenant's end users, newest first; `rows` is ready JSON.
+
+    Filters: `active` (bool), `client_id` (UUID), `email`, `name`, `provider` (contains, without regard to case),
+    `project_id` (of the users' clients). Refuses with UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    filters = dict(filters)
+    project = filters.pop("project_id", None)
+    if project is not None:
+        filters["clients"] = list(
+            Client.objects.filter(tenant_id=tenant_id, project_id=project).values_list("id", flat=True)
+        )
+    with in_tenant(tenant_id, Purpose.READ):
+        total, rows = queries.page_of_end_users(filters=filters, page=page, limit=limit)
+    return Page(rows, page, limit, total)  # type: ignore[arg-type]  # a fragment of ready JSON stands for the rows
+
+
+def read_end_user(*, tenant_id: UUID, user_id: UUID) -> orjson.Fragment:
+    """One end user with metadata and factors, as ready JSON; UnknownUser if there is none."""
+    with in_tenant(tenant_id, Purpose.READ):
+        found = queries.one_end_user(user_id)
+    if found is None:
+        raise UnknownUser
+    return found
+
+
+def update_end_user(*, tenant_id: UUID, user_id: UUID, changes: dict[str, Any]) -> EndUser:
+    """Change `name`, `email`, `metadata` (replaced whole): those that are there. Refuses with UnknownUser, EmailTaken."""
+    with in_tenant(tenant_id):
+        try:
+            with tenant_atomic():
+                user = EndUser.objects.select_for_update().filter(pk=user_id).first()
+                if user is None:
+                    raise UnknownUser
+                for member, value in changes.items():
+                    setattr(user, member, value)
+                user.email_key = email_key(user.email)
+                user.save(update_fields=[*changes, "email_key", "updated_at"])
+                record_for_tenant(
+                    "end_user.updated", target=("end_user", user.pk), details={"changed": sorted(changes)}
+                )
+        except IntegrityError as clash:
+            raise EmailTaken from clash
+    return user
+
+
+def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndUser:
+    """Switch an end user on or off (off is the specification's soft delete, and ends all sessions). UnknownUser if none."""
+    with in_tenant(tenant_id), tenant_atomic():
+        user = EndUser.objects.select_for_update().filter(pk=user_id).first()
+        if user is None:
+            raise UnknownUser
+        user.active = active
+        user.save(update_fields=["active", "updated_at"])
+        if not active:
+            end_sessions(END_USERS, user_id=user.pk, reason="deactivated")
+            tickets.end_tickets(END_USERS, user)
+        record_for_tenant(
+            "end_user.activated" if active else "end_user.deactivated", target=("end_user", user.pk)
+        )
+    return user
+
+
+def erase_end_user(*, tenant_id: UUID, user_id: UUID) -> dict[str, int]:
+    """Remove an end user and everything bound to it; gives how many records of each kind went.
+
+    The last active user stays: LastActiveUser. UnknownUser if there is none. Erasures of one tenant run one after the
+    other; nothing is locked but the user and one other active user, so it takes as long with a million users as with
+    ten.
+    """
+    with in_tenant(tenant_id), tenant_atomic():
+        with connections["tenant"].cursor() as cursor:
+            # Two erasures of the last two users must not each see the other as the one that stays.
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ERASE_LOCK])
+        user = EndUser.objects.select_for_update().filter(pk=user_id).first()
+        if user is None:
+            raise UnknownUser
+        # The lock on the one that stays makes a deactivation at the same moment wait.
+        if user.active and not EndUser.objects.filter(active=True).exclude(pk=user_id).select_for_update()[:1]:
+            raise LastActiveUser
+        deleted = {_kind(related.related_model): 0 for related in EndUser._meta.related_objects}
+        for factor in (attempts.PASSWORD, "totp", "sms", "webauthn", "backup_code"):
+            for caller in (attempts.KNOWN, attempts.STRANGER):
+                attempts.clear(END_USERS, user_id, factor=factor, caller=caller)
+        _, by_model = user.delete()
+        for label, number in by_model.items():
+            kind = _kind(apps.get_model(label))
+            deleted[kind] = deleted.get(kind, 0) + number
+        record_for_tenant("end_user.erased", target=("end_user", user_id), details={"deleted": deleted})
+    return deleted
+
+
+def _kind(model: Any) -> str:
+    """The name of a kind of record in answers: `role_bindings`, `backup_codes`."""
+    name = str(model._meta.verbose_name_plural)
+    return name.removeprefix("end user ").replace(" ", "_")
+
+
+def database_mapping(*, tenant_id: UUID) -> dict[str, Any]:
+    """The specification's tenant database mapping. UnknownTenant if there is none."""
+    routes.find(tenant_id)
+    mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
+    return {
+        "tenant_id": tenant_id,
+        "database_host": mapping.server.host,
+        "database_name": mapping.name,
+        "status": mapping.status,
+    }
+

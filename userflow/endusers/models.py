@@ -1,0 +1,39 @@
+"""End users: the people of one tenant, in that tenant's own database."""
+
+import uuid
+from typing import Any
+
+from django.db import models
+
+from tenants.models import TenantModel
+
+
+class EndUser(TenantModel):
+    """A person of the tenant."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    email = models.CharField(max_length=254)
+    # Lower-case form, unique: PostgreSQL's upper() folds letters that lower() keeps apart (security.md section 1).
+    email_key = models.CharField(max_length=254, unique=True)
+    name = models.CharField(max_length=255, blank=True, default="")
+    active = models.BooleanField(default=True)
+    provider = models.CharField(max_length=63, default="local")
+    client_id = models.UUIDField(null=True)
+    password = models.CharField(max_length=512, blank=True, default="")
+    metadata: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
+    mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    email_verified_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    last_login = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="end_user_newest_first"),
+            models.Index(fields=["active", "-created_at", "-id"], name="end_user_active"),
+            models.Index(fields=["client_id", "-created_at", "-id"], name="end_user_client"),
+            models.Index(fields=["provider", "-created_at", "-id"], name="end_user_provider"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)

@@ -1,0 +1,148 @@
+"""Shapes of end users."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import EmailAddress, Flag, Identifier, JsonObject, QueryFlag, QueryWhole, Text, Whole
+from identity_platform.api.pagination import LARGEST_PAGE
+from userflow.endusers.actions import LOCAL
+
+
+class Limited(serializers.Serializer[Any]):
+    """A limit above the largest page is answered as the largest page."""
+
+    def validate_limit(self, value: int) -> int:
+        return min(value, LARGEST_PAGE)
+
+
+class EndUserListQuery(Limited):
+    tenant_id = Identifier()
+    page = QueryWhole(required=False, default=1, min_value=1)
+    limit = QueryWhole(required=False, default=10, min_value=1)
+    active = QueryFlag(required=False)
+    client_id = Identifier(required=False)
+    email = Text(max_length=254, required=False)
+    name = Text(max_length=255, required=False)
+    provider = Text(max_length=63, required=False)
+
+
+class EndUserListIn(Limited):
+    tenant_id = Identifier()
+    page = Whole(required=False, default=1, min_value=1)
+    limit = Whole(required=False, default=10, min_value=1)
+    active = Flag(required=False)
+    client_id = Identifier(required=False)
+    email = Text(max_length=254, required=False)
+    name = Text(max_length=255, required=False)
+    provider = Text(max_length=63, required=False)
+
+
+class AdminEndUserListIn(Limited):
+    tenant_id = Identifier()
+    client_id = Identifier(required=False)
+    project_id = Text(max_length=64, required=False)
+    provider = Text(max_length=63, required=False)
+    page = Whole(required=False, default=1, min_value=1)
+    limit = Whole(required=False, default=10, min_value=1)
+
+
+class EndUserOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    email = serializers.CharField()
+    name = serializers.CharField()
+    active = serializers.BooleanField()
+    provider = serializers.CharField()
+    client_id = serializers.UUIDField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    last_login = serializers.DateTimeField(allow_null=True)
+
+
+class EndUserDetailOut(EndUserOut):
+    updated_at = serializers.DateTimeField()
+    metadata = serializers.DictField()
+    mfa_methods = serializers.ListField(child=serializers.CharField())
+
+
+class EndUserListOut(serializers.Serializer[Any]):
+    users = EndUserOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class RegisterIn(serializers.Serializer[Any]):
+    tenant_id = Identifier()
+    client_id = Identifier()
+    email = EmailAddress()
+    password = Text(max_length=1024, required=False)
+    name = Text(max_length=255, required=False, allow_blank=True)
+    provider = Text(max_length=63, required=False, default=LOCAL)
+
+
+class RegisterOut(serializers.Serializer[Any]):
+    user_id = serializers.UUIDField()
+    email = serializers.CharField()
+    tenant_id = serializers.UUIDField()
+    client_id = serializers.UUIDField()
+    message = serializers.CharField()
+
+
+class EndUserChanges(serializers.Serializer[Any]):
+    name = Text(max_length=255, required=False, allow_blank=True)
+    email = EmailAddress(required=False)
+    metadata = JsonObject(required=False)
+
+
+class EndUserChangedOut(serializers.Serializer[Any]):
+    user_id = serializers.UUIDField()
+    email = serializers.CharField()
+    name = serializers.CharField()
+    updated_at = serializers.DateTimeField()
+    message = serializers.CharField()
+
+
+class StatusIn(serializers.Serializer[Any]):
+    active = Flag()
+
+
+class AdminActiveIn(serializers.Serializer[Any]):
+    tenant_id = Identifier()
+    user_id = Identifier()
+    active = Flag()
+
+
+class ActivityOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    user_id = serializers.UUIDField()
+    active = serializers.BooleanField()
+    updated_at = serializers.DateTimeField()
+
+
+class UserInTenantIn(serializers.Serializer[Any]):
+    tenant_id = Identifier()
+    user_id = Identifier()
+
+
+class DeactivatedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    user_id = serializers.UUIDField()
+    active = serializers.BooleanField()
+
+
+class ErasedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    user_id = serializers.UUIDField()
+    deleted = serializers.DictField(child=serializers.IntegerField())
+
+
+class MappingQuery(serializers.Serializer[Any]):
+    tenant_id = Identifier()
+
+
+class MappingOut(serializers.Serializer[Any]):
+    tenant_id = serializers.UUIDField()
+    database_host = serializers.CharField()
+    database_name = serializers.CharField()
+    status = serializers.CharField()

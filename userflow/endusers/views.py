@@ -1,0 +1,220 @@
+"""End users over HTTP, in the order of the specification's table."""
+
+from typing import Any
+from uuid import UUID
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import NotAllowed
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.endusers import actions, serializers
+from userflow.endusers.models import EndUser
+from userflow.errors import EmailTaken, LastActiveUser, RegistrationClosed, UnknownClient, UnknownUser, WeakPassword
+from userflow.ids import id_or, tenant_id_in_path
+from userflow.permissions import (
+    ADMIN,
+    END_USER,
+    OPERATOR,
+    Anyone,
+    SignedIn,
+    needs,
+    principal_at,
+    require,
+    tenant_at,
+)
+from userflow.principals import Principal
+from userflow.signin.views import NO_STORE, TICKET_HEADER, TICKET_MEANS
+
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
+
+
+class EndUserListViewSet(ApiViewSet):
+    """The list in its three forms; one answer."""
+
+    permission_classes = [needs("endusers:read")]
+
+    @endpoint(query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, refuses=TENANCY)
+    def list(self, request: Request) -> Response:
+        """End users of a tenant, newest first."""
+        return self._page(request, self.valid_query(serializers.EndUserListQuery))
+
+    @endpoint(serializers.EndUserListIn, returns={200: serializers.EndUserListOut}, refuses=TENANCY)
+    def search(self, request: Request) -> Response:
+        """The same list, asked by a body."""
+        return self._page(request, self.valid(serializers.EndUserListIn))
+
+    @endpoint(serializers.AdminEndUserListIn, returns={200: serializers.EndUserListOut}, refuses=TENANCY)
+    def by_project(self, request: Request) -> Response:
+        """The same list; `project_id` filters by the project of the user's client."""
+        return self._page(request, self.valid(serializers.AdminEndUserListIn))
+
+    def _page(self, request: Request, asked: dict[str, Any]) -> Response:
+        tenant_id = tenant_at(request, asked.pop("tenant_id"))
+        page, limit = asked.pop("page"), asked.pop("limit")
+        found = actions.list_end_users(tenant_id=tenant_id, page=page, limit=limit, filters=asked)
+        return Response({**found.totals(), "users": found.rows})
+
+
+class RegistrationViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+
+    @endpoint(
+        serializers.RegisterIn,
+        returns={201: serializers.RegisterOut},
+        refuses=[UnknownTenant, UnknownClient, EmailTaken, WeakPassword, RegistrationClosed, TenantSuspended],
+        token="optional",
+        answer_headers=TICKET_MEANS,
+    )
+    def create(self, request: Request) -> Response:
+        """Register an end user; public where the client takes self-registration, else with `endusers:write`."""
+        fields = self.valid(serializers.RegisterIn)
+        caller = request.user if isinstance(request.user, Principal) else None
+        if caller is not None:
+            # A token that is sent must fit, also where none is needed.
+            tenant_at(request, fields["tenant_id"])
+
+        def authorise() -> None:
+            if caller is None:
+                raise RegistrationClosed
+            require(caller, "endusers:write")
+
+        user, ticket = actions.register_end_user(**fields, authorise=authorise)
+        answer = {
+            "user_id": user.pk,
+            "email": user.email,
+            "tenant_id": fields["tenant_id"],
+            "client_id": user.client_id,
+            "message": "The user is registered.",
+        }
+        return Response(answer, status=201, headers={**NO_STORE, TICKET_HEADER: ticket})
+
+
+class EndUserViewSet(ApiViewSet):
+    """One end user, named in the path."""
+
+    def get_permissions(self) -> list[BasePermission]:
+        kinds: dict[str, type[BasePermission]] = {
+            "set_status": needs("endusers:write"),
+            "destroy": needs("endusers:delete"),
+        }
+        return [kinds.get(self.action, SignedIn)()]
+
+    @endpoint(returns={200: serializers.EndUserDetailOut}, refuses=[UnknownUser, *TENANCY])
+    def retrieve(self, request: Request, tenant_id: str, user_id: str) -> Response:
+        """One end user with metadata and factors; an end user may read only themselves."""
+        tenant, user = self._named(request, tenant_id, user_id, "endusers:read")
+        return Response(actions.read_end_user(tenant_id=tenant, user_id=user))
+
+    @endpoint(
+        serializers.EndUserChanges,
+        returns={200: serializers.EndUserChangedOut},
+        refuses=[UnknownUser, EmailTaken, *TENANCY],
+    )
+    def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
+        """Change name, e-mail or metadata (replaced whole); an end user may change only themselves."""
+        tenant, user = self._named(request, tenant_id, user_id, "endusers:write")
+        changed = actions.update_end_user(
+            tenant_id=tenant, user_id=user, changes=self.valid(serializers.EndUserChanges)
+        )
+        answer = {
+            "user_id": changed.pk,
+            "email": changed.email,
+            "name": changed.name,
+            "updated_at": changed.updated_at,
+            "message": "The profile is updated.",
+        }
+        return Response(answer)
+
+    @endpoint(serializers.StatusIn, returns={200: serializers.ActivityOut}, refuses=[UnknownUser, *TENANCY])
+    def set_status(self, request: Request, tenant_id: str, user_id: str) -> Response:
+        """Switch an end user on or off."""
+        tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
+        active = self.valid(serializers.StatusIn)["active"]
+        return activity(actions.set_end_user_active(tenant_id=tenant, user_id=user, active=active))
+
+    @endpoint(returns={200: serializers.DeactivatedOut}, refuses=[UnknownUser, *TENANCY])
+    def destroy(self, request: Request, tenant_id: str, user_id: str) -> Response:
+        """Soft delete: deactivate, keep the record."""
+        tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
+        return deactivated(actions.set_end_user_active(tenant_id=tenant, user_id=user, active=False))
+
+    def _named(self, request: Request, tenant_id: str, user_id: str, permission: str) -> tuple[UUID, UUID]:
+        """Tenant and user of the path, if the caller is that user or holds the permission."""
+        principal = principal_at(request)
+        tenant = tenant_at(request, tenant_id_in_path(tenant_id))
+        if principal.kind == END_USER:
+            # The same refusal whether or not the other user exists.
+            if user_id.lower() != str(principal.id):
+                raise NotAllowed("An end user may only see and change their own record.")
+            return tenant, principal.id
+        require(principal, permission)
+        return tenant, id_or(user_id, UnknownUser)
+
+
+class EndUserActivityViewSet(ApiViewSet):
+    permission_classes = [needs("endusers:write")]
+
+    @endpoint(serializers.AdminActiveIn, returns={200: serializers.ActivityOut}, refuses=[UnknownUser, *TENANCY])
+    def set_active(self, request: Request) -> Response:
+        """Switch an end user on or off, named in the body."""
+        asked = self.valid(serializers.AdminActiveIn)
+        tenant = tenant_at(request, asked["tenant_id"])
+        return activity(
+            actions.set_end_user_active(tenant_id=tenant, user_id=asked["user_id"], active=asked["active"])
+        )
+
+
+class EndUserRemovalViewSet(ApiViewSet):
+    permission_classes = [needs("endusers:delete")]
+
+    @endpoint(serializers.UserInTenantIn, returns={200: serializers.DeactivatedOut}, refuses=[UnknownUser, *TENANCY])
+    def deactivate(self, request: Request) -> Response:
+        """Soft delete, named in the body."""
+        asked = self.valid(serializers.UserInTenantIn)
+        tenant = tenant_at(request, asked["tenant_id"])
+        return deactivated(actions.set_end_user_active(tenant_id=tenant, user_id=asked["user_id"], active=False))
+
+    @endpoint(
+        serializers.UserInTenantIn,
+        returns={200: serializers.ErasedOut},
+        refuses=[UnknownUser, LastActiveUser, *TENANCY],
+    )
+    def erase(self, request: Request) -> Response:
+        """Hard delete: the record and everything bound to it goes; the last active user stays."""
+        asked = self.valid(serializers.UserInTenantIn)
+        tenant = tenant_at(request, asked["tenant_id"])
+        deleted = actions.erase_end_user(tenant_id=tenant, user_id=asked["user_id"])
+        answer = {
+            "message": "The user and everything bound to it is erased.",
+            "user_id": asked["user_id"],
+            "deleted": deleted,
+        }
+        return Response(answer)
+
+
+class MappingViewSet(ApiViewSet):
+    permission_classes = [SignedIn]
+
+    @endpoint(query=serializers.MappingQuery, returns={200: serializers.MappingOut}, refuses=[UnknownTenant])
+    def retrieve(self, request: Request) -> Response:
+        """Where a tenant's database is; for operators and for the tenant's own admins."""
+        asked = self.valid_query(serializers.MappingQuery)
+        principal = principal_at(request)
+        tenant = tenant_at(request, asked["tenant_id"])
+        if principal.kind not in (OPERATOR, ADMIN) or (principal.kind == OPERATOR and not principal.may("tenants:read")):
+            raise NotAllowed("The database mapping is for operators and for admins of the tenant.")
+        return Response(actions.database_mapping(tenant_id=tenant))
+
+
+def activity(user: EndUser) -> Response:
+    """The answer of switching a user on or off."""
+    message = "The user is active." if user.active else "The user is deactivated."
+    return Response({"message": message, "user_id": user.pk, "active": user.active, "updated_at": user.updated_at})
+
+
+def deactivated(user: EndUser) -> Response:
+    """The answer of a soft delete."""
+    return Response({"message": "The user is deactivated; the record is kept.", "user_id": user.pk, "active": False})

@@ -1,0 +1,69 @@
+"""`prepare`: everything between an empty database server and the first request; harmless when it is done."""
+
+import os
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+from django.db import connection
+
+from tenants import keys
+from tenants.models import Tenant
+from tenants.provisioning import ensure_template, main_server, refill_warm_pool
+from userflow.admins.actions import create_admin_user
+from userflow.admins.models import AdminUser
+from userflow.tenants.actions import generated_password, open_tenant
+from userflow.tokens import signing
+
+DEMO = "demo"
+
+
+class Command(BaseCommand):
+    help = (
+        "Migrate the global database, make the template database and the warm pool; in embedded mode also the first "
+        "operator and a demo tenant, and print once what a newcomer needs. Example: prepare"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--no-demo", action="store_true", help="No operator and no demo tenant.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if self._behind():
+            call_command("migrate", database="default", verbosity=0, interactive=False)
+        keys.platform_key()
+        signing.key_set()
+        server = main_server()
+        ensure_template(server)
+        if settings.EMBEDDED and not options["no_demo"]:
+            self._first_steps()
+        refill_warm_pool(server, settings.TENANT_WARM_POOL)
+
+    def _behind(self) -> bool:
+        from django.db.migrations.executor import MigrationExecutor
+
+        executor = MigrationExecutor(connection)
+        return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+    def _first_steps(self) -> None:
+        if not AdminUser.objects.filter(tenant=None).exists():
+            password = os.environ.get("DJANGO_SUPERUSER_PASSWORD") or generated_password()
+            create_admin_user(tenant_id=None, username="operator", email="operator@example.com", password=password)
+            self._say("Operator", username="operator", password=password)
+        if not Tenant.objects.filter(slug=DEMO).exists():
+            password = os.environ.get("TENANT_ADMIN_PASSWORD") or generated_password()
+            admin = {"username": "demo-admin", "email": "admin@demo.example.com", "password": password}
+            made = open_tenant(name="Demo", slug=DEMO, admin=admin)
+            self._say(
+                "Demo tenant",
+                TENANT_ID=made.tenant.pk,
+                CLIENT_ID=made.client_id,
+                admin="demo-admin",
+                password=password,
+            )
+
+    def _say(self, what: str, **facts: object) -> None:
+        self.stdout.write(f"{what} (shown once):")
+        for name, value in facts.items():
+            self.stdout.write(f"  {name:10} {value}")

@@ -1,0 +1,42 @@
+"""Re-exports the rooms' models so that Django finds them."""
+
+from userflow.admins.models import AdminRole, AdminUser
+from userflow.clients.models import Client
+from userflow.endusers.models import EndUser
+from userflow.groups.models import Group, GroupMembership
+from userflow.roles.models import Role, RoleBinding
+from userflow.signin.models import (
+    AdminAttempts,
+    AdminEnrollmentWindow,
+    AdminRefreshToken,
+    AdminSession,
+    AdminTicket,
+    EndUserAttempts,
+    EndUserEnrollmentWindow,
+    EndUserRefreshToken,
+    EndUserSession,
+    EndUserTicket,
+)
+from userflow.tokens.models import SigningKey
+
+__all__ = [
+    "AdminAttempts",
+    "AdminEnrollmentWindow",
+    "AdminRefreshToken",
+    "AdminRole",
+    "AdminSession",
+    "AdminTicket",
+    "AdminUser",
+    "Client",
+    "EndUser",
+    "EndUserAttempts",
+    "EndUserEnrollmentWindow",
+    "EndUserRefreshToken",
+    "EndUserSession",
+    "EndUserTicket",
+    "Group",
+    "GroupMembership",
+    "Role",
+    "RoleBinding",
+    "SigningKey",
+]

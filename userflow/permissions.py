@@ -1,0 +1,87 @@
+"""Who may call an endpoint: by permission and by kind of principal. The default is nobody."""
+
+from typing import Any
+from uuid import UUID
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from identity_platform.api.errors import NotAllowed, NotSignedIn, ValidationFailed
+from tenants import routes
+from tenants.errors import TenantRequired
+from userflow.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
+from userflow.tokens.state import tenant_of_call
+
+
+class Nobody(BasePermission):
+    """The default: an endpoint that forgot to say who may call it is closed."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        raise NotAllowed
+
+
+class Anyone(BasePermission):
+    """Public endpoints; they may still look at a token."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return True
+
+
+class SignedIn(BasePermission):
+    """Any valid access token."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        principal_at(request)
+        return True
+
+
+def needs(permission: str, *kinds: str) -> type[BasePermission]:
+    """A permission class: the caller holds `permission` and is one of `kinds` (admins, operators and clients if unsaid).
+
+    End users act on themselves only, whatever a tenant calls its roles, so they are in only where an endpoint says so.
+    """
+    allowed = kinds or (OPERATOR, ADMIN, CLIENT)
+
+    class Needs(BasePermission):
+        def has_permission(self, request: Request, view: Any) -> bool:
+            require(principal_at(request), permission, *allowed)
+            return True
+
+    Needs.__name__ = f"Needs_{permission.replace(':', '_')}"
+    return Needs
+
+
+def require(principal: Principal, permission: str, *kinds: str) -> None:
+    """NotAllowed unless the principal holds the permission and is of one of the kinds."""
+    if principal.kind not in (kinds or (OPERATOR, ADMIN, CLIENT)) or not principal.may(permission):
+        raise NotAllowed(f"This call needs the permission {permission}.")
+
+
+def principal_at(request: Request) -> Principal:
+    """The caller; NotSignedIn without a valid token."""
+    principal = request.user
+    if not isinstance(principal, Principal):
+        raise NotSignedIn
+    return principal
+
+
+def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
+    """The tenant that the call means.
+
+    Refuses with TenantMismatch (403), TenantRequired (400, an operator that names none), UnknownTenant (404, an operator
+    that names one that is not there), ValidationFailed (400, a malformed X-Tenant-ID of an operator).
+    """
+    principal = principal_at(request)
+    header = request.META.get("HTTP_X_TENANT_ID")
+    try:
+        tenant_id = tenant_of_call(principal, stated, header)
+    except ValueError as problem:
+        raise ValidationFailed(details={"X-Tenant-ID": ["Send the id of a tenant in its 36-character form."]}) from problem
+    if tenant_id is None:
+        raise TenantRequired
+    if principal.tenant_id is None:
+        routes.find(tenant_id)
+    return tenant_id
+
+
+__all__ = ["ADMIN", "CLIENT", "END_USER", "OPERATOR", "Anyone", "Nobody", "SignedIn", "needs", "principal_at", "require"]

@@ -1,0 +1,312 @@
+"""Signing in, refreshing and signing out, for admin users and end users."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.conf import settings
+from django.db import connection, connections
+from django.db.models import Q
+from django.utils.timezone import now
+
+from identity_platform.api.fields import email_key
+from identity_platform.audit.origin import set_actor
+from identity_platform.crypto import SealContext, hash_token, new_token, seal, unseal
+from tenants import routes
+from tenants.context import in_tenant
+from tenants.errors import UnknownTenant
+from tenants.states import Purpose
+from userflow import principals
+from userflow.admins.models import AdminUser
+from userflow.endusers.models import EndUser
+from userflow.errors import InvalidGrant, WrongCredentials
+from userflow.principals import Principal
+from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.signin import attempts, passwords, tickets
+from userflow.tokens import issue, state
+from userflow.tokens.classes import InvalidToken, RefreshTokenJwt, claims_of
+from userflow.tokens.issue import Speaker, TokenPair
+
+PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """How a first step ended: with tokens, or with a ticket for the second step."""
+
+    user: Any
+    tenant_id: UUID | None
+    client_id: UUID | None
+    tokens: TokenPair | None = None
+    mfa_token: str | None = None
+    methods: tuple[str, ...] = ()
+    # For the header X-Enrollment-Ticket; only while the user has no factor.
+    enrollment_ticket: str | None = None
+
+
+def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> SignIn:
+    """Sign an admin user in by username or e-mail address and password.
+
+    Gives tokens, or a ticket when a factor is enrolled. Refuses with WrongCredentials (unknown, wrong and inactive
+    alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended.
+    """
+    attempts.limit_address("signin")
+    attempts.refuse_guessing_address()
+    user = AdminUser.objects.filter(Q(username__iexact=username) | Q(email_key=username.lower())).first()
+    who = user.pk if user else username.lower()
+    attempts.count(ADMINS, who, factor=attempts.PASSWORD)
+    if not passwords.matches(password, user.password if user else None) or user is None or not user.active:
+        _refuse(ADMINS, user, tenant_id=user.tenant_id if user else None)
+    route = None
+    if user.tenant_id:
+        route = routes.find(user.tenant_id)
+        route.check(Purpose.READ)
+    set_actor(principals.ADMIN if user.tenant_id else principals.OPERATOR, str(user.pk))
+    with ADMINS.atomic():
+        attempts.clear(ADMINS, who, factor=attempts.PASSWORD)
+        return _after_first_step(
+            ADMINS, user, admin_speaker(user), amr=PASSWORD_AMR, route=route, user_agent=user_agent
+        )
+
+
+def sign_in_end_user(
+    *, client_id: UUID, email: str, password: str, tenant_id: UUID | None = None, user_agent: str = ""
+) -> SignIn:
+    """Sign an end user in through a client of the tenant.
+
+    Gives tokens, or a ticket when a factor is enrolled. Refuses with WrongCredentials (unknown, wrong, inactive user and
+    inactive client alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
+    """
+    attempts.limit_address("signin")
+    attempts.refuse_guessing_address()
+    route, client_stands = _route_of_client(client_id)
+    if route is None or (tenant_id is not None and tenant_id != route.tenant_id):
+        passwords.matches(password, None)
+        attempts.count_wrong_secret()
+        raise WrongCredentials
+    with in_tenant(route.tenant_id, Purpose.SIGN_IN):
+        user = EndUser.objects.filter(email_key=email_key(email)).first()
+        who = user.pk if user else email_key(email)
+        attempts.count(END_USERS, who, factor=attempts.PASSWORD)
+        right = passwords.matches(password, user.password if user else None)
+        if not right or user is None or not user.active or not client_stands:
+            _refuse(END_USERS, user)
+        set_actor(principals.END_USER, str(user.pk))
+        with END_USERS.atomic():
+            attempts.clear(END_USERS, who, factor=attempts.PASSWORD)
+            return _after_first_step(
+                END_USERS,
+                user,
+                end_user_speaker(user, route.tenant_id, client_id),
+                amr=PASSWORD_AMR,
+                route=route,
+                user_agent=user_agent,
+            )
+
+
+def _refuse(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> None:
+    attempts.count_wrong_secret()
+    # Outside any transaction: the row must survive the refusal. A name that nobody has is not written down.
+    realm.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused", tenant_id=tenant_id)
+    raise WrongCredentials
+
+
+def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {routes.COLUMNS}, c.active FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id"
+            f" {routes.JOINS} WHERE c.id = %s",
+            [client_id],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return None, False
+    return routes.remember(routes.from_row(row[: routes.WIDTH])), bool(row[routes.WIDTH])
+
+
+def admin_speaker(user: AdminUser) -> Speaker:
+    """Whom an admin user's tokens speak for, with the roles as stored now."""
+    roles = list(user.roles.all())
+    return Speaker(
+        kind=principals.ADMIN if user.tenant_id else principals.OPERATOR,
+        user_id=user.pk,
+        tenant_id=user.tenant_id,
+        client_id=None,
+        roles=tuple(sorted(role.name for role in roles)),
+        permissions=tuple(sorted({p for role in roles for p in role.permissions})),
+    )
+
+
+_ROLES = (
+    "SELECT r.name, r.permissions::text FROM userflow_role r WHERE r.id IN ("
+    " SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = %s UNION"
+    " SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
+    " WHERE m.user_id = %s)"
+)
+
+
+def end_user_speaker(user: EndUser, tenant_id: UUID, client_id: UUID | None) -> Speaker:
+    """Whom an end user's tokens speak for: roles of their own and of their groups, as stored now."""
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_ROLES, [user.pk, user.pk])
+        found = [(name, orjson.loads(permissions)) for name, permissions in cursor.fetchall()]
+    return Speaker(
+        kind=principals.END_USER,
+        user_id=user.pk,
+        tenant_id=tenant_id,
+        client_id=client_id,
+        roles=tuple(sorted(name for name, _ in found)),
+        permissions=tuple(sorted({p for _, permissions in found for p in permissions})),
+    )
+
+
+def _after_first_step(
+    realm: Realm, user: Any, speaker: Speaker, *, amr: tuple[str, ...], route: routes.Route | None, user_agent: str
+) -> SignIn:
+    facts = {"user": user, "tenant_id": speaker.tenant_id, "client_id": speaker.client_id}
+    if user.mfa_methods:
+        ticket = tickets.issue_ticket(realm, user, tickets.SECOND_STEP, client_id=speaker.client_id, amr=amr)
+        realm.record("signin.first_step", target=("user", user.pk), tenant_id=speaker.tenant_id)
+        return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
+    enrollment = tickets.open_enrollment(realm, user, cause="login")
+    return SignIn(
+        **facts,
+        tokens=complete_sign_in(realm, user, speaker, amr=amr, route=route, user_agent=user_agent),
+        enrollment_ticket=enrollment,
+    )
+
+
+def complete_sign_in(
+    realm: Realm, user: Any, speaker: Speaker, *, amr: tuple[str, ...], route: routes.Route | None, user_agent: str = ""
+) -> TokenPair:
+    """Open the session that all steps of a sign-in have earned, and audit it. Call it in the realm's transaction."""
+    pair = issue.open_session(realm, speaker, amr=amr, route=route, user_agent=user_agent)
+    realm.record(
+        "signin.succeeded", target=("user", user.pk), tenant_id=speaker.tenant_id, details={"amr": amr}
+    )
+    return pair
+
+
+# --- refresh ---------------------------------------------------------------------------------------------------------
+
+
+def refresh_session(*, refresh_token: str, client_id: UUID | None = None) -> TokenPair:
+    """Exchange a refresh token for its successor and a new access token (RFC 6749 section 6, RFC 9700 section 4.14.2).
+
+    The loser of a race within ten seconds gets the winner's answer. Any later use of a used token ends the session, as
+    one of the two holders has stolen it. Refuses with InvalidGrant.
+    """
+    try:
+        claims = claims_of(refresh_token, RefreshTokenJwt)
+        realm = issue.realm_of(claims["kind"])
+        if client_id is not None and claims.get("client_id") != str(client_id):
+            raise InvalidGrant
+        if realm is END_USERS:
+            with in_tenant(UUID(claims["tenant_id"]), Purpose.SIGN_IN):
+                return _rotate(realm, claims)
+        return _rotate(realm, claims)
+    except (InvalidToken, state.NotStanding, UnknownTenant, ValueError) as problem:
+        raise InvalidGrant from problem
+
+
+def _rotate(realm: Realm, claims: dict[str, Any]) -> TokenPair:
+    # Raises NotStanding unless session, user, client and tenant all stand.
+    principal = state.principal_of(claims)
+    digest = hash_token(claims["jti"])
+    set_actor(principal.kind, str(principal.id))
+    with realm.atomic():
+        row: Any = (
+            realm.refresh_tokens._default_manager.select_for_update()
+            .filter(digest=digest, session_id=principal.session_id)
+            .first()
+        )
+        if row is None:
+            raise InvalidGrant
+        context = SealContext(
+            tenant=realm.owner(),
+            table=realm.refresh_tokens._meta.db_table,
+            column="successor_sealed",
+            row=digest.hex(),
+        )
+        if row.used_at is None:
+            return _successor(realm, principal, row, context)
+        if now() - row.used_at <= timedelta(seconds=settings.REFRESH_RACE_SECONDS) and row.successor_sealed:
+            answer = orjson.loads(unseal(bytes(row.successor_sealed), data_key=realm.data_key(), context=context))
+            return TokenPair(**{**answer, "session_id": UUID(answer["session_id"])})
+        end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="refresh_reused")
+        realm.record(
+            "refresh_token.reused",
+            target=("session", principal.session_id),
+            outcome="refused",
+            tenant_id=principal.tenant_id,
+        )
+    # Outside the transaction: the end of the session is committed before the refusal.
+    raise InvalidGrant
+
+
+def _successor(realm: Realm, principal: Principal, row: Any, context: SealContext) -> TokenPair:
+    session: Any = realm.sessions._default_manager.get(pk=principal.session_id)
+    route = routes.find(principal.tenant_id) if principal.tenant_id else None
+    moment = now()
+    jti = new_token()
+    speaker = Speaker(
+        kind=principal.kind,
+        user_id=principal.id,
+        tenant_id=principal.tenant_id,
+        client_id=principal.client_id,
+        roles=principal.roles,
+        permissions=tuple(sorted(principal.permissions)),
+    )
+    answer = issue.pair(
+        speaker, session.pk, jti, amr=tuple(session.amr), auth_time=session.auth_time, route=route
+    )
+    kept = orjson.dumps({**answer.members(), "session_id": str(session.pk)})
+    row.successor_sealed = seal(kept, data_key=realm.data_key(), context=context)
+    row.used_at = moment
+    row.save(update_fields=["successor_sealed", "used_at"])
+    realm.refresh_tokens._default_manager.create(digest=hash_token(jti), session=session)
+    # Answers that nobody can ask for any more are not kept.
+    realm.refresh_tokens._default_manager.filter(
+        session=session, used_at__lt=moment - timedelta(seconds=settings.REFRESH_RACE_SECONDS)
+    ).update(successor_sealed=None)
+    _, refresh_seconds = issue.lifetimes(route)
+    session.refreshed_at = moment
+    session.expires_at = moment + timedelta(seconds=refresh_seconds)
+    session.save(update_fields=["refreshed_at", "expires_at"])
+    return answer
+
+
+# --- the end of sessions ---------------------------------------------------------------------------------------------
+
+
+def end_sessions(realm: Realm, *, user_id: UUID, session_id: UUID | None = None, reason: str) -> int:
+    """End one session of a user, or all; gives how many ended. Their tokens are refused at the next request."""
+    found = realm.sessions._default_manager.filter(user_id=user_id, ended_at=None)
+    if session_id is not None:
+        found = found.filter(pk=session_id)
+    return found.update(ended_at=now(), end_reason=reason)
+
+
+def sign_out(*, principal: Principal, everywhere: bool = False) -> int:
+    """End the caller's session, or all of the caller's sessions; gives how many ended."""
+    realm = issue.realm_of(principal.kind)
+    only = None if everywhere else principal.session_id
+
+    def leave() -> int:
+        with realm.atomic():
+            ended = end_sessions(realm, user_id=principal.id, session_id=only, reason="signed_out")
+            realm.record(
+                "session.ended",
+                target=("user", principal.id),
+                tenant_id=principal.tenant_id,
+                details={"sessions": ended, "everywhere": everywhere},
+            )
+            return ended
+
+    if realm is END_USERS:
+        assert principal.tenant_id is not None  # an end user always has a tenant
+        with in_tenant(principal.tenant_id):
+            return leave()
+    return leave()

@@ -1,0 +1,105 @@
+"""Counting wrong tries: before the secret is compared, committed apart, so that parallel guesses are not free."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.api import ratelimit
+from identity_platform.audit.origin import current_origin
+from identity_platform.crypto import keyed_digest
+from userflow.errors import AttemptsLocked, TooManyFromAddress
+from userflow.realms import Realm
+
+FREE_TRIES = 5
+FIRST_LOCK = timedelta(seconds=60)
+LONGEST_LOCK = timedelta(minutes=15)
+# A counter that rested this long begins anew.
+FORGOTTEN_AFTER = timedelta(days=1)
+PASSWORD = "password"
+KNOWN, STRANGER = "known", "stranger"
+
+# One statement: count and, at every fifth failure, lock for 60 s doubling to 15 min. A locked row is not touched and
+# gives no row back, however many callers come at once.
+_COUNT = """
+INSERT INTO {table} AS a (subject, factor, caller, failures, updated_at, locked_until)
+VALUES (%(subject)s, %(factor)s, %(caller)s, 1, now(), NULL)
+ON CONFLICT (subject, factor, caller) DO UPDATE SET
+  failures = CASE WHEN a.updated_at < now() - %(forgotten)s THEN 1 ELSE a.failures + 1 END,
+  updated_at = now(),
+  locked_until = CASE WHEN a.updated_at >= now() - %(forgotten)s AND (a.failures + 1) %% %(free)s = 0
+    THEN now() + least(%(first)s * power(2, (a.failures + 1) / %(free)s - 1), %(longest)s) END
+WHERE a.locked_until IS NULL OR a.locked_until <= now()
+RETURNING failures
+"""
+
+
+def subject_of(realm: Realm, who: object) -> str:
+    """The key of a counter: a keyed digest, so that the table names nobody."""
+    return keyed_digest(str(who), key=realm.data_key(), purpose="attempts").hex()
+
+
+def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> None:
+    """Count one try at `factor` of `who` (a user's id, or the name that was tried) before it is looked at.
+
+    Must be called outside a transaction that the refusal would undo. Raises AttemptsLocked (429) while locked.
+    """
+    subject = subject_of(realm, who)
+    table = realm.attempts._meta.db_table
+    with connections[realm.alias].cursor() as cursor:
+        cursor.execute(
+            _COUNT.format(table=table),
+            {
+                "subject": subject,
+                "factor": factor,
+                "caller": caller,
+                "forgotten": FORGOTTEN_AFTER,
+                "free": FREE_TRIES,
+                "first": FIRST_LOCK,
+                "longest": LONGEST_LOCK,
+            },
+        )
+        if cursor.fetchone() is not None:
+            return
+        cursor.execute(
+            f"SELECT locked_until FROM {table} WHERE subject = %s AND factor = %s AND caller = %s",
+            [subject, factor, caller],
+        )
+        row = cursor.fetchone()
+    wait = (row[0] - now()).total_seconds() if row and row[0] else 1.0
+    raise AttemptsLocked(retry_after=int(wait) + 1)
+
+
+def clear(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> None:
+    """The try was right: begin anew."""
+    realm.attempts._default_manager.filter(subject=subject_of(realm, who), factor=factor, caller=caller).delete()
+
+
+def limit_address(name: str) -> None:
+    """Count one request of the caller's address against settings.LIMITS[name]; TooManyFromAddress (429) over it."""
+    most, seconds = settings.LIMITS[name]
+    _refuse(ratelimit.count(group=name, key=_network(), limit=most, period=seconds))
+
+
+def refuse_guessing_address() -> None:
+    """TooManyFromAddress when the caller's address has sent too many wrong secrets lately."""
+    most, seconds = settings.LIMITS["wrong_secret"]
+    _refuse(ratelimit.peek(group="wrong_secret", key=_network(), limit=most, period=seconds))
+
+
+def count_wrong_secret() -> None:
+    """One more wrong secret from the caller's address."""
+    most, seconds = settings.LIMITS["wrong_secret"]
+    ratelimit.count(group="wrong_secret", key=_network(), limit=most, period=seconds)
+
+
+def _network() -> str:
+    address = current_origin().address
+    return ratelimit.network_of(address) if address else "local"
+
+
+def _refuse(usage: Any) -> None:
+    if usage.limited:
+        raise TooManyFromAddress(retry_after=usage.retry_after)

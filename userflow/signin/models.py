@@ -1,0 +1,185 @@
+"""Sessions, refresh tokens, attempts, tickets and enrollment windows: one mechanism in two homes.
+
+Everything here protects one user and lives in that user's own database: the global one for admin users, the tenant's
+for end users (security.md section 2).
+"""
+
+import uuid
+
+from django.db import models
+
+from tenants.models import TenantModel
+from userflow.admins.models import AdminUser
+from userflow.endusers.models import EndUser
+
+
+class Session(models.Model):
+    """One sign-in of one user; tokens of an ended session are refused at the next request."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    client_id = models.UUIDField(null=True)
+    amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    auth_time = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    refreshed_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    end_reason = models.CharField(max_length=32, blank=True, default="")
+    address = models.CharField(max_length=45, blank=True, default="")
+    user_agent = models.CharField(max_length=255, blank=True, default="")
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class AdminSession(Session):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="sessions")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["user", "-created_at"], name="admin_session_user"),
+            models.Index(fields=["expires_at"], name="admin_session_expiry"),
+        ]
+
+
+class EndUserSession(Session, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sessions")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["user", "-created_at"], name="end_user_session_user"),
+            models.Index(fields=["expires_at"], name="end_user_session_expiry"),
+        ]
+
+
+class RefreshToken(models.Model):
+    """One link of a session's chain of refresh tokens. `digest` is SHA-256 of the token's 256-bit id."""
+
+    digest = models.BinaryField(primary_key=True)
+    issued_at = models.DateTimeField(auto_now_add=True)
+    used_at = models.DateTimeField(null=True)
+    # What the winner of a race received, for the loser within ten seconds (contract.md section 7).
+    successor_sealed = models.BinaryField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return bytes(self.digest).hex()[:8]
+
+
+class AdminRefreshToken(RefreshToken):
+    session = models.ForeignKey(AdminSession, on_delete=models.CASCADE, related_name="refresh_tokens")
+
+
+class EndUserRefreshToken(RefreshToken, TenantModel):
+    session = models.ForeignKey(EndUserSession, on_delete=models.CASCADE, related_name="refresh_tokens")
+
+
+class Attempts(models.Model):
+    """Wrong tries at one factor of one user by one kind of caller.
+
+    `subject` is a keyed digest of the user's id, or of the name that was tried: a name nobody has is counted and locked
+    like any other, so a lock does not tell who exists.
+    """
+
+    subject = models.CharField(max_length=64)
+    factor = models.CharField(max_length=16)
+    # `known` callers (ticket or Bearer of that user) have a budget of their own: strangers cannot lock a person out.
+    caller = models.CharField(max_length=8)
+    failures = models.PositiveIntegerField(default=0)
+    locked_until = models.DateTimeField(null=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.factor}: {self.failures}"
+
+
+class AdminAttempts(Attempts):
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subject", "factor", "caller"], name="admin_attempts_unique")]
+        indexes = [models.Index(fields=["updated_at"], name="admin_attempts_age")]
+
+
+class EndUserAttempts(Attempts, TenantModel):
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subject", "factor", "caller"], name="end_user_attempts_unique")]
+        indexes = [models.Index(fields=["updated_at"], name="end_user_attempts_age")]
+
+
+class Ticket(models.Model):
+    """Short-lived proof of a finished first step; 256 bits, stored hashed.
+
+    `purpose` is `second_step` (a login that waits for its second factor; ends with one success) or `enrollment` (may add
+    one factor of each kind while it lasts).
+    """
+
+    digest = models.BinaryField(primary_key=True)
+    purpose = models.CharField(max_length=16)
+    client_id = models.UUIDField(null=True)
+    amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    wrong_codes = models.PositiveSmallIntegerField(default=0)
+    # Factor kinds that this ticket has added.
+    spent_on: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.purpose
+
+
+class AdminTicket(Ticket):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="tickets")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="admin_ticket_expiry")]
+
+
+class EndUserTicket(Ticket, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="tickets")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="end_user_ticket_expiry")]
+
+
+class EnrollmentWindow(models.Model):
+    """For some minutes after registration or a password login, the opener's address may enrol without a header.
+
+    Only opened while the user has no confirmed factor (contract.md section 6, rung 3).
+    """
+
+    # IPv4 /32 or IPv6 /64 of the opener.
+    network = models.CharField(max_length=50)
+    cause = models.CharField(max_length=16)
+    opened_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+class AdminEnrollmentWindow(EnrollmentWindow):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="enrollment_windows")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="admin_window_expiry")]
+
+
+class EndUserEnrollmentWindow(EnrollmentWindow, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="enrollment_windows")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="end_user_window_expiry")]

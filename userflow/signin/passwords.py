@@ -1,0 +1,80 @@
+"""Passwords: argon2id with a bound on how many are hashed at once, and the rules for new ones."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.conf import settings
+from django.contrib.auth import hashers
+from django.contrib.auth.hashers import Argon2PasswordHasher
+from django.contrib.auth.password_validation import CommonPasswordValidator
+from django.core.exceptions import ValidationError
+
+from userflow.errors import HashersBusy, WeakPassword
+
+LONGEST = 128
+SHORTEST = 8
+
+
+class Argon2Hasher(Argon2PasswordHasher):
+    """argon2id with OWASP's parameters (Password Storage Cheat Sheet): m = 19 MiB, t = 2, p = 1."""
+
+    time_cost = 2
+    memory_cost = 19 * 1024
+    parallelism = 1
+
+
+# Every hash takes a core for some 18 ms and 19 MiB. More at once than this worker's share of cores only makes all of
+# them slower and starves the requests that hash nothing (performance.md, target 8).
+_slots = threading.BoundedSemaphore(settings.HASHES_AT_ONCE)
+
+
+@contextmanager
+def hashing_slot() -> Iterator[None]:
+    """Wait for a core to hash on, at most PASSWORD_HASH_WAIT_SECONDS; HashersBusy (503) after that."""
+    if not _slots.acquire(timeout=settings.PASSWORD_HASH_WAIT_SECONDS):
+        raise HashersBusy(retry_after=1)
+    try:
+        yield
+    finally:
+        _slots.release()
+
+
+def hashed(password: str) -> str:
+    """The encoded hash of a new password."""
+    with hashing_slot():
+        return hashers.make_password(password)
+
+
+_dummy: str | None = None
+
+
+def matches(password: str, encoded: str | None) -> bool:
+    """Whether the password is the one that was hashed. Without a hash the same time is spent and the answer is no."""
+    global _dummy
+    if _dummy is None:
+        _dummy = hashed("nobody has this password")
+    usable = bool(encoded) and hashers.is_password_usable(encoded)
+    # Longer than any password that could have been set: hashed all the same, cut, so that time tells nothing.
+    with hashing_slot():
+        right = hashers.check_password(password[:LONGEST], encoded if usable and encoded else _dummy)
+    return right and usable and len(password) <= LONGEST
+
+
+_common = CommonPasswordValidator()
+
+
+def check_strength(password: str, *, least: int = SHORTEST, personal: tuple[str, ...] = ()) -> None:
+    """Refuse a new password with WeakPassword (NIST SP 800-63B 5.1.1.2: length and a blocklist, no composition rules).
+
+    `least` is the tenant's minimal length, `personal` what must not be the password itself (name, address).
+    """
+    if not least <= len(password) <= LONGEST:
+        raise WeakPassword(details={"password": [f"Use between {least} and {LONGEST} characters."]})
+    lowered = password.lower()
+    if any(word and lowered == word.lower() for word in (*personal, *(p.partition("@")[0] for p in personal))):
+        raise WeakPassword(details={"password": ["Do not use your own name or address as the password."]})
+    try:
+        _common.validate(password)
+    except ValidationError as problem:
+        raise WeakPassword(details={"password": ["This password is known from breaches: choose another one."]}) from problem

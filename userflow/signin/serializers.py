@@ -1,0 +1,73 @@
+"""Shapes of signing in."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import EmailAddress, Flag, Identifier, Text
+
+
+class AdminLoginIn(serializers.Serializer[Any]):
+    username = Text(max_length=254, help_text="Username or e-mail address.")
+    password = Text(max_length=1024)
+
+
+class EndUserLoginIn(serializers.Serializer[Any]):
+    client_id = Identifier()
+    email = EmailAddress()
+    password = Text(max_length=1024)
+    tenant_id = Identifier(required=False)
+
+
+class SignInOut(serializers.Serializer[Any]):
+    mfa_required = serializers.BooleanField()
+    access_token = serializers.CharField(required=False, help_text="JWT; absent while a second step is missing.")
+    refresh_token = serializers.CharField(required=False)
+    token_type = serializers.CharField(required=False, help_text="Bearer")
+    expires_in = serializers.IntegerField(help_text="Seconds: of the access token, or of the ticket.")
+    mfa_token = serializers.CharField(required=False, help_text="Ticket for the second step.")
+    methods = serializers.ListField(child=serializers.CharField(), required=False)
+
+
+class AdminBrief(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    username = serializers.CharField()
+    email = serializers.CharField()
+
+
+class AdminLoginOut(SignInOut):
+    user = AdminBrief(required=False)
+
+
+class EndUserBrief(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    email = serializers.CharField()
+    name = serializers.CharField()
+
+
+class EndUserLoginOut(SignInOut):
+    user = EndUserBrief(required=False)
+    tenant_id = serializers.UUIDField(required=False)
+    client_id = serializers.UUIDField(required=False)
+
+
+class LogoutIn(serializers.Serializer[Any]):
+    all = Flag(required=False, default=False, help_text="True: every session of the caller.")
+
+
+class LogoutOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    sessions_ended = serializers.IntegerField()
+
+
+class TokenIn(serializers.Serializer[Any]):
+    grant_type = Text(max_length=64, help_text="refresh_token")
+    refresh_token = Text(max_length=4096, required=False)
+    client_id = Identifier(required=False)
+
+
+class TokenOut(serializers.Serializer[Any]):
+    access_token = serializers.CharField()
+    refresh_token = serializers.CharField()
+    token_type = serializers.CharField()
+    expires_in = serializers.IntegerField()

@@ -1,0 +1,111 @@
+"""Tickets (proof of a finished first step) and enrollment windows."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import F
+from django.utils.timezone import now
+
+from identity_platform.api.ratelimit import network_of
+from identity_platform.audit.origin import current_origin
+from identity_platform.crypto import hash_token, new_token
+from userflow.errors import NotSignedInByTicket
+from userflow.realms import Realm
+
+SECOND_STEP: Final = "second_step"
+ENROLLMENT: Final = "enrollment"
+LIFETIME = {SECOND_STEP: timedelta(minutes=10), ENROLLMENT: timedelta(minutes=15)}
+WRONG_CODES_ALLOWED = 5
+LOGIN_WINDOW = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Spendable:
+    """A ticket that is good at the moment."""
+
+    digest: bytes
+    purpose: str
+    user: Any
+    client_id: UUID | None
+    amr: list[str]
+    spent_on: list[str]
+
+
+def issue_ticket(realm: Realm, user: Any, purpose: str, *, client_id: UUID | None = None, amr: tuple[str, ...] = ()) -> str:
+    """A new ticket for the user; only its hash is stored."""
+    token = new_token()
+    realm.tickets._default_manager.create(
+        digest=hash_token(token),
+        purpose=purpose,
+        user=user,
+        client_id=client_id,
+        amr=list(amr),
+        expires_at=now() + LIFETIME[purpose],
+    )
+    return token
+
+
+def find_ticket(realm: Realm, token: str, purpose: str) -> Spendable:
+    """The ticket behind a token while it is good: not used, not expired, under five wrong codes, its user active.
+
+    Raises NotSignedInByTicket (401) otherwise, whatever the reason.
+    """
+    row: Any = (
+        realm.tickets._default_manager.select_related("user")
+        .filter(
+            digest=hash_token(token),
+            purpose=purpose,
+            used_at=None,
+            expires_at__gt=now(),
+            wrong_codes__lt=WRONG_CODES_ALLOWED,
+            user__active=True,
+        )
+        .first()
+    )
+    if row is None:
+        raise NotSignedInByTicket
+    return Spendable(bytes(row.digest), row.purpose, row.user, row.client_id, row.amr, row.spent_on)
+
+
+def count_wrong_code(realm: Realm, ticket: Spendable) -> None:
+    """One try against the ticket, counted before the code is compared."""
+    counted = realm.tickets._default_manager.filter(
+        digest=ticket.digest, used_at=None, wrong_codes__lt=WRONG_CODES_ALLOWED
+    ).update(wrong_codes=F("wrong_codes") + 1)
+    if not counted:
+        raise NotSignedInByTicket
+
+
+def spend_ticket(realm: Realm, ticket: Spendable) -> None:
+    """Use it up; of two at once one wins, the other gets NotSignedInByTicket (401)."""
+    spent = realm.tickets._default_manager.filter(digest=ticket.digest, used_at=None, expires_at__gt=now()).update(
+        used_at=now()
+    )
+    if not spent:
+        raise NotSignedInByTicket
+
+
+def open_window(realm: Realm, user: Any, *, cause: str, lasting: timedelta) -> None:
+    """Let the caller's network enrol without a header for a while; call it only while the user has no factor."""
+    address = current_origin().address
+    if not address:
+        return
+    realm.windows._default_manager.create(
+        user=user, network=network_of(address), cause=cause, expires_at=now() + lasting
+    )
+
+
+def open_enrollment(realm: Realm, user: Any, *, cause: str) -> str:
+    """Window and enrollment ticket for a user without a factor; gives the ticket for the header X-Enrollment-Ticket."""
+    lasting = LOGIN_WINDOW if cause == "login" else timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
+    open_window(realm, user, cause=cause, lasting=lasting)
+    return issue_ticket(realm, user, ENROLLMENT)
+
+
+def end_tickets(realm: Realm, user: Any) -> int:
+    """End every ticket and window of the user; gives how many tickets there were."""
+    realm.windows._default_manager.filter(user=user).delete()
+    return realm.tickets._default_manager.filter(user=user).delete()[0]

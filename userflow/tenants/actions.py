@@ -1,0 +1,139 @@
+"""Tenants as operators see them: a database, a default client, an admin."""
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.pagination import Page, offset
+from identity_platform.audit.writer import record_for_platform
+from tenants import provisioning, routes
+from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
+from tenants.models import Tenant, TenantDatabase
+from tenants.settings import validated
+from tenants.states import State
+from userflow.admins.actions import create_admin_user
+from userflow.admins.models import AdminUser
+from userflow.clients.actions import make_default_client
+from userflow.clients.models import Client
+
+SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTenant:
+    """A tenant that has just been made, and its first admin if one was asked for."""
+
+    tenant: Tenant
+    client_id: UUID
+    admin: AdminUser | None = None
+
+
+def open_tenant(
+    *,
+    name: str,
+    slug: str | None = None,
+    tenant_settings: dict[str, Any] | None = None,
+    server: str | None = None,
+    admin: dict[str, str] | None = None,
+) -> NewTenant:
+    """Make a tenant with its database, its default client and, if asked for, its first admin.
+
+    `admin` holds `username`, `email`, `password`. A making that was interrupted is finished when the same slug is stated
+    again. Refuses with SlugTaken, NoRoom, ValidationFailed, UsernameTaken, EmailTaken, WeakPassword.
+    """
+    if slug is not None and SLUG.fullmatch(slug) is None:
+        raise ValidationFailed(details={"slug": ["Use 1 to 50 of a-z, 0-9 and dashes, no dash at either end."]})
+    made: dict[str, Any] = {}
+
+    def furnish(tenant: Tenant) -> None:
+        made["client"] = make_default_client(tenant.pk)
+        if admin is not None:
+            made["admin"], _ = create_admin_user(tenant_id=tenant.pk, **admin)
+
+    tenant = provisioning.create_tenant(
+        name=name, slug=slug, tenant_settings=validated(tenant_settings or {}), server=server, furnish=furnish
+    )
+    return NewTenant(tenant, made["client"].pk, made.get("admin"))
+
+
+def generated_password() -> str:
+    """A password for a first sign-in: 120 random bits."""
+    return secrets.token_urlsafe(15)
+
+
+def list_tenants(*, page: int, limit: int) -> Page:
+    """Tenants that are not deleted, newest first."""
+    found = _standing()
+    start = offset(page, limit)
+    rows = list(found.order_by("-created_at", "id")[start : start + limit])
+    clients = dict(Client.objects.filter(tenant__in=rows, is_default=True).values_list("tenant_id", "id"))
+    for tenant in rows:
+        tenant.client_id = clients.get(tenant.pk)  # type: ignore[attr-defined]  # carried to the serializer
+    return Page(rows, page, limit, found.count())
+
+
+def find_tenant(*, tenant_id: UUID) -> Tenant:
+    """One tenant with its database and default client; UnknownTenant if there is none."""
+    tenant = _standing().filter(pk=tenant_id).first()
+    if tenant is None:
+        raise UnknownTenant
+    client = Client.objects.filter(tenant_id=tenant_id, is_default=True).values_list("id", flat=True).first()
+    tenant.client_id = client  # type: ignore[attr-defined]  # carried to the serializer
+    return tenant
+
+
+def _standing() -> Any:
+    return Tenant.objects.select_related("database__server").exclude(database__status=State.DELETED)
+
+
+def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
+    """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null takes one back).
+
+    Refuses with UnknownTenant, SlugTaken, ValidationFailed, WrongState.
+    """
+    changes = dict(changes)
+    status, stated = changes.pop("status", None), changes.pop("settings", None)
+    if (slug := changes.get("slug")) is not None and SLUG.fullmatch(slug) is None:
+        raise ValidationFailed(details={"slug": ["Use 1 to 50 of a-z, 0-9 and dashes, no dash at either end."]})
+    if status is not None and status not in (State.ACTIVE, State.SUSPENDED):
+        raise ValidationFailed(details={"status": ["Send active or suspended."]})
+    if stated is not None:
+        validated(stated)
+    try:
+        with transaction.atomic():
+            # Two changes of settings at once must not lose one of them.
+            tenant = Tenant.objects.select_for_update().filter(pk=tenant_id).exclude(database__status=State.DELETED).first()
+            if tenant is None:
+                raise UnknownTenant
+            for member, value in changes.items():
+                setattr(tenant, member, value)
+            if stated is not None:
+                tenant.settings = validated({**tenant.settings, **stated})
+            tenant.save()
+            if changes or stated:
+                record_for_platform(
+                    "tenant.updated",
+                    tenant_id=tenant_id,
+                    target=("tenant", tenant_id),
+                    details={"changed": sorted([*changes, *(stated or {})])},
+                )
+    except IntegrityError as clash:
+        raise SlugTaken from clash
+    routes.forget()
+    if status is not None and TenantDatabase.objects.get(pk=tenant_id).status != status:
+        step = provisioning.resume_tenant if status == State.ACTIVE else provisioning.suspend_tenant
+        step(tenant_id=tenant_id)
+    return find_tenant(tenant_id=tenant_id)
+
+
+def remove_tenant(*, tenant_id: UUID, confirm: str) -> None:
+    """Delete a tenant for good; `confirm` must be its slug. Refuses with UnknownTenant, NotConfirmed, WrongState."""
+    tenant = find_tenant(tenant_id=tenant_id)
+    if confirm != tenant.slug:
+        raise NotConfirmed
+    provisioning.delete_tenant(tenant_id=tenant_id)

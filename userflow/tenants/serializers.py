@@ -1,0 +1,79 @@
+"""Shapes of tenants."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import JsonObject, QueryWhole, Text
+from identity_platform.api.pagination import LARGEST_PAGE
+from tenants.models import Tenant
+
+
+def record(tenant: Tenant, client_id: Any) -> dict[str, Any]:
+    """A tenant as contract.md section 5 answers it."""
+    database = tenant.database
+    return {
+        "tenant_id": tenant.pk,
+        "name": tenant.name,
+        "slug": tenant.slug,
+        "status": database.status,
+        "settings": tenant.settings,
+        "client_id": client_id,
+        "database": {"host": database.server.host, "name": database.name, "status": database.status},
+        "created_at": tenant.created_at,
+    }
+
+
+class DatabaseOut(serializers.Serializer[Any]):
+    host = serializers.CharField()
+    name = serializers.CharField()
+    status = serializers.CharField()
+
+
+class TenantOut(serializers.Serializer[Any]):
+    tenant_id = serializers.UUIDField()
+    name = serializers.CharField()
+    slug = serializers.CharField()
+    status = serializers.CharField()
+    settings = serializers.DictField()
+    client_id = serializers.UUIDField(allow_null=True)
+    database = DatabaseOut()
+    created_at = serializers.DateTimeField()
+
+
+class TenantListQuery(serializers.Serializer[Any]):
+    page = QueryWhole(required=False, default=1, min_value=1)
+    limit = QueryWhole(required=False, default=20, min_value=1)
+
+    def validate_limit(self, value: int) -> int:
+        return min(value, LARGEST_PAGE)
+
+
+class TenantListOut(serializers.Serializer[Any]):
+    tenants = TenantOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class TenantIn(serializers.Serializer[Any]):
+    name = Text(max_length=255)
+    slug = Text(max_length=50, required=False)
+    settings = JsonObject(required=False)
+
+
+class TenantChanges(serializers.Serializer[Any]):
+    name = Text(max_length=255, required=False)
+    slug = Text(max_length=50, required=False)
+    status = Text(max_length=16, required=False, help_text="active or suspended")
+    settings = JsonObject(required=False, help_text="Merged into what is set; null takes a setting back.")
+
+
+class TenantDeletion(serializers.Serializer[Any]):
+    confirm = Text(max_length=63, help_text="The tenant's slug.")
+
+
+class TenantDeletedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    tenant_id = serializers.UUIDField()

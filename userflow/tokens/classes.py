@@ -1,0 +1,103 @@
+"""Our token classes over djangorestframework-simplejwt: asymmetric, with `kid`, issuer and audience always checked."""
+
+from collections import OrderedDict
+from datetime import timedelta
+from threading import Lock
+from time import time
+from typing import Any
+
+import jwt
+from django.conf import settings
+from rest_framework_simplejwt.backends import TokenBackend
+from rest_framework_simplejwt.exceptions import TokenBackendError, TokenError
+from rest_framework_simplejwt.tokens import Token
+
+from userflow.tokens import signing
+
+REQUIRED_CLAIMS = ["exp", "iat", "nbf", "iss", "aud", "sub", "jti", "typ", "kind"]
+# A signature costs more than everything else on a read (performance.md); tokens repeat, so verified ones are kept.
+KEPT = 10_000
+
+
+class InvalidToken(Exception):
+    """Not one of our tokens, not of this class, or past its time."""
+
+
+class RotatingBackend(TokenBackend):
+    """simplejwt's backend with the key chosen by `kid` out of our own set; `jku`, `x5u` and `jwk` are never followed."""
+
+    def encode(self, payload: dict[str, Any]) -> str:
+        keys = signing.key_set()
+        claims = {**payload, "iss": self.issuer, "aud": self.audience}
+        return jwt.encode(claims, keys.signing_key, algorithm=self.algorithm, headers={"kid": keys.signing_kid})
+
+    def decode(self, token: Any, verify: bool = True) -> dict[str, Any]:
+        try:
+            kid = jwt.get_unverified_header(token).get("kid")
+            key = signing.key_set(knowing=kid).public_keys[kid]
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[self.algorithm],
+                audience=self.audience,
+                issuer=self.issuer,
+                leeway=self.get_leeway(),
+                # `iat` says when, not from when; `nbf` does that and is issued with room for clocks that step.
+                options={"require": REQUIRED_CLAIMS, "verify_signature": verify, "verify_iat": False},
+            )
+        except (jwt.InvalidTokenError, KeyError, TypeError, ValueError) as problem:
+            raise TokenBackendError("The token is not valid.") from problem
+        return claims
+
+
+BACKEND = RotatingBackend(
+    algorithm=signing.ALGORITHM,
+    audience=settings.TOKEN_AUDIENCE,
+    issuer=settings.TOKEN_ISSUER,
+)
+
+
+class AccessToken(Token):
+    """Speaks for a principal at the API (RFC 9068 in spirit; claims as in contract.md section 2)."""
+
+    token_type = "access"
+    lifetime = timedelta(seconds=settings.ACCESS_TOKEN_SECONDS)
+    _token_backend = BACKEND
+
+
+class RefreshTokenJwt(Token):
+    """Fetches the next access token of a session; its `jti` is 256 random bits, stored hashed."""
+
+    token_type = "refresh"
+    lifetime = timedelta(seconds=settings.REFRESH_TOKEN_SECONDS)
+    _token_backend = BACKEND
+
+
+_verified: OrderedDict[str, dict[str, Any]] = OrderedDict()
+_lock = Lock()
+
+
+def claims_of(token: str, kind: type[Token] = AccessToken) -> dict[str, Any]:
+    """The verified claims of a token of this class; InvalidToken otherwise.
+
+    Only the signature is remembered: expiry and the key's validity are checked on every call, and whether session, user
+    and tenant still stand is read from the store by the caller.
+    """
+    with _lock:
+        known = _verified.get(token)
+    if known is not None:
+        still_valid = known["exp"] > time() and known["kid"] in signing.key_set().public_keys
+        if still_valid and known["typ"] == kind.token_type:
+            return known
+        if still_valid:
+            raise InvalidToken
+    try:
+        claims = dict(kind(token).payload)  # type: ignore[arg-type]  # simplejwt's stub wants its own Token
+        claims["kid"] = jwt.get_unverified_header(token)["kid"]
+    except (TokenError, TokenBackendError) as problem:
+        raise InvalidToken from problem
+    with _lock:
+        _verified[token] = claims
+        if len(_verified) > KEPT:
+            _verified.popitem(last=False)
+    return claims

@@ -1,0 +1,24 @@
+"""Signing keys of access and refresh tokens."""
+
+from typing import Any
+
+from django.db import models
+
+
+class SigningKey(models.Model):
+    """An ES256 key pair (RFC 7518 section 3.4): the private half sealed under the platform's data key."""
+
+    kid = models.CharField(max_length=43, primary_key=True, help_text="JWK thumbprint, RFC 7638.")
+    public_jwk: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField()
+    private_sealed = models.BinaryField(editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    # Signs from then on: verifiers have had time to fetch the public half.
+    signs_from = models.DateTimeField()
+    # Verifies until then; set when a successor takes over.
+    verifies_until = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["verifies_until"], name="signing_key_verifies")]
+
+    def __str__(self) -> str:
+        return self.kid

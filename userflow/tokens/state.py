@@ -1,0 +1,176 @@
+"""What the store says now about a token's principal: one statement per database.
+
+A deactivated user, an ended session, a suspended tenant, a deactivated client and a removed role count from the next
+request on, so none of this is cached. An admin's or a client's state, with the tenant's route, is one statement on the
+global database. An end user needs that one (tenant and client) and one in the tenant's database.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import connection, connections
+
+from tenants import routes
+from tenants.context import in_tenant
+from tenants.errors import TenantMismatch, TenantSuspended
+from tenants.states import Purpose
+from userflow import principals
+from userflow.principals import Principal, moment
+
+_ROUTE_OR_NULLS = (
+    "LEFT JOIN tenants_tenant t ON t.id = {owner} LEFT JOIN tenants_tenantdatabase d ON d.tenant_id = t.id"
+    " LEFT JOIN tenants_databaseserver s ON s.id = d.server_id"
+)
+ADMIN_STATE = (
+    f"SELECT {routes.COLUMNS}, u.username, u.email, u.tenant_id, u.mfa_methods::text,"
+    " (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b"
+    "  JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = u.id)"
+    " FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
+    + _ROUTE_OR_NULLS.format(owner="u.tenant_id")
+    + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
+)
+TENANT_AND_CLIENT = (
+    f"SELECT {routes.COLUMNS}, c.active, c.scopes::text, c.name, c.project_id FROM tenants_tenant t {routes.JOINS}"
+    " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
+)
+END_USER_STATE = (
+    "SELECT u.email, u.name, u.mfa_methods::text,"
+    " (SELECT coalesce(json_agg(DISTINCT jsonb_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r"
+    "  WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = u.id"
+    "  UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
+    "  WHERE m.user_id = u.id))"
+    " FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
+    " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
+)
+
+
+class NotStanding(Exception):
+    """The token is genuine, but what it speaks for no longer stands."""
+
+
+def _roles(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    found = orjson.loads(text)
+    return tuple(sorted(name for name, _ in found)), frozenset(p for _, permissions in found for p in permissions)
+
+
+def _uuid(value: Any) -> UUID | None:
+    return UUID(value) if value else None
+
+
+def principal_of(claims: dict[str, Any]) -> Principal:
+    """The principal as the store knows it now.
+
+    Raises NotStanding when session, user or client is gone or switched off; TenantSuspended or TenantBusy when the
+    tenant may not be read.
+    """
+    match claims["kind"]:
+        case principals.OPERATOR | principals.ADMIN:
+            return _admin(claims)
+        case principals.END_USER:
+            return _end_user(claims)
+        case principals.CLIENT:
+            return _client(claims)
+        case _:
+            raise NotStanding
+
+
+def _admin(claims: dict[str, Any]) -> Principal:
+    with connection.cursor() as cursor:
+        cursor.execute(ADMIN_STATE, [claims.get("sid"), claims["sub"]])
+        row = cursor.fetchone()
+    if row is None:
+        raise NotStanding
+    username, email, tenant_id, mfa_methods, roles_text = row[routes.WIDTH :]
+    kind = principals.ADMIN if tenant_id else principals.OPERATOR
+    # An admin user never changes sides; a token that says otherwise is of another time or another platform.
+    if kind != claims["kind"] or _uuid(claims.get("tenant_id")) != tenant_id:
+        raise NotStanding
+    if tenant_id:
+        _checked(row[: routes.WIDTH], Purpose.INSPECT)
+    roles, permissions = _roles(roles_text)
+    return _principal(
+        claims,
+        roles,
+        permissions,
+        user={"username": username, "email": email, "mfa_methods": orjson.loads(mfa_methods)},
+    )
+
+
+def _checked(columns: Any, purpose: Purpose) -> routes.Route:
+    route = routes.from_row(columns)
+    if route.status in routes.GONE:
+        raise NotStanding
+    # A suspended tenant's own people are shut out; only operators inspect it.
+    if route.status == "suspended":
+        raise TenantSuspended
+    route.check(purpose)
+    return routes.remember(route)
+
+
+def _tenant_and_client(claims: dict[str, Any]) -> tuple[routes.Route, Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(TENANT_AND_CLIENT, [claims.get("client_id"), claims.get("tenant_id")])
+        row = cursor.fetchone()
+    if row is None:
+        raise NotStanding
+    active, *client = row[routes.WIDTH :]
+    route = _checked(row[: routes.WIDTH], Purpose.READ)
+    # A client that was deleted (no row) stands as little as one that was switched off.
+    if claims.get("client_id") and not active:
+        raise NotStanding
+    return route, client
+
+
+def _end_user(claims: dict[str, Any]) -> Principal:
+    route, _ = _tenant_and_client(claims)
+    with in_tenant(route.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
+        cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
+        row = cursor.fetchone()
+    if row is None:
+        raise NotStanding
+    email, name, mfa_methods, roles_text = row
+    roles, permissions = _roles(roles_text)
+    return _principal(
+        claims, roles, permissions, user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)}
+    )
+
+
+def _client(claims: dict[str, Any]) -> Principal:
+    if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
+        raise NotStanding
+    _, (scopes, name, project_id) = _tenant_and_client(claims)
+    granted = frozenset(orjson.loads(scopes)) & frozenset((claims.get("scope") or "").split())
+    return _principal(claims, (), granted, user={"name": name, "project_id": project_id})
+
+
+def _principal(
+    claims: dict[str, Any], roles: tuple[str, ...], permissions: frozenset[str], user: dict[str, Any]
+) -> Principal:
+    return Principal(
+        kind=claims["kind"],
+        id=UUID(claims["sub"]),
+        tenant_id=_uuid(claims.get("tenant_id")),
+        client_id=_uuid(claims.get("client_id")),
+        session_id=_uuid(claims.get("sid")),
+        roles=roles,
+        permissions=permissions,
+        amr=tuple(claims.get("amr") or ()),
+        auth_time=moment(claims.get("auth_time")),
+        claims=claims,
+        user=user,
+    )
+
+
+def tenant_of_call(principal: Principal, stated: UUID | None, header: str | None) -> UUID | None:
+    """The tenant that a call means: the token's, or for an operator the stated one, else the header's; none if neither.
+
+    TenantMismatch when a tenant's principal states another one, whether or not that exists.
+    """
+    if principal.tenant_id is not None:
+        if stated is not None and stated != principal.tenant_id:
+            raise TenantMismatch
+        return principal.tenant_id
+    if stated is not None or header is None:
+        return stated
+    return UUID(header)

@@ -1,0 +1,50 @@
+"""Paths of userflow, in the order of the specification."""
+
+from django.urls import path
+
+from userflow.admins.views import AdminUserViewSet
+from userflow.endusers import views as endusers
+from userflow.health.views import HealthViewSet
+from userflow.signin import views as signin
+from userflow.tenants.views import TenantViewSet
+from userflow.tokens.views import JwksViewSet
+
+urlpatterns = [
+    # Admin users
+    path("uflow/admin/users", AdminUserViewSet.as_view({"post": "create", "get": "list"})),
+    path("uflow/admin/auth/login", signin.AdminSignInViewSet.as_view({"post": "login"})),
+    path("uflow/admin/users/me", AdminUserViewSet.as_view({"get": "me"})),
+    path("uflow/admin/users/active", AdminUserViewSet.as_view({"post": "activity"})),
+    path(
+        "uflow/admin/users/<str:user_id>",
+        AdminUserViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
+    ),
+    # End users
+    path("uflow/user/enduser/list", endusers.EndUserListViewSet.as_view({"get": "list", "post": "search"})),
+    path("uflow/admin/enduser/list", endusers.EndUserListViewSet.as_view({"post": "by_project"})),
+    path("uflow/user/clients/register", endusers.RegistrationViewSet.as_view({"post": "create"})),
+    path("uflow/admin/enduser/active", endusers.EndUserActivityViewSet.as_view({"post": "set_active"})),
+    path("uflow/user/enduser/delete", endusers.EndUserRemovalViewSet.as_view({"post": "deactivate"})),
+    path("uflow/user/enduser/delete_all", endusers.EndUserRemovalViewSet.as_view({"post": "erase"})),
+    path("uflow/user/enduser/databases", endusers.MappingViewSet.as_view({"get": "retrieve"})),
+    path(
+        "uflow/user/enduser/<str:tenant_id>/<str:user_id>",
+        endusers.EndUserViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
+    ),
+    path("uflow/user/enduser/<str:tenant_id>/<str:user_id>/status", endusers.EndUserViewSet.as_view({"put": "set_status"})),
+    path("uflow/auth/enduser/login", signin.EndUserSignInViewSet.as_view({"post": "login"})),
+    # Tenants
+    path("uflow/admin/tenants", TenantViewSet.as_view({"get": "list", "post": "create"})),
+    path(
+        "uflow/admin/tenants/<str:tenant_id>",
+        TenantViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+    ),
+    # Health
+    path("uflow/health", HealthViewSet.as_view({"get": "health"})),
+    path("uflow/ready", HealthViewSet.as_view({"get": "ready"})),
+    path("uflow/live", HealthViewSet.as_view({"get": "live"})),
+    # Tokens
+    path("authmgr/token", signin.TokenViewSet.as_view({"post": "token"})),
+    path("authmgr/logout", signin.SignOutViewSet.as_view({"post": "logout"})),
+    path(".well-known/jwks.json", JwksViewSet.as_view({"get": "retrieve"})),
+]
