@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import multiprocessing
 import os
 import signal
@@ -23,8 +24,8 @@ from wsgiref.types import WSGIApplication
 
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
-from granian.net import SocketHolder
-from granian.server import Server
+from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is there, without __all__
+from granian.server.mp import MPServer
 
 PR_SET_PDEATHSIG = 1
 FINISH_SECONDS = 10
@@ -104,9 +105,7 @@ def _load_before_forking() -> None:
     from django.db import connections
     from django.urls import get_resolver
 
-    import identity_platform.wsgi
-
-    assert identity_platform.wsgi.application
+    importlib.import_module("identity_platform.wsgi")
     get_resolver().url_patterns  # noqa: B018  # reading it imports every view
     connections.close_all()
     # Objects that the collector never touches again stay shared between the workers.
@@ -114,7 +113,7 @@ def _load_before_forking() -> None:
     gc.freeze()
 
 
-class _Granian(Server):  # type: ignore[misc]  # granian is not annotated
+class _Granian(MPServer):
     """granian on a socket that is ours.
 
     By itself every worker opens the port anew with SO_REUSEPORT. A second start would then succeed and take half of the

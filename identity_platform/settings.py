@@ -242,6 +242,8 @@ TEMPLATES = [
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
 AUTH_USER_MODEL = "userflow.AdminUser"
+# The username is unique without regard to case, by a constraint that this check does not see.
+SILENCED_SYSTEM_CHECKS = ["auth.W004"]
 AUTHENTICATION_BACKENDS = ["userflow.signin.console.ConsoleBackend"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True

@@ -1,8 +1,8 @@
 """The counters behind django-ratelimit: one round trip for each count, and none that can fail a request.
 
-django-ratelimit 4.1 counts with `add(key, 1, ttl)` and, when the key was there, `incr(key)`; it looks with `add(key, 0,
-ttl)` and `get(key)`. On Django's Redis back end that is three round trips (set, exists, incr). Here `add` asks everything
-at once and keeps the answer for the `incr` or `get` that follows in the same thread.
+django-ratelimit 4.1 counts with `add(key, 1, ttl)` and, when the key was there, `incr(key)`; it looks with
+`add(key, 0, ttl)` and `get(key)`. On Django's Redis back end that is three round trips (set, exists, incr). Here `add`
+asks everything at once and keeps the answer for the `incr` or `get` that follows in the same thread.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 import redis
 import structlog
+from django.conf import settings
+from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from prometheus_client import Counter, Gauge
 
@@ -38,6 +40,11 @@ class RateLimitCache(BaseCache):
     def __init__(self, server: str | list[str], params: dict[str, Any]) -> None:
         super().__init__(params)
         self._counters = _counters(server if isinstance(server, str) else server[0])
+
+    @property
+    def degraded(self) -> bool:
+        """Whether counts are being taken in this process because the server does not answer."""
+        return self._counters.degraded
 
     def add(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         """Count one (`value` 1) or only look (`value` 0). True when nothing had been counted before."""
@@ -69,8 +76,9 @@ class RateLimitCache(BaseCache):
 
 
 def degraded() -> bool:
-    """Whether counts are being taken in this process because a server does not answer."""
-    return any(counters.degraded for counters in list(_known.values()))
+    """Whether django-ratelimit's counts are being taken in this process because the server does not answer."""
+    cache = caches[settings.RATELIMIT_USE_CACHE]
+    return isinstance(cache, RateLimitCache) and cache.degraded
 
 
 class _Answer(threading.local):
@@ -106,8 +114,8 @@ class _Counters:
         return self._ask_again_at > 0
 
     def count(self, name: str, seconds: int) -> int:
-        # Each of the two is atomic, so every caller gets a total of its own. Sent together they are one round trip, cost
-        # less than a script, and nothing has to be loaded again after a flush.
+        # Each of the two is atomic, so every caller gets a total of its own. Sent together they are one round trip,
+        # cost less than a script, and nothing has to be loaded again after a flush.
         key = _bulk(name)
         total = self._ask(
             b"*6\r\n$3\r\nSET\r\n%b$1\r\n0\r\n$2\r\nEX\r\n%b$2\r\nNX\r\n*2\r\n$4\r\nINCR\r\n%b"
@@ -122,7 +130,8 @@ class _Counters:
 
     def _ask(self, commands: bytes, *, answers: int) -> int | None:
         """Send commands in RESP 2 and give the last answer as a number; None when the server cannot be asked."""
-        if self._ask_again_at and not self._may_ask():
+        trying_again = self._ask_again_at > 0
+        if trying_again and not self._may_ask():
             return None
         try:
             connection: Any = self._pool.get_connection()
@@ -140,7 +149,8 @@ class _Counters:
         except (redis.RedisError, OSError, ValueError) as problem:
             self._failed(problem)
             return None
-        if self._ask_again_at:
+        # An answer from before the failure of another thread says nothing about the server after it.
+        if trying_again:
             self._answered()
         return total
 

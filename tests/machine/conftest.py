@@ -29,7 +29,7 @@ sys.stdin.read()
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """Give the variables of a machine that knows nothing of the platform, not even of servers the suite runs against."""
+    """Give the variables of a machine that knows nothing of the platform, nor of the servers this suite runs on."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
     return kept | {"PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(home)} | more
 

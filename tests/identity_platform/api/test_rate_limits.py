@@ -1,21 +1,19 @@
 """Limits as the views use them, and the address they count for."""
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
-from django_ratelimit.core import EXPIRATION_FUDGE  # type: ignore[import-untyped]  # ships no types
+from django_ratelimit.core import EXPIRATION_FUDGE
 from pytest_django.fixtures import Settings
 
+from identity_platform.api.cache import degraded
 from identity_platform.api.ratelimit import Usage, client_address, count, network_of, peek
 from identity_platform.api.valkey import client, is_connected
-
-if TYPE_CHECKING:
-    from .conftest import Valkey
+from tests.identity_platform.api.private_valkey import Valkey
 
 
 @pytest.fixture
-def limits(valkey: "Valkey", settings: Settings) -> "Valkey":
+def limits(valkey: Valkey, settings: Settings) -> Valkey:
     """Limits counted in a server of the test's own."""
     settings.REDIS_URL = valkey.url
     settings.CACHES = {
@@ -30,7 +28,8 @@ def ask(key: str = "192.0.2.1", *, limit: int = 2, period: int = 3600) -> Usage:
     return count(group="signin", key=key, limit=limit, period=period)
 
 
-def test_uses_within_the_limit_pass_and_the_next_one_does_not(limits: "Valkey") -> None:
+@pytest.mark.usefixtures("limits")
+def test_uses_within_the_limit_pass_and_the_next_one_does_not() -> None:
     uses = [ask() for _ in range(3)]
 
     assert [use.limited for use in uses] == [False, False, True]
@@ -39,7 +38,8 @@ def test_uses_within_the_limit_pass_and_the_next_one_does_not(limits: "Valkey") 
     assert {use.limit for use in uses} == {2}
 
 
-def test_a_refused_use_says_when_to_come_back(limits: "Valkey") -> None:
+@pytest.mark.usefixtures("limits")
+def test_a_refused_use_says_when_to_come_back() -> None:
     ask(limit=0)
     use = ask(limit=0)
 
@@ -49,7 +49,8 @@ def test_a_refused_use_says_when_to_come_back(limits: "Valkey") -> None:
     assert ask("192.0.2.2").retry_after == 0
 
 
-def test_keys_and_groups_are_counted_apart(limits: "Valkey") -> None:
+@pytest.mark.usefixtures("limits")
+def test_keys_and_groups_are_counted_apart() -> None:
     ask(), ask()
 
     assert not ask("192.0.2.2").limited
@@ -57,7 +58,8 @@ def test_keys_and_groups_are_counted_apart(limits: "Valkey") -> None:
     assert ask().limited
 
 
-def test_a_peek_counts_nothing(limits: "Valkey") -> None:
+@pytest.mark.usefixtures("limits")
+def test_a_peek_counts_nothing() -> None:
     def peeked() -> Usage:
         return peek(group="signin", key="192.0.2.1", limit=2, period=3600)
 
@@ -68,7 +70,8 @@ def test_a_peek_counts_nothing(limits: "Valkey") -> None:
     assert peeked().limited
 
 
-def test_a_new_window_begins_at_nothing(limits: "Valkey") -> None:
+@pytest.mark.usefixtures("limits")
+def test_a_new_window_begins_at_nothing() -> None:
     while not ask(limit=1, period=2).limited:
         pass
     use = ask(limit=1, period=2)
@@ -80,7 +83,7 @@ def test_a_new_window_begins_at_nothing(limits: "Valkey") -> None:
     assert not ask(limit=1, period=2).limited
 
 
-def test_the_server_holds_no_address_and_forgets_the_count_after_its_window(limits: "Valkey") -> None:
+def test_the_server_holds_no_address_and_forgets_the_count_after_its_window(limits: Valkey) -> None:
     ask(period=60)
 
     (name,) = limits.client().keys("*")
@@ -88,14 +91,16 @@ def test_the_server_holds_no_address_and_forgets_the_count_after_its_window(limi
     assert 60 <= limits.client().ttl(name) <= 60 + EXPIRATION_FUDGE
 
 
-def test_limits_hold_when_the_server_dies(limits: "Valkey") -> None:
+def test_limits_hold_when_the_server_dies(limits: Valkey) -> None:
     ask()
+    assert not degraded()
     limits.kill()
 
     assert [ask().limited for _ in range(3)] == [False, False, True]
+    assert degraded()
 
 
-def test_readiness_sees_the_server_and_its_absence(limits: "Valkey") -> None:
+def test_readiness_sees_the_server_and_its_absence(limits: Valkey) -> None:
     assert client().ping()
     assert is_connected(0.25)
 

@@ -1,0 +1,103 @@
+"""Real databases for every test process; tenants are made by provisioning itself. Nothing is rolled back or patched.
+
+Tests commit, as requests do, and keep out of each other's way by names of their own.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection, connections
+from psycopg import sql
+
+from tests.environment import DATABASE
+from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+
+
+def _administer(*statements: sql.Composable) -> None:
+    admin = settings.DATABASE_ADMIN
+    parts = {"user": admin["USER"], "password": admin["PASSWORD"], "host": admin["HOST"], "port": admin["PORT"]}
+    known = {name: value for name, value in parts.items() if value}
+    with psycopg.connect(dbname=admin["NAME"], autocommit=True, **known) as raw:
+        for statement in statements:
+            raw.execute(statement)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_blocker: Any) -> Iterator[None]:
+    """A global database of this process's own, prepared by the command that production runs."""
+    _administer(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(DATABASE)))
+    settings.DATABASES["default"]["NAME"] = DATABASE
+    connection.settings_dict["NAME"] = DATABASE
+    with django_db_blocker.unblock():
+        call_command("prepare", no_demo=True)
+        yield
+    connections.close_all()
+    _clean_up()
+
+
+def _clean_up() -> None:
+    admin = settings.DATABASE_ADMIN
+    known = {n: admin[k] for n, k in (("user", "USER"), ("password", "PASSWORD"), ("host", "HOST"), ("port", "PORT"))}
+    with psycopg.connect(
+        dbname=admin["NAME"], autocommit=True, **{n: v for n, v in known.items() if v}
+    ) as raw:
+        mine = raw.execute(
+            "SELECT datname FROM pg_database WHERE datname = %s OR starts_with(datname, %s)",
+            [DATABASE, settings.TENANT_DATABASE_PREFIX],
+        ).fetchall()
+        for (name,) in mine:
+            raw.execute(sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE false").format(sql.Identifier(name)))
+            raw.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(autouse=True)
+def _databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    with django_db_blocker.unblock():
+        yield
+
+
+@pytest.fixture
+def api() -> Api:
+    """The public door without a token."""
+    return Api()
+
+
+@pytest.fixture(scope="session")
+def operator_name(django_db_setup: None) -> str:
+    """An operator's username; the password is world.PASSWORD."""
+    from userflow.admins.actions import create_admin_user
+
+    name = f"operator-{secrets.token_hex(4)}"
+    create_admin_user(tenant_id=None, username=name, email=f"{name}@example.com", password=PASSWORD)
+    return name
+
+
+@pytest.fixture
+def operator(operator_name: str) -> Api:
+    """The door with an operator's token."""
+    return Api(token=sign_in_admin(operator_name)["access_token"])
+
+
+@pytest.fixture(scope="session")
+def house(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A tenant that many tests share; what a test writes there has a name of its own."""
+    with django_db_blocker.unblock():
+        return build_house("house")
+
+
+@pytest.fixture(scope="session")
+def other_house(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A second tenant: no test of isolation without it."""
+    with django_db_blocker.unblock():
+        return build_house("other")
+
+
+@pytest.fixture
+def new_house(django_db_setup: None) -> Callable[[], House]:
+    """Makes tenants of a test's own."""
+    return lambda: build_house("own")

@@ -1,0 +1,15 @@
+"""Loaded before Django's settings (pyproject.toml): gives each test process names of its own on the shared servers."""
+
+import os
+import secrets
+
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
+RUN = os.environ.setdefault("IDENTITY_TEST_RUN", secrets.token_hex(3))
+
+os.environ["CACHE_KEY_PREFIX"] = f"test-{RUN}-{WORKER}"
+os.environ["TENANT_DATABASE_PREFIX"] = f"t{RUN}{WORKER}_"
+os.environ.setdefault("WEB_WORKERS", "2")
+os.environ.setdefault("LOG_LEVEL", "WARNING")
+# Tests sign in more often in a minute than one address may; the tests of the limits send from addresses of their own.
+os.environ.setdefault("HASHES_AT_ONCE", "2")
+DATABASE = f"identity_test_{RUN}_{WORKER}"

@@ -1,0 +1,165 @@
+"""bin/serve's server: starts, ends and starts again, whatever happened before (issue "The platform stands", item 1)."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.machine.conftest import ROOT, Platform, environment, free_port, running, within
+
+Serve = Callable[..., Platform]
+LOGIN = b'{"username": "nobody", "password": "wrong"}'
+
+
+def request(*headers: str, path: str = "/uflow/admin/auth/login") -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        "Connection: close",
+        *headers,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def answer(connection: socket.socket) -> str:
+    with connection.makefile("rb") as stream:
+        return stream.read().decode()
+
+
+@pytest.fixture
+def platform(settled_home: Path, serve: Serve) -> Platform:
+    return serve(settled_home)
+
+
+@pytest.fixture
+def connection(platform: Platform) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", platform.port), timeout=20) as connected:
+        yield connected
+
+
+def test_first_start_from_nothing_and_second_start_in_seconds(home: Path, serve: Serve) -> None:
+    first = serve(home)
+    assert first.get("/uflow/ready").status == 200
+    assert first.end() == 0
+    began = time.monotonic()
+    assert serve(home).get("/uflow/ready").status == 200
+    assert time.monotonic() - began < 5
+
+
+def test_sigterm_finishes_the_request_in_flight_and_ends_with_zero(
+    settled_home: Path, platform: Platform, connection: socket.socket
+) -> None:
+    connection.sendall(request(f"Content-Length: {len(LOGIN)}") + LOGIN[:10])
+    time.sleep(0.5)
+    platform.process.send_signal(signal.SIGTERM)
+    time.sleep(1)
+    assert platform.process.poll() is None
+    connection.sendall(LOGIN[10:])
+    assert answer(connection).startswith("HTTP/1.1 401")
+    assert platform.process.wait(timeout=10) == 0
+    assert running(settled_home) == []
+
+
+def test_a_request_that_never_ends_holds_the_stop_up_for_ten_seconds_at_most(
+    platform: Platform, connection: socket.socket
+) -> None:
+    connection.sendall(request("Content-Length: 100") + b"{")
+    time.sleep(0.5)
+    began = time.monotonic()
+    assert platform.end() == 0
+    assert 9 < time.monotonic() - began < 20
+
+
+def test_ctrl_c_in_a_terminal_ends_it_quietly_with_zero(settled_home: Path, serve: Serve, tmp_path: Path) -> None:
+    platform = serve(settled_home)
+    assert platform.end(signal.SIGINT) == 0
+    assert running(settled_home) == []
+    assert "Traceback" not in (tmp_path / "platform-0.log").read_text()
+    assert "Unexpected exit" not in (tmp_path / "platform-0.log").read_text()
+
+
+def test_after_kill_9_nothing_keeps_the_port_and_the_next_start_works(settled_home: Path, serve: Serve) -> None:
+    port = free_port()
+    killed = serve(settled_home, port=port)
+    workers = killed.workers()
+    assert len(workers) >= 2
+    killed.process.kill()
+    killed.process.wait()
+    next_one = serve(settled_home, port=port)
+    assert next_one.get("/uflow/ready").status == 200
+    assert within(2, lambda: all(not w.is_running() or w.status() == psutil.STATUS_ZOMBIE for w in workers))
+    assert next_one.end() == 0
+    assert running(settled_home) == []
+
+
+def test_a_killed_worker_is_replaced_and_no_connection_is_refused(platform: Platform) -> None:
+    before = {worker.pid for worker in platform.workers()}
+    for worker in platform.workers():
+        worker.kill()
+        assert platform.get("/uflow/live").status == 200
+        assert within(
+            10, lambda: len({w.pid for w in platform.workers() if w.status() != psutil.STATUS_ZOMBIE}) == len(before)
+        )
+
+
+def test_a_taken_port_is_said_in_one_line_and_the_first_server_goes_on(settled_home: Path, platform: Platform) -> None:
+    second = subprocess.run(
+        [sys.executable, "-P", "-m", "identity_platform.server"],
+        env=environment(settled_home, PORT=str(platform.port)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{platform.port}" in second.stderr
+    assert len(second.stderr.splitlines()) == 1
+    assert platform.get("/uflow/ready").status == 200
+
+
+def test_two_homes_and_two_ports_run_side_by_side(home: Path, settled_home: Path, serve: Serve) -> None:
+    one, two = serve(settled_home), serve(home)
+    assert two.end() == 0
+    assert one.get("/uflow/ready").status == 200
+    assert one.end() == 0
+
+
+def test_commands_work_beside_the_server_and_leave_it_its_servers(settled_home: Path, platform: Platform) -> None:
+    command = [sys.executable, str(ROOT / "manage.py"), "prepare"]
+    assert subprocess.run(command, env=environment(settled_home), check=True, capture_output=True).returncode == 0
+    assert platform.get("/uflow/ready").status == 200
+
+
+def test_a_chunked_body_arrives(connection: socket.socket) -> None:
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (LOGIN[:7], LOGIN[7:]))
+    connection.sendall(request("Transfer-Encoding: chunked") + chunks + b"0\r\n\r\n")
+    assert answer(connection).startswith("HTTP/1.1 401")
+
+
+@pytest.mark.parametrize(("size", "status"), [(1024 * 1024, 400), (1024 * 1024 + 1, 413), (3_000_000, 413)])
+def test_a_chunked_body_is_read_up_to_one_mebibyte(connection: socket.socket, size: int, status: int) -> None:
+    body = b'"' + b"x" * (size - 2) + b'"'
+    connection.sendall(request("Transfer-Encoding: chunked") + b"%x\r\n%s\r\n0\r\n\r\n" % (size, body))
+    assert answer(connection).startswith(f"HTTP/1.1 {status}")
+
+
+def test_a_broken_chunked_body_is_refused(connection: socket.socket) -> None:
+    connection.sendall(request("Transfer-Encoding: chunked") + b'5\r\n{"use\r\nzz\r\n')
+    connection.shutdown(socket.SHUT_WR)
+    assert not answer(connection).startswith(("HTTP/1.1 2", "HTTP/1.1 401", "HTTP/1.1 5"))
+
+
+def test_orphaned_servers_of_a_killed_platform_are_used_again(settled_home: Path, serve: Serve) -> None:
+    platform = serve(settled_home)
+    os.killpg(platform.process.pid, signal.SIGKILL)
+    platform.process.wait()
+    assert running(settled_home) == ["postgres", "valkey-server"]
+    assert serve(settled_home).end() == 0
+    assert running(settled_home) == []

@@ -1,0 +1,144 @@
+"""What the tests act with: an HTTP door, and tenants with people in them, made through the platform's own actions."""
+
+import ipaddress
+import json
+import random
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.test import Client
+
+from userflow.tenants.actions import NewTenant, open_tenant
+
+PASSWORD = "correct horse 9 battery"
+
+
+def some_address() -> str:
+    """An address of the documentation's and private ranges that no other test has."""
+    return str(ipaddress.IPv4Address(0x0A000000 + random.getrandbits(24)))
+
+
+@dataclass
+class Api:
+    """The public door: JSON over HTTP, in this process, from an address of its own."""
+
+    token: str | None = None
+    address: str = field(default_factory=some_address)
+    client: Client = field(default_factory=lambda: Client(raise_request_exception=False))
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        raw: bytes | None = None,
+        content_type: str = "application/json",
+        headers: dict[str, str] | None = None,
+        query: dict[str, Any] | None = None,
+    ) -> Any:
+        """Send one request; `body` as JSON, or `raw` as it is. The answer has `.json()`, `.status_code`, `.headers`."""
+        sent = dict(headers or {})
+        bearer = token if token is not None else self.token
+        if bearer:
+            sent.setdefault("Authorization", f"Bearer {bearer}")
+        data: Any = raw if raw is not None else ("" if body is None else json.dumps(body))
+        return self.client.generic(
+            method.upper(),
+            path,
+            data,
+            content_type=content_type if data else "",
+            headers=sent,
+            query_params=query or {},
+            REMOTE_ADDR=self.address,
+        )
+
+    def get(self, path: str, query: dict[str, Any] | None = None, **how: Any) -> Any:
+        return self.call("GET", path, query=query, **how)
+
+    def post(self, path: str, body: Any = None, **how: Any) -> Any:
+        return self.call("POST", path, body, **how)
+
+    def put(self, path: str, body: Any = None, **how: Any) -> Any:
+        return self.call("PUT", path, body, **how)
+
+    def patch(self, path: str, body: Any = None, **how: Any) -> Any:
+        return self.call("PATCH", path, body, **how)
+
+    def delete(self, path: str, body: Any = None, **how: Any) -> Any:
+        return self.call("DELETE", path, body, **how)
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who can sign in."""
+
+    id: UUID
+    email: str
+    username: str = ""
+    password: str = PASSWORD
+
+
+@dataclass
+class House:
+    """A tenant with its default client and one admin, and what tests do in it."""
+
+    made: NewTenant
+    admin: Person
+    api: Api
+
+    @property
+    def id(self) -> UUID:
+        return self.made.tenant.pk
+
+    @property
+    def client_id(self) -> UUID:
+        return self.made.client_id
+
+    def register(self, email: str | None = None, **members: Any) -> Person:
+        """Register an end user at the public door."""
+        address = email or f"user-{secrets.token_hex(6)}@example.com"
+        body = {
+            "tenant_id": str(self.id),
+            "client_id": str(self.client_id),
+            "email": address,
+            "password": PASSWORD,
+            "name": "Some One",
+            **members,
+        }
+        answer = Api().post("/uflow/user/clients/register", body)
+        assert answer.status_code == 201, answer.content
+        return Person(UUID(answer.json()["user_id"]), address)
+
+    def sign_in(self, person: Person) -> dict[str, Any]:
+        """An end user's login answer."""
+        body = {"client_id": str(self.client_id), "email": person.email, "password": person.password}
+        answer = Api().post("/uflow/auth/enduser/login", body)
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json())
+
+    def as_user(self, person: Person) -> Api:
+        """The door with an end user's token."""
+        return Api(token=self.sign_in(person)["access_token"])
+
+
+def sign_in_admin(username: str, password: str = PASSWORD) -> dict[str, Any]:
+    """An admin user's login answer."""
+    answer = Api().post("/uflow/admin/auth/login", {"username": username, "password": password})
+    assert answer.status_code == 200, answer.content
+    return dict(answer.json())
+
+
+def build_house(name: str = "house") -> House:
+    """A new tenant, its database ready, its admin signed in."""
+    mark = secrets.token_hex(5)
+    admin = Person(uuid4(), f"admin-{mark}@example.com", f"admin-{mark}")
+    made = open_tenant(
+        name=f"{name} {mark}", slug=f"{name}-{mark}", admin={"username": admin.username, "email": admin.email, "password": PASSWORD}
+    )
+    assert made.admin is not None
+    token = sign_in_admin(admin.username)["access_token"]
+    return House(made, Person(made.admin.pk, admin.email, admin.username), Api(token=token))
