@@ -127,7 +127,8 @@ class _Granian(MPServer):
     def _init_shared_socket(self) -> None:
         self._ssp = None
         self._sso = self._listener
-        self._shd = SocketHolder(self._listener.fileno(), False, QUEUE)
+        holder: Any = SocketHolder  # its stub lacks the constructor
+        self._shd = holder(self._listener.fileno(), False, QUEUE)
 
 
 def _serve(listener: socket.socket, workers: int, threads: int) -> None:

@@ -1,0 +1,194 @@
+"""deploy/nginx.conf in front of the platform: slow clients delay nobody, and nginx's own refusals look like ours."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection, HTTPResponse
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from socket import create_connection, socket
+
+import pytest
+
+from tests.machine.conftest import ROOT, Platform, free_port, within
+from tests.machine.groups import program
+
+pytestmark = pytest.mark.needs("nginx")
+
+SLOW_CLIENTS = 200
+OUTER = """
+daemon off;
+pid nginx.pid;
+error_log nginx.log;
+events { worker_connections 2048; }
+http {
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    include site.conf;
+}
+"""
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[Callable[[int], int]]:
+    """`nginx(port)` puts the deployed configuration in front of that port and gives its own."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(upstream: int) -> int:
+        port = free_port()
+        site = (ROOT / "deploy" / "nginx.conf").read_text()
+        for deployed, here in (
+            ("127.0.0.1:8000;", f"127.0.0.1:{upstream};"),
+            ("listen 80;", f"listen 127.0.0.1:{port};"),
+        ):
+            assert site.count(deployed) == 1
+            site = site.replace(deployed, here)
+        (tmp_path / "site.conf").write_text(site)
+        (tmp_path / "nginx.conf").write_text(OUTER)
+        # Its workers run as another user, who must reach the directory for the bodies.
+        for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+            folder.chmod(0o755)
+        command = [str(program("nginx")), "-p", str(tmp_path), "-c", "nginx.conf", "-e", "nginx.log"]
+        started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
+        assert within(10, lambda: _listens(port)), (tmp_path / "nginx.log").read_text()
+        return port
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _listens(port: int) -> bool:
+    try:
+        create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def ask(port: int, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request(method, path, body, {"Content-Type": "application/json"} | headers)
+    response = connection.getresponse()
+    return response, response.read()
+
+
+def ordinary_requests(port: int) -> float:
+    """Give the median time of requests as other people make them meanwhile, a look and a body."""
+    times = []
+    for _ in range(25):
+        for method, path, body, status in (
+            ("GET", "/uflow/live", None, 200),
+            ("POST", "/uflow/admin/auth/login", b"{}", 400),
+        ):
+            began = time.monotonic()
+            response, _ = ask(port, method, path, body)
+            times.append(time.monotonic() - began)
+            assert response.status == status
+    return statistics.median(times)
+
+
+class SlowClients:
+    """Clients that have announced a body and send one byte of it every now and then."""
+
+    def __init__(self, port: int, number: int) -> None:
+        self.connections: list[socket] = []
+        self.stopped = threading.Event()
+        for _ in range(number):
+            connection = create_connection(("127.0.0.1", port), timeout=10)
+            connection.sendall(
+                b"POST /uflow/admin/auth/login HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+            )
+            self.connections.append(connection)
+        self.thread = threading.Thread(target=self._drip)
+
+    def __enter__(self) -> SlowClients:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        self.thread.join()
+        for connection in self.connections:
+            connection.close()
+
+    def _drip(self) -> None:
+        while not self.stopped.wait(0.5):
+            for connection in self.connections:
+                connection.sendall(b" ")
+
+    def still_waiting(self) -> int:
+        waiting = 0
+        for connection in self.connections:
+            connection.setblocking(False)
+            try:
+                connection.recv(1)
+            except BlockingIOError:
+                waiting += 1
+            connection.setblocking(True)
+        return waiting
+
+
+def test_two_hundred_slow_clients_delay_nobody(
+    settled_home: Path, serve: Callable[..., Platform], nginx: Callable[[int], int]
+) -> None:
+    port = nginx(serve(settled_home, TRUSTED_PROXY_HOPS="1", WEB_WORKERS="2").port)
+    alone = ordinary_requests(port)
+    with SlowClients(port, SLOW_CLIENTS) as slow:
+        beside = ordinary_requests(port)
+        assert slow.still_waiting() == SLOW_CLIENTS
+    # Without the buffering each of these requests waits for a slow one to time out. The margin is for a busy machine.
+    assert beside < 3 * alone + 0.1
+
+
+def test_a_body_over_one_mebibyte_is_refused_in_the_envelope_of_its_route_group(nginx: Callable[[int], int]) -> None:
+    port = nginx(free_port())
+    for path, envelope in (
+        ("/exsvc/api/v1/services", {"error": {"code": "BODY_TOO_LARGE", "message": "The body is larger than 1 MiB."}}),
+        ("/uflow/ready", {"error": "Request Entity Too Large", "message": "The body is larger than 1 MiB."}),
+    ):
+        response, body = ask(port, "POST", path, b"x" * (1024 * 1024 + 1))
+        assert (response.status, response.headers["Content-Type"]) == (413, "application/json")
+        assert json.loads(body) == envelope
+
+
+@pytest.mark.parametrize("path", ["/exsvc/api/v1/services", "/authmgr/token", "/uflow/ready"])
+def test_a_platform_that_is_away_is_a_503_in_json(nginx: Callable[[int], int], path: str) -> None:
+    response, body = ask(nginx(free_port()), "GET", path)
+    assert (response.status, response.headers["Content-Type"]) == (503, "application/json")
+    assert response.headers["Retry-After"] == "2"
+    assert response.headers["X-Request-ID"]
+    assert "error" in json.loads(body)
+
+
+def test_what_a_client_claims_about_its_address_does_not_pass(nginx: Callable[[int], int]) -> None:
+    seen: list[dict[str, str]] = []
+
+    class Upstream(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append({name.lower(): value for name, value in self.headers.items()})
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Upstream) as upstream:
+        threading.Thread(target=upstream.serve_forever, daemon=True).start()
+        forged = {"X-Forwarded-For": "203.0.113.9", "X_Forwarded_For": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
+        ask(nginx(upstream.server_address[1]), "GET", "/", **forged, Host="platform.example.org")
+        upstream.shutdown()
+    assert seen[0]["x-forwarded-for"] == "127.0.0.1"
+    assert seen[0]["host"] == "platform.example.org"
+    assert "203.0.113.9" not in seen[0].values()
