@@ -14,19 +14,18 @@ CONSOLE = "/admin/"
 class ConsoleOnly(MiddlewareMixin):
     """Passes API requests by without touching them."""
 
-    def __call__(self, request: HttpRequest) -> HttpResponse:  # type: ignore[override]  # no async here
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path.startswith(CONSOLE):
             return super().__call__(request)  # type: ignore[return-value]
         return self.get_response(request)  # type: ignore[return-value]
 
 
-class ConsoleStaticFiles(WhiteNoiseMiddleware):
+class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has no types
     """Static files by whitenoise."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path.startswith("/static/"):
-            return super().__call__(request)
-        return self.get_response(request)
+        answer: HttpResponse = (super().__call__ if request.path.startswith("/static/") else self.get_response)(request)
+        return answer
 
 
 class ConsoleSessions(ConsoleOnly, SessionMiddleware):

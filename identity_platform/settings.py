@@ -107,7 +107,8 @@ if _database_url is None or _redis_url is None:
     _servers = embedded.attach(var=VAR, postgres=_database_url is None, valkey=_redis_url is None)
     _database_url = _database_url or _servers.database_url
     _redis_url = _redis_url or _servers.redis_url
-assert _database_url and _redis_url  # both are known from here on
+assert _database_url is not None
+assert _redis_url is not None
 
 if EMBEDDED:
     from identity_platform import embedded
@@ -118,7 +119,8 @@ if EMBEDDED:
 else:
     SECRET_KEY = required("SECRET_KEY", "Django signs with it (at least 50 random characters).")
     ENCRYPTION_KEYS = required(
-        "ENCRYPTION_KEYS", "it seals every secret in the databases. Form: `k1:<base64 of 32 random bytes>`, newest first."
+        "ENCRYPTION_KEYS",
+        "it seals every secret in the databases. Form: `k1:<base64 of 32 random bytes>`, newest first.",
     )
 DEBUG = False
 ALLOWED_HOSTS = listed("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]", HOST] if EMBEDDED else [])
@@ -172,7 +174,10 @@ DATABASES: dict[str, dict[str, Any]] = {
 }
 # CREATE DATABASE and migrations cannot go through a pooler; this connection goes straight to the server.
 _admin = database(text("DATABASE_ADMIN_URL") or _database_url, "DATABASE_ADMIN_URL")
-DATABASE_ADMIN = {**_admin, "OPTIONS": {"connect_timeout": 5, "application_name": "identity-admin", **_admin["OPTIONS"]}}
+DATABASE_ADMIN = {
+    **_admin,
+    "OPTIONS": {"connect_timeout": 5, "application_name": "identity-admin", **_admin["OPTIONS"]},
+}
 DATABASE_ROUTERS = ["tenants.router.TenantRouter"]
 
 # --- caches ----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """System checks: what must hold before the first request."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.apps import apps
@@ -35,7 +36,7 @@ def no_relation_crosses(**_: Any) -> list[CheckMessage]:
 
 
 @register(Tags.database)
-def budget_fits(databases: list[str] | None = None, **_: Any) -> list[CheckMessage]:
+def budget_fits(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """The tenant connections that all workers may open must fit into the server's max_connections."""
     if not databases or "default" not in databases:
         return []

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from django.db import connections, transaction
@@ -60,8 +60,7 @@ def current_tenant() -> routes.Route:
 
 
 def _wrapper() -> "DatabaseWrapper":
-    wrapper: Any = connections[TENANT_ALIAS]
-    return wrapper
+    return cast("DatabaseWrapper", connections[TENANT_ALIAS])
 
 
 @contextmanager

@@ -61,7 +61,7 @@ class WrongState(errors.Conflict):
 class NotConfirmed(errors.ApiError):
     """400: a deletion that does not repeat the slug."""
 
-    message = "Deleting a tenant needs its slug: {\"confirm\": \"<slug>\"}."
+    message = 'Deleting a tenant needs its slug: {"confirm": "<slug>"}.'
 
 
 class NoActiveTenant(RuntimeError):

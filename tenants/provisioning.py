@@ -269,7 +269,7 @@ def change_state(tenant_id: UUID, to: State, *, reason: str = "", only_from: Sta
     sources = [state for state, following in FOLLOWS.items() if to in following and only_from in (None, state)]
     moved = TenantDatabase.objects.filter(pk=tenant_id, status__in=sources).update(status=to, reason=reason)
     mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
-    if mapping is None or mapping.status == State.DELETED and to != State.DELETED:
+    if mapping is None or (mapping.status == State.DELETED and to != State.DELETED):
         raise UnknownTenant
     if not moved and mapping.status != to:
         raise WrongState(f"The tenant is {mapping.status}: it cannot become {to}.")
@@ -311,7 +311,7 @@ def delete_tenant(*, tenant_id: UUID) -> None:
     with transaction.atomic():
         for relation in Tenant._meta.related_objects:
             if relation.related_model is not TenantDatabase:
-                relation.related_model._base_manager.filter(**{relation.field.name: tenant}).delete()  # type: ignore[union-attr]
+                relation.related_model._base_manager.filter(**{relation.field.name: tenant}).delete()
         # Without its data key whatever is left in a backup stays closed.
         DataKey.objects.filter(owner=str(tenant_id)).delete()
         # The slug becomes free; the name of a customer is not kept.

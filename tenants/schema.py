@@ -15,8 +15,9 @@ from tenants.context import TENANT_ALIAS, Place, in_place
 def own_apps() -> list[str]:
     """Labels of the apps of this tree: only their migrations run in tenant databases."""
     return sorted(
-        config.label for config in apps.get_app_configs() if Path(config.path).resolve().is_relative_to(settings.BASE_DIR)
-        and ".venv" not in Path(config.path).parts
+        config.label
+        for config in apps.get_app_configs()
+        if Path(config.path).resolve().is_relative_to(settings.BASE_DIR) and ".venv" not in Path(config.path).parts
     )
 
 

@@ -43,9 +43,7 @@ def django_db_setup(django_db_blocker: Any) -> Iterator[None]:
 def _clean_up() -> None:
     admin = settings.DATABASE_ADMIN
     known = {n: admin[k] for n, k in (("user", "USER"), ("password", "PASSWORD"), ("host", "HOST"), ("port", "PORT"))}
-    with psycopg.connect(
-        dbname=admin["NAME"], autocommit=True, **{n: v for n, v in known.items() if v}
-    ) as raw:
+    with psycopg.connect(dbname=admin["NAME"], autocommit=True, **{n: v for n, v in known.items() if v}) as raw:
         mine = raw.execute(
             "SELECT datname FROM pg_database WHERE datname = %s OR starts_with(datname, %s)",
             [DATABASE, settings.TENANT_DATABASE_PREFIX],

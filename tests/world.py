@@ -137,7 +137,9 @@ def build_house(name: str = "house") -> House:
     mark = secrets.token_hex(5)
     admin = Person(uuid4(), f"admin-{mark}@example.com", f"admin-{mark}")
     made = open_tenant(
-        name=f"{name} {mark}", slug=f"{name}-{mark}", admin={"username": admin.username, "email": admin.email, "password": PASSWORD}
+        name=f"{name} {mark}",
+        slug=f"{name}-{mark}",
+        admin={"username": admin.username, "email": admin.email, "password": PASSWORD},
     )
     assert made.admin is not None
     token = sign_in_admin(admin.username)["access_token"]

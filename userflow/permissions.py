@@ -76,7 +76,9 @@ def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     try:
         tenant_id = tenant_of_call(principal, stated, header)
     except ValueError as problem:
-        raise ValidationFailed(details={"X-Tenant-ID": ["Send the id of a tenant in its 36-character form."]}) from problem
+        raise ValidationFailed(
+            details={"X-Tenant-ID": ["Send the id of a tenant in its 36-character form."]}
+        ) from problem
     if tenant_id is None:
         raise TenantRequired
     if principal.tenant_id is None:
@@ -84,4 +86,15 @@ def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     return tenant_id
 
 
-__all__ = ["ADMIN", "CLIENT", "END_USER", "OPERATOR", "Anyone", "Nobody", "SignedIn", "needs", "principal_at", "require"]
+__all__ = [
+    "ADMIN",
+    "CLIENT",
+    "END_USER",
+    "OPERATOR",
+    "Anyone",
+    "Nobody",
+    "SignedIn",
+    "needs",
+    "principal_at",
+    "require",
+]

@@ -31,7 +31,10 @@ urlpatterns = [
         "uflow/user/enduser/<str:tenant_id>/<str:user_id>",
         endusers.EndUserViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
     ),
-    path("uflow/user/enduser/<str:tenant_id>/<str:user_id>/status", endusers.EndUserViewSet.as_view({"put": "set_status"})),
+    path(
+        "uflow/user/enduser/<str:tenant_id>/<str:user_id>/status",
+        endusers.EndUserViewSet.as_view({"put": "set_status"}),
+    ),
     path("uflow/auth/enduser/login", signin.EndUserSignInViewSet.as_view({"post": "login"})),
     # Tenants
     path("uflow/admin/tenants", TenantViewSet.as_view({"get": "list", "post": "create"})),

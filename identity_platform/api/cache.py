@@ -54,6 +54,7 @@ class RateLimitCache(BaseCache):
         seconds = int(timeout)
         total = self._counters.count(name, seconds) if value else self._counters.look(name)
         if total == value:
+            _answer.name = None
             return True
         _answer.name, _answer.total = name, total
         return False

@@ -1,6 +1,6 @@
 """JSON out: orjson instead of DRF's encoder, and no negotiation between formats that do not exist."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -27,7 +27,7 @@ class OrjsonRenderer(BaseRenderer):
     render_style = "binary"
 
     def render(
-        self, data: Any, accepted_media_type: str | None = None, renderer_context: dict[str, Any] | None = None
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
         return b"" if data is None else as_json(data)
 
@@ -35,12 +35,13 @@ class OrjsonRenderer(BaseRenderer):
 class OnlyJson(BaseContentNegotiation):
     """The first parser that reads the body's type, and always the one renderer."""
 
-    def select_parser(self, request: Request, parsers: Sequence[BaseParser]) -> BaseParser | None:
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
         kind = (request.content_type or "").partition(";")[0].strip().lower()
         return next((parser for parser in parsers if parser.media_type == kind), None)
 
     def select_renderer(
-        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
         # RFC 9110 section 12.5.1 allows answering with what there is when the caller asks for something else.
-        return renderers[0], renderers[0].media_type or ""
+        only = next(iter(renderers))
+        return only, only.media_type or ""

@@ -67,7 +67,7 @@ class ContractSchema(AutoSchema):
         action = getattr(self.view, getattr(self.view, "action", None) or "", None)
         return (action.__doc__ or "").strip().split("\n")[0] or None if action else None
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular calls it
         action = getattr(self.view, getattr(self.view, "action", None) or "", None)
         lines = (action.__doc__ or "").strip().split("\n")[1:] if action else []
         return "\n".join(line.strip() for line in lines).strip()
@@ -90,7 +90,9 @@ class ContractSchema(AutoSchema):
             for name, meaning in self.contract.answer_headers.items()
         ]
         found.append(
-            OpenApiParameter("X-Request-ID", str, OpenApiParameter.HEADER, description="Id of this request.", response=True)
+            OpenApiParameter(
+                "X-Request-ID", str, OpenApiParameter.HEADER, description="Id of this request.", response=True
+            )
         )
         return found
 

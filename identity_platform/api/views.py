@@ -65,7 +65,7 @@ class ApiViewSet(ViewSet):
             raise errors.MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
         super().initial(request, *args, **kwargs)
 
-    def http_method_not_allowed(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+    def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         raise errors.MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
 
     def valid(self, shape: Shape) -> dict[str, Any]:

@@ -12,9 +12,7 @@ from tenants import context, servers
 from tenants.backend.pool import TenantConnectionPool
 from tenants.errors import TenantSwitchInTransaction
 
-POOL = TenantConnectionPool(
-    budget=settings.TENANT_CONNECTION_BUDGET, wait=settings.TENANT_CONNECTION_WAIT_SECONDS
-)
+POOL = TenantConnectionPool(budget=settings.TENANT_CONNECTION_BUDGET, wait=settings.TENANT_CONNECTION_WAIT_SECONDS)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -71,7 +69,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.connection is None:
             return
         place = self.place
-        super()._close()
+        super()._close()  # type: ignore[misc]  # not in the stubs
         if place is not None and not place.direct:
             POOL.discarded()
 

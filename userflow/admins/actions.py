@@ -184,7 +184,7 @@ def _keep_one_admin(user: AdminUser) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LAST_ADMIN_LOCK % 2**31, str(user.tenant_id)])
     strong = TENANT_ADMIN if user.tenant_id else OPERATOR
-    admins = AdminUser.objects.filter(tenant_id=user.tenant_id, active=True, roles__name=strong)
+    admins = AdminUser.objects.filter(tenant=user.tenant, active=True, roles__name=strong)
     if admins.filter(pk=user.pk).exists() and not admins.exclude(pk=user.pk).exists():
         raise LastAdmin
 

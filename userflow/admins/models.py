@@ -71,7 +71,7 @@ class AdminUser(AbstractBaseUser):
         super().save(*args, **kwargs)
 
     @property
-    def is_active(self) -> bool:
+    def is_active(self) -> bool:  # type: ignore[override]  # Django reads it; the column is called `active`
         return self.active
 
     @property

@@ -33,8 +33,8 @@ class AdminUserViewSet(ApiViewSet):
     """One class, three rights: reading, writing, and one's own record."""
 
     def get_permissions(self) -> list[BasePermission]:
-        kind: type[BasePermission] = {"list": Reads, "retrieve": Reads, "me": SignedIn}.get(self.action, Writes)
-        return [kind()]
+        kinds: dict[str, type[BasePermission]] = {"list": Reads, "retrieve": Reads, "me": SignedIn}
+        return [kinds.get(self.action, Writes)()]
 
     @endpoint(
         serializers.AdminUserIn,
@@ -72,7 +72,9 @@ class AdminUserViewSet(ApiViewSet):
     def retrieve(self, request: Request, user_id: str) -> Response:
         """One admin user."""
         within = principal_at(request).tenant_id
-        return Response(serializers.profile(actions.find_admin_user(user_id=id_or(user_id, UnknownUser), within=within)))
+        return Response(
+            serializers.profile(actions.find_admin_user(user_id=id_or(user_id, UnknownUser), within=within))
+        )
 
     @endpoint(
         serializers.AdminUserChanges,

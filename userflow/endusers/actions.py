@@ -98,7 +98,7 @@ def list_end_users(*, tenant_id: UUID, page: int, limit: int, filters: dict[str,
         )
     with in_tenant(tenant_id, Purpose.READ):
         total, rows = queries.page_of_end_users(filters=filters, page=page, limit=limit)
-    return Page(rows, page, limit, total)  # type: ignore[arg-type]  # a fragment of ready JSON stands for the rows
+    return Page(rows, page, limit, total)
 
 
 def read_end_user(*, tenant_id: UUID, user_id: UUID) -> orjson.Fragment:
@@ -141,9 +141,7 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndU
         if not active:
             end_sessions(END_USERS, user_id=user.pk, reason="deactivated")
             tickets.end_tickets(END_USERS, user)
-        record_for_tenant(
-            "end_user.activated" if active else "end_user.deactivated", target=("end_user", user.pk)
-        )
+        record_for_tenant("end_user.activated" if active else "end_user.deactivated", target=("end_user", user.pk))
     return user
 
 
@@ -192,4 +190,3 @@ def database_mapping(*, tenant_id: UUID) -> dict[str, Any]:
         "database_name": mapping.name,
         "status": mapping.status,
     }
-

@@ -162,9 +162,7 @@ class EndUserActivityViewSet(ApiViewSet):
         """Switch an end user on or off, named in the body."""
         asked = self.valid(serializers.AdminActiveIn)
         tenant = tenant_at(request, asked["tenant_id"])
-        return activity(
-            actions.set_end_user_active(tenant_id=tenant, user_id=asked["user_id"], active=asked["active"])
-        )
+        return activity(actions.set_end_user_active(tenant_id=tenant, user_id=asked["user_id"], active=asked["active"]))
 
 
 class EndUserRemovalViewSet(ApiViewSet):
@@ -204,7 +202,9 @@ class MappingViewSet(ApiViewSet):
         asked = self.valid_query(serializers.MappingQuery)
         principal = principal_at(request)
         tenant = tenant_at(request, asked["tenant_id"])
-        if principal.kind not in (OPERATOR, ADMIN) or (principal.kind == OPERATOR and not principal.may("tenants:read")):
+        if principal.kind not in (OPERATOR, ADMIN) or (
+            principal.kind == OPERATOR and not principal.may("tenants:read")
+        ):
             raise NotAllowed("The database mapping is for operators and for admins of the tenant.")
         return Response(actions.database_mapping(tenant_id=tenant))
 

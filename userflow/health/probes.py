@@ -18,4 +18,4 @@ def database_answers() -> bool:
 
 def cache_answers() -> bool:
     """Whether Valkey answers a ping."""
-    return valkey.is_connected()
+    return valkey.is_connected(timeout=1.0)

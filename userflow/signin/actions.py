@@ -58,7 +58,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     who = user.pk if user else username.lower()
     attempts.count(ADMINS, who, factor=attempts.PASSWORD)
     if not passwords.matches(password, user.password if user else None) or user is None or not user.active:
-        _refuse(ADMINS, user, tenant_id=user.tenant_id if user else None)
+        raise _refused(ADMINS, user, tenant_id=user.tenant_id if user else None)
     route = None
     if user.tenant_id:
         route = routes.find(user.tenant_id)
@@ -92,7 +92,7 @@ def sign_in_end_user(
         attempts.count(END_USERS, who, factor=attempts.PASSWORD)
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or not client_stands:
-            _refuse(END_USERS, user)
+            raise _refused(END_USERS, user)
         set_actor(principals.END_USER, str(user.pk))
         with END_USERS.atomic():
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD)
@@ -106,11 +106,11 @@ def sign_in_end_user(
             )
 
 
-def _refuse(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> None:
+def _refused(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> WrongCredentials:
     attempts.count_wrong_secret()
     # Outside any transaction: the row must survive the refusal. A name that nobody has is not written down.
     realm.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused", tenant_id=tenant_id)
-    raise WrongCredentials
+    return WrongCredentials()
 
 
 def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool]:
@@ -183,9 +183,7 @@ def complete_sign_in(
 ) -> TokenPair:
     """Open the session that all steps of a sign-in have earned, and audit it. Call it in the realm's transaction."""
     pair = issue.open_session(realm, speaker, amr=amr, route=route, user_agent=user_agent)
-    realm.record(
-        "signin.succeeded", target=("user", user.pk), tenant_id=speaker.tenant_id, details={"amr": amr}
-    )
+    realm.record("signin.succeeded", target=("user", user.pk), tenant_id=speaker.tenant_id, details={"amr": amr})
     return pair
 
 
@@ -247,7 +245,7 @@ def _rotate(realm: Realm, claims: dict[str, Any]) -> TokenPair:
 
 
 def _successor(realm: Realm, principal: Principal, row: Any, context: SealContext) -> TokenPair:
-    session: Any = realm.sessions._default_manager.get(pk=principal.session_id)
+    session: Any = realm.sessions._default_manager.get(refresh_tokens=row)
     route = routes.find(principal.tenant_id) if principal.tenant_id else None
     moment = now()
     jti = new_token()
@@ -259,9 +257,7 @@ def _successor(realm: Realm, principal: Principal, row: Any, context: SealContex
         roles=principal.roles,
         permissions=tuple(sorted(principal.permissions)),
     )
-    answer = issue.pair(
-        speaker, session.pk, jti, amr=tuple(session.amr), auth_time=session.auth_time, route=route
-    )
+    answer = issue.pair(speaker, session.pk, jti, amr=tuple(session.amr), auth_time=session.auth_time, route=route)
     kept = orjson.dumps({**answer.members(), "session_id": str(session.pk)})
     row.successor_sealed = seal(kept, data_key=realm.data_key(), context=context)
     row.used_at = moment

@@ -27,10 +27,10 @@ _COUNT = """
 INSERT INTO {table} AS a (subject, factor, caller, failures, updated_at, locked_until)
 VALUES (%(subject)s, %(factor)s, %(caller)s, 1, now(), NULL)
 ON CONFLICT (subject, factor, caller) DO UPDATE SET
-  failures = CASE WHEN a.updated_at < now() - %(forgotten)s THEN 1 ELSE a.failures + 1 END,
+  failures = CASE WHEN a.updated_at < now() - %(forgotten)s::interval THEN 1 ELSE a.failures + 1 END,
   updated_at = now(),
-  locked_until = CASE WHEN a.updated_at >= now() - %(forgotten)s AND (a.failures + 1) %% %(free)s = 0
-    THEN now() + least(%(first)s * power(2, (a.failures + 1) / %(free)s - 1), %(longest)s) END
+  locked_until = CASE WHEN a.updated_at >= now() - %(forgotten)s::interval AND (a.failures + 1) %% %(free)s = 0
+    THEN now() + least(%(first)s::interval * power(2, (a.failures + 1) / %(free)s - 1), %(longest)s::interval) END
 WHERE a.locked_until IS NULL OR a.locked_until <= now()
 RETURNING failures
 """
@@ -55,10 +55,10 @@ def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> 
                 "subject": subject,
                 "factor": factor,
                 "caller": caller,
-                "forgotten": FORGOTTEN_AFTER,
+                "forgotten": str(FORGOTTEN_AFTER),
                 "free": FREE_TRIES,
-                "first": FIRST_LOCK,
-                "longest": LONGEST_LOCK,
+                "first": str(FIRST_LOCK),
+                "longest": str(LONGEST_LOCK),
             },
         )
         if cursor.fetchone() is not None:

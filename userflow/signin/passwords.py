@@ -77,4 +77,6 @@ def check_strength(password: str, *, least: int = SHORTEST, personal: tuple[str,
     try:
         _common.validate(password)
     except ValidationError as problem:
-        raise WeakPassword(details={"password": ["This password is known from breaches: choose another one."]}) from problem
+        raise WeakPassword(
+            details={"password": ["This password is known from breaches: choose another one."]}
+        ) from problem

@@ -34,7 +34,9 @@ class Spendable:
     spent_on: list[str]
 
 
-def issue_ticket(realm: Realm, user: Any, purpose: str, *, client_id: UUID | None = None, amr: tuple[str, ...] = ()) -> str:
+def issue_ticket(
+    realm: Realm, user: Any, purpose: str, *, client_id: UUID | None = None, amr: tuple[str, ...] = ()
+) -> str:
     """A new ticket for the user; only its hash is stored."""
     token = new_token()
     realm.tickets._default_manager.create(

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
@@ -39,7 +40,7 @@ def open_tenant(
     slug: str | None = None,
     tenant_settings: dict[str, Any] | None = None,
     server: str | None = None,
-    admin: dict[str, str] | None = None,
+    admin: dict[str, Any] | None = None,
 ) -> NewTenant:
     """Make a tenant with its database, its default client and, if asked for, its first admin.
 
@@ -87,7 +88,7 @@ def find_tenant(*, tenant_id: UUID) -> Tenant:
     return tenant
 
 
-def _standing() -> Any:
+def _standing() -> "QuerySet[Tenant]":
     return Tenant.objects.select_related("database__server").exclude(database__status=State.DELETED)
 
 
@@ -107,7 +108,9 @@ def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
     try:
         with transaction.atomic():
             # Two changes of settings at once must not lose one of them.
-            tenant = Tenant.objects.select_for_update().filter(pk=tenant_id).exclude(database__status=State.DELETED).first()
+            tenant = (
+                Tenant.objects.select_for_update().filter(pk=tenant_id).exclude(database__status=State.DELETED).first()
+            )
             if tenant is None:
                 raise UnknownTenant
             for member, value in changes.items():

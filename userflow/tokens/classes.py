@@ -24,7 +24,7 @@ class InvalidToken(Exception):
 
 
 class RotatingBackend(TokenBackend):
-    """simplejwt's backend with the key chosen by `kid` out of our own set; `jku`, `x5u` and `jwk` are never followed."""
+    """simplejwt's backend with the key chosen by `kid` out of our own set; `jku`, `x5u`, `jwk` are never followed."""
 
     def encode(self, payload: dict[str, Any]) -> str:
         keys = signing.key_set()
@@ -33,7 +33,7 @@ class RotatingBackend(TokenBackend):
 
     def decode(self, token: Any, verify: bool = True) -> dict[str, Any]:
         try:
-            kid = jwt.get_unverified_header(token).get("kid")
+            kid = jwt.get_unverified_header(token)["kid"]
             key = signing.key_set(knowing=kid).public_keys[kid]
             claims: dict[str, Any] = jwt.decode(
                 token,

@@ -5,56 +5,69 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='PlatformEvent',
+            name="PlatformEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('action', models.CharField(help_text='noun.verb, as `end_user.registered`', max_length=64)),
-                ('outcome', models.CharField(default='success', help_text='success, refused or failed', max_length=16)),
-                ('actor_kind', models.CharField(help_text='operator, admin, end_user, client, system or anonymous', max_length=16)),
-                ('actor_id', models.CharField(blank=True, default='', max_length=64)),
-                ('target_kind', models.CharField(blank=True, default='', max_length=32)),
-                ('target_id', models.CharField(blank=True, default='', max_length=64)),
-                ('address', models.CharField(blank=True, default='', max_length=45)),
-                ('request_id', models.CharField(blank=True, default='', max_length=128)),
-                ('details', models.JSONField(default=dict)),
-                ('tenant_id', models.UUIDField(null=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("action", models.CharField(help_text="noun.verb, as `end_user.registered`", max_length=64)),
+                ("outcome", models.CharField(default="success", help_text="success, refused or failed", max_length=16)),
+                (
+                    "actor_kind",
+                    models.CharField(help_text="operator, admin, end_user, client, system or anonymous", max_length=16),
+                ),
+                ("actor_id", models.CharField(blank=True, default="", max_length=64)),
+                ("target_kind", models.CharField(blank=True, default="", max_length=32)),
+                ("target_id", models.CharField(blank=True, default="", max_length=64)),
+                ("address", models.CharField(blank=True, default="", max_length=45)),
+                ("request_id", models.CharField(blank=True, default="", max_length=128)),
+                ("details", models.JSONField(default=dict)),
+                ("tenant_id", models.UUIDField(null=True)),
             ],
             options={
-                'db_table': 'audit_platformevent',
-                'ordering': ['-id'],
-                'abstract': False,
-                'indexes': [models.Index(fields=['tenant_id', '-id'], name='platform_event_tenant'), models.Index(fields=['action', '-id'], name='platform_event_action'), models.Index(fields=['actor_id', '-id'], name='platform_event_actor'), models.Index(fields=['target_id', '-id'], name='platform_event_target')],
+                "db_table": "audit_platformevent",
+                "ordering": ["-id"],
+                "abstract": False,
+                "indexes": [
+                    models.Index(fields=["tenant_id", "-id"], name="platform_event_tenant"),
+                    models.Index(fields=["action", "-id"], name="platform_event_action"),
+                    models.Index(fields=["actor_id", "-id"], name="platform_event_actor"),
+                    models.Index(fields=["target_id", "-id"], name="platform_event_target"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='TenantEvent',
+            name="TenantEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('action', models.CharField(help_text='noun.verb, as `end_user.registered`', max_length=64)),
-                ('outcome', models.CharField(default='success', help_text='success, refused or failed', max_length=16)),
-                ('actor_kind', models.CharField(help_text='operator, admin, end_user, client, system or anonymous', max_length=16)),
-                ('actor_id', models.CharField(blank=True, default='', max_length=64)),
-                ('target_kind', models.CharField(blank=True, default='', max_length=32)),
-                ('target_id', models.CharField(blank=True, default='', max_length=64)),
-                ('address', models.CharField(blank=True, default='', max_length=45)),
-                ('request_id', models.CharField(blank=True, default='', max_length=128)),
-                ('details', models.JSONField(default=dict)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("action", models.CharField(help_text="noun.verb, as `end_user.registered`", max_length=64)),
+                ("outcome", models.CharField(default="success", help_text="success, refused or failed", max_length=16)),
+                (
+                    "actor_kind",
+                    models.CharField(help_text="operator, admin, end_user, client, system or anonymous", max_length=16),
+                ),
+                ("actor_id", models.CharField(blank=True, default="", max_length=64)),
+                ("target_kind", models.CharField(blank=True, default="", max_length=32)),
+                ("target_id", models.CharField(blank=True, default="", max_length=64)),
+                ("address", models.CharField(blank=True, default="", max_length=45)),
+                ("request_id", models.CharField(blank=True, default="", max_length=128)),
+                ("details", models.JSONField(default=dict)),
             ],
             options={
-                'db_table': 'audit_tenantevent',
-                'ordering': ['-id'],
-                'abstract': False,
-                'indexes': [models.Index(fields=['action', '-id'], name='tenant_event_action'), models.Index(fields=['actor_id', '-id'], name='tenant_event_actor'), models.Index(fields=['target_id', '-id'], name='tenant_event_target')],
+                "db_table": "audit_tenantevent",
+                "ordering": ["-id"],
+                "abstract": False,
+                "indexes": [
+                    models.Index(fields=["action", "-id"], name="tenant_event_action"),
+                    models.Index(fields=["actor_id", "-id"], name="tenant_event_actor"),
+                    models.Index(fields=["target_id", "-id"], name="tenant_event_target"),
+                ],
             },
         ),
     ]

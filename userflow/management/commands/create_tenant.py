@@ -43,7 +43,9 @@ class Command(BaseCommand):
             "client_id": str(made.client_id),
             "database": {"host": database.server.host, "name": database.name, "status": str(database.status)},
             "admin": (
-                {"id": str(made.admin.pk), "username": made.admin.username, "password": password} if made.admin else None
+                {"id": str(made.admin.pk), "username": made.admin.username, "password": password}
+                if made.admin
+                else None
             ),
         }
         if options["json"]:
