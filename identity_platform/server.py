@@ -44,13 +44,15 @@ def main() -> None:
     import django
     from django.conf import settings
     from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import CommandError, call_command, get_commands
+    from django.core.management import BaseCommand, CommandError, call_command, get_commands
+    from django.db import OperationalError
 
     from identity_platform import embedded
 
     try:
         django.setup()
         with _bound(settings.HOST, settings.PORT) as listener:
+            BaseCommand().check(databases=["default"])
             call_command("prepare")
             _load_before_forking()
             children = []
@@ -66,6 +68,8 @@ def main() -> None:
                     child.join(FINISH_SECONDS)
     except (embedded.EmbeddedServerFailed, ImproperlyConfigured, CommandError, PortTaken) as problem:
         sys.exit(f"bin/serve: {problem}")
+    except OperationalError as problem:
+        sys.exit(f"bin/serve: the database server does not answer: {problem}")
 
 
 class PortTaken(Exception):
@@ -73,6 +77,9 @@ class PortTaken(Exception):
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
+    # Once is enough: a second signal must not break off the stopping of the embedded servers.
+    for again in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(again, signal.SIG_IGN)
     sys.exit(0)
 
 
@@ -124,6 +131,13 @@ class _Granian(MPServer):
         super().__init__("", **options)
         self._listener = listener
 
+    def signal_handler_interrupt(self, *args: Any, **kwargs: Any) -> None:
+        # A worker inherits this handler and keeps it until it installs its own: told to stop by then, it has nothing to
+        # finish. Taken as if it were the parent, the signal would be lost and the worker killed ten seconds later.
+        if os.getpid() != self.pid:
+            os._exit(0)
+        super().signal_handler_interrupt(*args, **kwargs)  # type: ignore[no-untyped-call]  # granian is not annotated
+
     def _init_shared_socket(self) -> None:
         self._ssp = None
         self._sso = self._listener
@@ -150,7 +164,12 @@ def _serve(listener: socket.socket, workers: int, threads: int) -> None:
         log_level=LogLevels.warning,
         log_dictconfig={"loggers": {"_granian": {"propagate": True}, "granian.access": {"propagate": False}}},
     )
-    server.serve(target_loader=partial(_application_of_a_worker, os.getpid()), wrap_loader=False)
+    try:
+        server.serve(target_loader=partial(_application_of_a_worker, os.getpid()), wrap_loader=False)
+    except SystemExit:
+        # granian's 1 for a worker that ended unasked; one that heard the same signal as its parent was asked.
+        if not server.interrupt_signal:
+            raise
 
 
 def _application_of_a_worker(parent: int) -> WSGIApplication:
