@@ -1,7 +1,7 @@
 """The key ring: what it reads, what it refuses, and how data keys outlive a rotation."""
 
 import base64
-import secrets
+import hashlib
 from collections.abc import Iterator
 
 import pytest
@@ -25,8 +25,13 @@ TENANT = "0a0a0a0a-0000-4000-8000-000000000001"
 OTHER_TENANT = "0b0b0b0b-0000-4000-8000-000000000002"
 
 
-def entry(key_id: str) -> str:
-    return f"{key_id}:{base64.b64encode(secrets.token_bytes(32)).decode()}"
+def entry(key_id: str, seed: str = "") -> str:
+    """A ring entry that is the same in every process: pytest-xdist compares the names of parametrized tests."""
+    return f"{key_id}:{encoded(hashlib.sha256((seed or key_id).encode()).digest())}"
+
+
+def encoded(key: bytes) -> str:
+    return base64.b64encode(key).decode()
 
 
 OLD, NEW = entry("k1"), entry("k2")
@@ -164,9 +169,7 @@ def test_blanks_and_line_ends_around_entries_are_allowed() -> None:
     assert KeyRing.parse(f" {NEW} ,\n{OLD}\n").ids == ("k2", "k1")
 
 
-SHORT = base64.b64encode(secrets.token_bytes(16)).decode()
-LONG = base64.b64encode(secrets.token_bytes(33)).decode()
-ZEROS = base64.b64encode(bytes(32)).decode()
+SHORT, LONG, ZEROS = encoded(bytes(range(16))), encoded(bytes(range(33))), encoded(bytes(32))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ ZEROS = base64.b64encode(bytes(32)).decode()
         (f"k1:{SHORT}", "16 bytes after decoding"),
         (f"k1:{LONG}", "33 bytes after decoding"),
         (f"k1:{ZEROS}", "not a random key"),
-        (f"{OLD},{entry('k1')}", "the id 'k1' twice"),
+        (f"{OLD},{entry('k1', 'another')}", "the id 'k1' twice"),
         (f"{OLD},k2:{OLD.partition(':')[2]}", "'k2': the same key has another id too"),
     ],
 )
