@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings
+from django.db import connections
 from django.db.models import F
 from django.utils.timezone import now
 
@@ -88,6 +89,19 @@ def spend_ticket(realm: Realm, ticket: Spendable) -> None:
     )
     if not spent:
         raise NotSignedInByTicket
+
+
+def spend_ticket_on(realm: Realm, ticket: Spendable, kind: str) -> None:
+    """Use an enrollment ticket for one kind of factor; of two at once one wins, the other gets NotSignedInByTicket."""
+    with connections[realm.alias].cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {realm.tickets._meta.db_table} SET spent_on = spent_on || to_jsonb(%(kind)s::text)"
+            " WHERE digest = %(digest)s AND purpose = %(purpose)s AND used_at IS NULL AND expires_at > now()"
+            " AND NOT spent_on @> to_jsonb(%(kind)s::text)",
+            {"kind": kind, "digest": ticket.digest, "purpose": ENROLLMENT},
+        )
+        if cursor.rowcount != 1:
+            raise NotSignedInByTicket
 
 
 def open_window(realm: Realm, user: Any, *, cause: str, lasting: timedelta) -> None:

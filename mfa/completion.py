@@ -1,0 +1,57 @@
+"""The second step of a sign-in: the login's ticket and a verified factor become tokens."""
+
+from typing import Any
+from uuid import UUID
+
+from tenants import routes
+from tenants.context import current_tenant
+from tenants.states import Purpose
+from userflow.clients.models import Client
+from userflow.errors import NotSignedInByTicket
+from userflow.realms import END_USERS, Realm
+from userflow.signin import actions, tickets
+from userflow.signin.tickets import Spendable
+from userflow.tokens.issue import TokenPair
+
+
+def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> Spendable | None:
+    """The login that waits for this user's second step; None without a ticket.
+
+    Refuses with NotSignedInByTicket (401) when the ticket is not good or is somebody else's.
+    """
+    if mfa_token is None:
+        return None
+    ticket = tickets.find_ticket(realm, mfa_token, tickets.SECOND_STEP)
+    if user is None or ticket.user.pk != user.pk:
+        raise NotSignedInByTicket
+    return ticket
+
+
+def complete_second_step(
+    *, realm: Realm, user: Any, ticket: Spendable | None, amr: tuple[str, ...], user_agent: str = ""
+) -> TokenPair | None:
+    """Spend the ticket and open the session; without a ticket nothing happens, a success is then a verification only.
+
+    `amr` is how the second step was done (RFC 8176 section 2); the first step's comes from the ticket. Call it in
+    `realm.atomic()` together with the spending of the code, so that a code is not lost on a ticket that is gone. Of two
+    uses at once one wins. Refuses with NotSignedInByTicket (401), TenantSuspended.
+    """
+    if ticket is None:
+        return None
+    tickets.spend_ticket(realm, ticket)
+    if realm is END_USERS:
+        route = current_tenant()
+        _check_client(ticket.client_id, route.tenant_id)
+        speaker = actions.end_user_speaker(user, route.tenant_id, ticket.client_id)
+    else:
+        route = routes.find(user.tenant_id) if user.tenant_id else None
+        if route is not None:
+            route.check(Purpose.READ)
+        speaker = actions.admin_speaker(user)
+    return actions.complete_sign_in(realm, user, speaker, amr=(*ticket.amr, *amr), route=route, user_agent=user_agent)
+
+
+def _check_client(client_id: UUID | None, tenant_id: UUID) -> None:
+    """A client that was switched off between the two steps signs nobody in."""
+    if not Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).exists():
+        raise NotSignedInByTicket

@@ -1,0 +1,131 @@
+"""Who may enrol a factor: the proof ladder (contract.md section 6).
+
+The specification's examples carry no token and name the user by e-mail address. Taken literally, whoever knows an
+address could enrol a key for somebody else. So every begin, confirm and finish of every kind of factor asks
+`enrollment_proof`, for admin users and end users alike, and a confirmation asks again under the lock of the user's row
+(`mfa.factors.claim`).
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from django.utils.timezone import now
+
+from identity_platform.api.ratelimit import network_of
+from identity_platform.audit.origin import current_origin
+from mfa.errors import NoProof, SignInTooOld, SomebodyElse
+from mfa.people import settings_of
+from tenants.context import current_tenant
+from userflow.errors import NotSignedInByTicket
+from userflow.principals import END_USER, OPERATOR, Principal
+from userflow.realms import END_USERS, Realm
+from userflow.signin import tickets
+from userflow.signin.tickets import Spendable
+
+Kind = Literal["totp", "sms", "webauthn"]
+Rung = Literal["bearer", "admin", "ticket", "window"]
+FRESH: Final = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a request brings along as proof. Its address is that of the audit trail's origin.
+
+    `principal` is whoever a valid Authorization header speaks for; an invalid one never gets here, it is 401 at the door
+    (BearerAuthentication), so it cannot fall through to a lower rung.
+    """
+
+    principal: Principal | None = None
+    ticket: str | None = None
+    user_agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The strongest proof at hand for one kind of factor of one user, and what it allows."""
+
+    kind: Kind
+    rung: Rung
+    may_replace: bool
+    # Rung 2: to be spent for this kind when the factor is confirmed.
+    ticket: Spendable | None = None
+    # Rung 3 where tokens are issued: holds only while the user has no factor of any kind.
+    only_as_first: bool = False
+
+
+def enrollment_proof(
+    *, realm: Realm, user: Any, caller: Caller, kind: Kind, needs_replace: bool = False, issues_tokens: bool = False
+) -> Proof:
+    """The proof that lets the caller add (or with `needs_replace` change or remove) a factor of this kind of the user.
+
+    `issues_tokens` is the stricter rule of the general finishRegistration. Call it inside the realm (`people.entered`)
+    at begin and at confirm. Refuses with NoProof or SignInTooOld (401), SomebodyElse (403); then nothing may be stored or
+    sent.
+    """
+    mode = settings_of(realm, user).get("enrollment_mode", "window")
+    if caller.principal is not None:
+        return Proof(kind, _bearer_rung(realm, user, caller.principal), may_replace=True)
+    if needs_replace or mode == "bearer" or kind in user.mfa_methods:
+        raise NoProof
+    if caller.ticket is not None:
+        # A ticket that is sent must be good, even where a window is open: who holds a wrong one is to be told.
+        return Proof(kind, "ticket", may_replace=False, ticket=_good_ticket(realm, user, caller.ticket, kind))
+    if mode != "window" or (issues_tokens and user.mfa_methods) or not has_open_window(realm, user):
+        raise NoProof
+    return Proof(kind, "window", may_replace=False, only_as_first=issues_tokens)
+
+
+def _bearer_rung(realm: Realm, user: Any, principal: Principal) -> Rung:
+    if is_this_user(realm, user, principal):
+        if principal.auth_time is None or now() - principal.auth_time > FRESH:
+            raise SignInTooOld
+        return "bearer"
+    if not may_change_others(realm, user, principal):
+        raise SomebodyElse
+    return "admin"
+
+
+def is_this_user(realm: Realm, user: Any, principal: Principal | None) -> bool:
+    """Whether the principal is that very user: same realm, same tenant, same id."""
+    if principal is None or principal.id != user.pk:
+        return False
+    if realm is END_USERS:
+        return principal.kind == END_USER and principal.tenant_id == current_tenant().tenant_id
+    return principal.is_admin
+
+
+def may_change_others(realm: Realm, user: Any, principal: Principal) -> bool:
+    """Whether the principal is an admin who may change this user's factors.
+
+    For end users: an admin of the tenant, or an operator, with `endusers:write`. For admin users the permission is
+    `admins:write`, and the admin must hold all that the user holds: who can enrol a passkey for somebody can sign in as
+    that person.
+    """
+    if not principal.is_admin:
+        return False
+    tenant_id = current_tenant().tenant_id if realm is END_USERS else user.tenant_id
+    if principal.kind != OPERATOR and principal.tenant_id != tenant_id:
+        return False
+    if realm is END_USERS:
+        return principal.may("endusers:write")
+    held = {permission for role in user.roles.all() for permission in role.permissions}
+    return principal.may("admins:write") and held <= principal.permissions
+
+
+def _good_ticket(realm: Realm, user: Any, token: str, kind: Kind) -> Spendable:
+    try:
+        ticket = tickets.find_ticket(realm, token, tickets.ENROLLMENT)
+    except NotSignedInByTicket as problem:
+        raise NoProof from problem
+    if ticket.user.pk != user.pk or kind in ticket.spent_on:
+        raise NoProof
+    return ticket
+
+
+def has_open_window(realm: Realm, user: Any) -> bool:
+    """Whether the caller's network opened an enrollment window for the user that still is open."""
+    address = current_origin().address
+    if not address:
+        return False
+    return realm.windows._default_manager.filter(user=user, network=network_of(address), expires_at__gt=now()).exists()

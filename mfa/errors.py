@@ -1,0 +1,102 @@
+"""Refusals of the second factors. The SMS texts are the specification's, word for word."""
+
+from identity_platform.api import errors
+
+
+class UnknownPerson(errors.NotFound):
+    """404: no active user has this address here. The specification tells such users apart at TOTP and WebAuthn calls."""
+
+    message = "No active user has this e-mail address here."
+
+
+class NoProof(errors.NotSignedIn):
+    """401: nothing proves that the caller may enrol this factor for this user; nothing was stored or sent."""
+
+    message = (
+        "Sign in first: send an access token of this user that is at most 15 minutes old, or the X-Enrollment-Ticket "
+        "of the user's registration or last sign-in."
+    )
+
+
+class SignInTooOld(errors.NotSignedIn):
+    """401: the access token is this user's, but the sign-in behind it is older than 15 minutes."""
+
+    message = "Sign in again: changing factors needs a sign-in that is at most 15 minutes old."
+
+
+class SomebodyElse(errors.NotAllowed):
+    """403: the access token speaks for somebody who may not change this user's factors."""
+
+    message = "Your token is not this user's, and it does not carry the permission to change other users' factors."
+
+
+class InvalidCode(errors.ApiError):
+    """400: the code is wrong, used before, or there is none to compare it with."""
+
+    message = "Invalid verification code"
+
+
+class CodeExpired(errors.NotSignedIn):
+    """401: the SMS code was right for five minutes."""
+
+    message = "Verification code has expired"
+
+
+class AttemptsExceeded(errors.ApiError):
+    """400: this SMS code has been tried five times; a new one does not reset the tries of the last 15 minutes."""
+
+    message = "Maximum verification attempts exceeded"
+
+
+class PhoneTaken(errors.ApiError):
+    """400: another user of the tenant has confirmed this number."""
+
+    message = "Phone number already registered"
+
+
+class PhoneRefused(errors.ValidationFailed):
+    """400: not a mobile number, or of a country that the tenant does not send to."""
+
+    message = "This phone number cannot receive codes: see details."
+
+
+class NoPhone(errors.ApiError):
+    """400: no phone is enrolled, or nobody has this address; the same answer for both."""
+
+    message = "No phone is enrolled for this user: enrol one by sms/beginSetup."
+
+
+class SecretNotIssued(errors.ApiError):
+    """400: not a secret that this server issued to this user in the last ten minutes."""
+
+    message = "This secret was not issued to this user, or its ten minutes are over: call beginSetup again."
+
+
+class TooManyPending(errors.TooManyRequests):
+    """429: three unconfirmed secrets stand already; none of them is voided for a fourth."""
+
+    message = "Three setups are open already: confirm one of them, or wait as long as Retry-After says."
+
+
+class NotEnrolled(errors.ApiError):
+    """400: there is no such factor to change."""
+
+    message = "This factor is not enrolled."
+
+
+class UnknownFactor(errors.NotFound):
+    """404: none of the caller's factors has this id."""
+
+    message = "None of your factors has this id."
+
+
+class SmsBudgetSpent(errors.TooManyRequests):
+    """429: a limit of messages per user, address or tenant."""
+
+    message = "Too many messages: wait as long as Retry-After says."
+
+
+class SmsUnavailable(errors.Unavailable):
+    """503: the message could not be handed over, or its counters cannot be read; nothing was sent."""
+
+    message = "The message could not be sent: try again in a moment."

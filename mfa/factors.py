@@ -1,0 +1,159 @@
+"""What every kind of factor has in common: enrolling under the proof ladder, listing, removing, resetting.
+
+A room's confirmation is: `locked = claim(realm, user, proof)`, store the factor, `settle(realm, locked, ...)`, all in one
+`realm.atomic()`. Factors hang on the user by the relations of `_ENROLLED`; each factor model has `kind` and `summary()`.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils.timezone import now
+
+from mfa import notices
+from mfa.enrollment import Caller, Proof, enrollment_proof, has_open_window, may_change_others
+from mfa.errors import NoProof, SomebodyElse, UnknownFactor
+from mfa.people import entered
+from userflow.errors import NotSignedInByTicket, UnknownUser
+from userflow.principals import Principal
+from userflow.realms import END_USERS, Realm
+from userflow.signin import tickets
+
+TOTP, SMS, WEBAUTHN, BACKUP_CODE = "totp", "sms", "webauthn", "backup_code"
+
+# Relation of the user and which of its rows are enrolled, by method, in the order in which logins list them.
+_ENROLLED: Final[Mapping[str, tuple[str, Q]]] = {
+    WEBAUTHN: ("passkeys", Q()),
+    TOTP: ("totp_secrets", Q(confirmed_at__isnull=False)),
+    SMS: ("phones", Q()),
+    BACKUP_CODE: ("backup_codes", Q(used_at=None)),
+}
+
+
+def claim(realm: Realm, user: Any, proof: Proof) -> Any:
+    """Lock the user's row and spend the proof for its kind; gives the user as stored now.
+
+    Call it first in the transaction that confirms. Of parallel confirmations with one ticket or in one window exactly
+    one passes, as each looks again under the lock. Refuses with NoProof (401).
+    """
+    locked = lock(realm, user.pk)
+    if locked is None:
+        raise NoProof
+    if proof.may_replace:
+        return locked
+    if proof.kind in locked.mfa_methods or (proof.only_as_first and locked.mfa_methods):
+        raise NoProof
+    if proof.ticket is None:
+        if not has_open_window(realm, locked):
+            raise NoProof
+        return locked
+    try:
+        tickets.spend_ticket_on(realm, proof.ticket, proof.kind)
+    except NotSignedInByTicket as problem:
+        raise NoProof from problem
+    return locked
+
+
+def lock(realm: Realm, user_id: UUID) -> Any | None:
+    """The active user, locked until the transaction ends; everything that changes somebody's factors begins here."""
+    return realm.users._default_manager.select_for_update().filter(pk=user_id, active=True).first()
+
+
+def settle(
+    realm: Realm, user: Any, *, change: str, kind: str, rung: str, factor_id: object = None, **details: Any
+) -> None:
+    """Finish a change in its transaction: `mfa_methods`, audit row with rung, mail to the user once it is committed.
+
+    `change` is enrolled, replaced, removed, reset or regenerated. Taking a factor away closes the user's windows and
+    ends the enrollment tickets: they were given to somebody without a factor, and must not serve to enrol another one.
+    """
+    user.mfa_methods = methods_of(user)
+    realm.users._default_manager.filter(pk=user.pk).update(mfa_methods=user.mfa_methods, updated_at=now())
+    if change in ("removed", "reset", "replaced"):
+        end_enrollment(realm, user)
+    facts = {"kind": kind, "rung": rung, **({"factor_id": str(factor_id)} if factor_id else {}), **details}
+    realm.record(
+        f"factor.{change}",
+        target=("end_user" if realm is END_USERS else "admin_user", user.pk),
+        tenant_id=getattr(user, "tenant_id", None),
+        details=facts,
+    )
+    notices.tell_of_change(realm, user, change=change, kind=kind)
+
+
+def methods_of(user: Any) -> list[str]:
+    """The methods that the user's tables hold, in the order of the login answer."""
+    return [
+        method
+        for method, (relation, enrolled) in _ENROLLED.items()
+        if getattr(user, relation).filter(enrolled).exists()
+    ]
+
+
+def end_enrollment(realm: Realm, user: Any) -> None:
+    """Close the user's windows and end the enrollment tickets."""
+    realm.windows._default_manager.filter(user=user).delete()
+    realm.tickets._default_manager.filter(user=user, purpose=tickets.ENROLLMENT).delete()
+
+
+def list_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID) -> dict[str, Any]:
+    """The user's factors with `methods` and `backup_codes_remaining`; nothing secret, no full phone number."""
+    with entered(realm, tenant_id):
+        user: Any = realm.users._default_manager.get(pk=user_id)
+        found = [
+            factor.summary()
+            for method, (relation, enrolled) in _ENROLLED.items()
+            if method != BACKUP_CODE
+            for factor in getattr(user, relation).filter(enrolled).order_by("created_at")
+        ]
+        return {
+            "factors": found,
+            "methods": user.mfa_methods,
+            "backup_codes_remaining": user.backup_codes.filter(used_at=None).count(),
+        }
+
+
+def remove_factor(*, realm: Realm, tenant_id: UUID | None, factor_id: UUID, caller: Caller) -> str:
+    """Remove one of the caller's own factors; gives its kind. The backup codes go with TOTP.
+
+    Refuses with SignInTooOld (401), UnknownFactor (404).
+    """
+    assert caller.principal is not None  # the view lets nobody else in
+    with entered(realm, tenant_id), realm.atomic():
+        user = lock(realm, caller.principal.id)
+        if user is None:
+            raise NoProof
+        # The age of the sign-in is the same question for every kind.
+        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=TOTP, needs_replace=True)
+        for method, (relation, enrolled) in _ENROLLED.items():
+            if method == BACKUP_CODE or not getattr(user, relation).filter(enrolled, pk=factor_id).delete()[0]:
+                continue
+            if method == TOTP:
+                user.backup_codes.all().delete()
+            settle(realm, user, change="removed", kind=method, rung=proof.rung, factor_id=factor_id)
+            return method
+    raise UnknownFactor
+
+
+def reset_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason: str, by: Principal) -> dict[str, int]:
+    """Remove every factor of a user who has lost them, and open an enrollment window at the admin's address.
+
+    Gives how many of each kind went. Codes, pending setups and tickets of the user end with them; the user is told by
+    mail. Refuses with UnknownUser (404), SomebodyElse (403).
+    """
+    with entered(realm, tenant_id), realm.atomic():
+        user = lock(realm, user_id)
+        if user is None or (realm is not END_USERS and by.tenant_id not in (None, user.tenant_id)):
+            raise UnknownUser
+        if not may_change_others(realm, user, by):
+            raise SomebodyElse
+        removed = {method: getattr(user, relation).all().delete()[0] for method, (relation, _) in _ENROLLED.items()}
+        user.sms_codes.all().delete()
+        tickets.end_tickets(realm, user)
+        settle(realm, user, change="reset", kind="all", rung="admin", reason=reason, removed=removed)
+        lasting = timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
+        tickets.open_window(realm, user, cause="reset", lasting=lasting)
+    return removed

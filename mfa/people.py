@@ -1,0 +1,64 @@
+"""Whom an MFA call names: by e-mail address, in a tenant or among the admin users."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.fields import email_key
+from mfa.errors import UnknownPerson
+from tenants import routes
+from tenants.context import current_tenant, in_tenant
+from tenants.states import Purpose
+from userflow.clients.models import Client
+from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.signin import attempts
+
+
+@contextmanager
+def entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE) -> Iterator[None]:
+    """The home of the realm's users: the tenant's database for end users, the global one for admin users.
+
+    Refuses with UnknownTenant, TenantSuspended or TenantBusy.
+    """
+    if realm is END_USERS:
+        assert tenant_id is not None  # every end-user call names its tenant
+        with in_tenant(tenant_id, purpose):
+            yield
+    else:
+        yield
+
+
+def find_user(realm: Realm, email: str) -> Any | None:
+    """The active user with this address, or None; an inactive user is as good as unknown, as in signing in."""
+    user: Any = realm.users._default_manager.filter(email_key=email_key(email), active=True).first()
+    if user is not None and realm is ADMINS and user.tenant_id is not None:
+        routes.find(user.tenant_id).check(Purpose.READ)
+    return user
+
+
+def require_user(realm: Realm, email: str) -> Any:
+    """The active user with this address.
+
+    Refuses with UnknownPerson (404) after counting the answer against the caller's address: TooManyFromAddress (429),
+    so that nobody lists a tenant's people by trying.
+    """
+    user = find_user(realm, email)
+    if user is None:
+        attempts.limit_address("unknown_user")
+        raise UnknownPerson
+    return user
+
+
+def check_client(client_id: UUID | None, tenant_id: UUID) -> None:
+    """ValidationFailed when a call names a client that is not an active one of the tenant."""
+    if client_id is not None and not Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).exists():
+        raise ValidationFailed(details={"client_id": ["No active client of this tenant has this id."]})
+
+
+def settings_of(realm: Realm, user: Any) -> dict[str, Any]:
+    """The tenant settings that hold for the user; none for operators."""
+    if realm is END_USERS:
+        return current_tenant().settings
+    return routes.find(user.tenant_id).settings if user.tenant_id else {}
