@@ -2,8 +2,10 @@
 
 from userflow.admins.models import AdminRole, AdminUser
 from userflow.clients.models import Client
+from userflow.email.models import EmailProof
 from userflow.endusers.models import EndUser
 from userflow.groups.models import Group, GroupMembership
+from userflow.invitations.models import AdminInvitation, EndUserInvitation
 from userflow.roles.models import Role, RoleBinding
 from userflow.signin.models import (
     AdminAttempts,
@@ -22,15 +24,18 @@ from userflow.tokens.models import SigningKey
 __all__ = [
     "AdminAttempts",
     "AdminEnrollmentWindow",
+    "AdminInvitation",
     "AdminRefreshToken",
     "AdminRole",
     "AdminSession",
     "AdminTicket",
     "AdminUser",
     "Client",
+    "EmailProof",
     "EndUser",
     "EndUserAttempts",
     "EndUserEnrollmentWindow",
+    "EndUserInvitation",
     "EndUserRefreshToken",
     "EndUserSession",
     "EndUserTicket",

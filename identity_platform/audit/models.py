@@ -58,3 +58,73 @@ class PlatformEvent(AuditEvent):
 
     def __str__(self) -> str:
         return self.action
+
+
+class Seal(models.Model):
+    """One link of a trail's hash chain; `identity_platform.audit.chain` makes, checks and purges them.
+
+    A link of kind `rows` covers every event with an id from `from_id` to `to_id`. A link of kind `anchor` says that the
+    events up to `to_id` and the links up to `purged_number` are gone because their time had come.
+    """
+
+    ROWS: ClassVar[str] = "rows"
+    ANCHOR: ClassVar[str] = "anchor"
+
+    # Counted by the sealer, not by a sequence: a number that is missing is a link that was removed.
+    number = models.BigIntegerField(primary_key=True)
+    kind = models.CharField(max_length=8)
+    from_id = models.BigIntegerField()
+    to_id = models.BigIntegerField()
+    count = models.IntegerField(help_text="How many events it covers, or how many an anchor has let go.")
+    newest_at = models.DateTimeField(help_text="The time of the newest event it covers: the retention asks for it.")
+    purged_number = models.BigIntegerField(null=True)
+    # SHA-256 over the events; of an anchor, the MAC of the last link that it has let go.
+    digest = models.BinaryField()
+    # MAC of the link before, and of this one with it: HMAC-SHA-256 under the owner's data key.
+    previous = models.BinaryField()
+    mac = models.BinaryField()
+    sealed_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.number}"
+
+
+class TenantSeal(Seal):
+    """A link of a tenant's chain, in the tenant's database."""
+
+    lives_in_tenant: ClassVar[bool] = True
+
+    class Meta(Seal.Meta):
+        db_table = "audit_tenantseal"
+        indexes = [
+            models.Index(fields=["to_id"], condition=models.Q(kind=Seal.ANCHOR), name="tenant_seal_anchors"),
+        ]
+
+
+class PlatformSeal(Seal):
+    """A link of the platform's chain."""
+
+    class Meta(Seal.Meta):
+        db_table = "audit_platformseal"
+        indexes = [
+            models.Index(fields=["to_id"], condition=models.Q(kind=Seal.ANCHOR), name="platform_seal_anchors"),
+        ]
+
+
+class ChainHead(models.Model):
+    """The newest link of each chain, kept in the global database.
+
+    A chain alone cannot show that its newest links were cut off together with their events; this copy, in another
+    database than a tenant's trail, does. The sealer also logs each head, for a log that is kept elsewhere.
+    """
+
+    owner = models.CharField(max_length=36, primary_key=True, help_text="A tenant's id, or `platform`.")
+    number = models.BigIntegerField()
+    mac = models.BinaryField()
+    sealed_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"{self.owner} {self.number}"

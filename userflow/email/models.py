@@ -1,0 +1,29 @@
+"""Proofs of e-mail addresses that are under way."""
+
+from django.db import models
+
+from tenants.models import TenantModel
+from userflow.endusers.models import EndUser
+
+
+class EmailProof(TenantModel):
+    """A link and a code that were sent to an address; whoever brings one of them back reads that address.
+
+    One a user: the newest counts. `email` is the user's own address, or the one it is to become.
+    """
+
+    user = models.OneToOneField(EndUser, on_delete=models.CASCADE, primary_key=True, related_name="email_proof")
+    email = models.CharField(max_length=254)
+    email_key = models.CharField(max_length=254, db_index=True)
+    # SHA-256 of 256 bits, and HMAC of six digits under the tenant's data key.
+    token_digest = models.BinaryField(unique=True)
+    code_digest = models.BinaryField()
+    wrong_codes = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="email_proof_expiry")]
+
+    def __str__(self) -> str:
+        return str(self.user_id)

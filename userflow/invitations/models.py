@@ -1,0 +1,72 @@
+"""Invitations: of admin users in the global database, of end users in the tenant's."""
+
+import uuid
+from datetime import datetime
+from typing import ClassVar
+
+from django.db import models
+
+from tenants.models import Tenant, TenantModel
+
+PENDING, ACCEPTED, CANCELLED, EXPIRED = "pending", "accepted", "cancelled", "expired"
+
+
+class Invitation(models.Model):
+    """Somebody is asked to become a user. The token travels by mail only; here is its SHA-256."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    email = models.CharField(max_length=254)
+    email_key = models.CharField(max_length=254)
+    # Names of admin roles, or ids of the tenant's roles: a role that is deleted and made anew under its name is another.
+    roles: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    invited_by_kind = models.CharField(max_length=16)
+    invited_by_id = models.UUIDField()
+    token_digest = models.BinaryField(unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    cancelled_at = models.DateTimeField(null=True)
+    # The user that came of it.
+    user_id = models.UUIDField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    def status(self, moment: datetime) -> str:
+        """What has become of it by now."""
+        if self.accepted_at is not None:
+            return ACCEPTED
+        if self.cancelled_at is not None:
+            return CANCELLED
+        return PENDING if self.expires_at > moment else EXPIRED
+
+
+class AdminInvitation(Invitation):
+    """To become an admin of a tenant, or without a tenant an operator."""
+
+    kind: ClassVar[str] = "admin"
+
+    tenant = models.ForeignKey(Tenant, null=True, on_delete=models.CASCADE, related_name="admin_invitations")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["tenant", "-created_at", "-id"], name="admin_invitation_newest"),
+            models.Index(fields=["email_key"], name="admin_invitation_email"),
+        ]
+
+
+class EndUserInvitation(Invitation, TenantModel):
+    """To become an end user, through one of the tenant's clients."""
+
+    kind: ClassVar[str] = "end_user"
+
+    client_id = models.UUIDField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="end_user_invitation_newest"),
+            models.Index(fields=["email_key"], name="end_user_invitation_email"),
+        ]
