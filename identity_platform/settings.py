@@ -7,6 +7,7 @@ Nonsense is refused at start with a message that names the variable, never repla
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from psycopg import ProgrammingError
@@ -83,6 +84,38 @@ def database(url: str, variable: str) -> dict[str, Any]:
         "HOST": parts.pop("host", ""),
         "PORT": str(parts.pop("port", "")),
         "OPTIONS": {key: value for key, value in parts.items() if value is not None},
+    }
+
+
+def mail(url: str) -> dict[str, Any]:
+    """Django's e-mail settings from `smtp://`, `smtps://`, `file:` or `console:`; `?tls=off` for SMTP without STARTTLS."""
+    parts = urlsplit(url)
+    backends = "django.core.mail.backends"
+    if parts.scheme == "console":
+        return {"EMAIL_BACKEND": f"{backends}.console.EmailBackend"}
+    if parts.scheme == "file" and parts.path and not parts.netloc:
+        return {"EMAIL_BACKEND": f"{backends}.filebased.EmailBackend", "EMAIL_FILE_PATH": Path(unquote(parts.path))}
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    tls = parts.query.removeprefix("tls=") if parts.query else "on"
+    if parts.scheme not in {"smtp", "smtps"} or not parts.hostname or port == 0 or tls not in {"on", "off"}:
+        raise ImproperlyConfigured(
+            "EMAIL_URL must be smtp://user:password@host:port, smtps://…, file:/folder or console: "
+            "(not shown here, as it may hold a password)."
+        )
+    # Submission by STARTTLS or with TLS from the start (RFC 8314).
+    implicit = parts.scheme == "smtps"
+    return {
+        "EMAIL_BACKEND": f"{backends}.smtp.EmailBackend",
+        "EMAIL_HOST": parts.hostname,
+        "EMAIL_PORT": port or (465 if implicit else 587),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": implicit,
+        "EMAIL_USE_TLS": not implicit and tls == "on",
+        "EMAIL_TIMEOUT": 10,
     }
 
 
@@ -245,7 +278,8 @@ TEMPLATES = [
     }
 ]
 STATIC_URL = "/static/"
-STATIC_ROOT = VAR / "static"
+# Served from the packages themselves: nothing to collect before a start.
+WHITENOISE_USE_FINDERS = True
 AUTH_USER_MODEL = "userflow.AdminUser"
 # The username is unique without regard to case, by a constraint that this check does not see.
 SILENCED_SYSTEM_CHECKS = ["auth.W004"]
@@ -278,6 +312,14 @@ PASSWORD_HASHERS = ["userflow.signin.passwords.Argon2Hasher"]
 # How many passwords one worker process hashes at the same moment.
 HASHES_AT_ONCE = whole("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_WORKERS), least=1, most=256)
 PASSWORD_HASH_WAIT_SECONDS = 1.0
+# A file of further passwords that nobody may choose, one a line (userflow/signin/blocklist.py).
+PASSWORD_BLOCKLIST = text("PASSWORD_BLOCKLIST")
+if PASSWORD_BLOCKLIST and not Path(PASSWORD_BLOCKLIST).is_file():
+    raise ImproperlyConfigured("PASSWORD_BLOCKLIST names no file.")
+# Where the link in a mail leads that lets somebody set a new password; the token stands behind the `#`.
+PASSWORD_RESET_URL = text("PASSWORD_RESET_URL", f"{BASE_URL}/password/reset")
+# How long the secret before the last one still works after a rotation.
+CLIENT_SECRET_OVERLAP_SECONDS = whole("CLIENT_SECRET_OVERLAP_SECONDS", 86400, most=30 * 86400)
 TOKEN_ISSUER = (text("TOKEN_ISSUER") or BASE_URL).rstrip("/")
 TOKEN_AUDIENCE = text("TOKEN_AUDIENCE", "identity-api")
 ACCESS_TOKEN_SECONDS = whole("ACCESS_TOKEN_SECONDS", 3600, least=60, most=86400)
@@ -308,8 +350,9 @@ LIMITS: dict[str, tuple[int, int]] = {
 # --- messages out ----------------------------------------------------------------------------------------------------
 
 OUTBOX = VAR / "outbox"
-EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
-EMAIL_FILE_PATH = OUTBOX / "mail"
+_email_url = text("EMAIL_URL") or (f"file:{quote(str(OUTBOX / 'mail'))}" if EMBEDDED else "console:")
+# EMAIL_BACKEND and the settings that belong to it.
+globals().update(mail(_email_url))
 DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>")
 
 # --- REST framework and its documentation ----------------------------------------------------------------------------

@@ -4,10 +4,13 @@ import ipaddress
 import json
 import random
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.db import connections
 from django.test import Client
 
 from userflow.tenants.actions import NewTenant, open_tenant
@@ -144,3 +147,35 @@ def build_house(name: str = "house") -> House:
     assert made.admin is not None
     token = sign_in_admin(admin.username)["access_token"]
     return House(made, Person(made.admin.pk, admin.email, admin.username), Api(token=token))
+
+
+@dataclass
+class Statements:
+    """The SQL that ran, by home. BEGIN, COMMIT and savepoints are not in it."""
+
+    shared: list[str] = field(default_factory=list)
+    own: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many ran on the global database and how many in tenant databases."""
+        return len(self.shared), len(self.own)
+
+
+@contextmanager
+def statements() -> Iterator[Statements]:
+    """Record the statements of this thread; needs no open connection, so no tenant has to be entered."""
+    seen = Statements()
+
+    def recording(into: list[str]) -> Any:
+        def run(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            into.append(sql)
+            return execute(sql, params, many, context)
+
+        return run
+
+    with (
+        connections["default"].execute_wrapper(recording(seen.shared)),
+        connections["tenant"].execute_wrapper(recording(seen.own)),
+    ):
+        yield seen

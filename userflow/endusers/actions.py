@@ -163,9 +163,7 @@ def erase_end_user(*, tenant_id: UUID, user_id: UUID) -> dict[str, int]:
         if user.active and not EndUser.objects.filter(active=True).exclude(pk=user_id).select_for_update()[:1]:
             raise LastActiveUser
         deleted = {_kind(related.related_model): 0 for related in EndUser._meta.related_objects}
-        for factor in (attempts.PASSWORD, "totp", "sms", "webauthn", "backup_code"):
-            for caller in (attempts.KNOWN, attempts.STRANGER):
-                attempts.clear(END_USERS, user_id, factor=factor, caller=caller)
+        attempts.forget(END_USERS, user_id)
         _, by_model = user.delete()
         for label, number in by_model.items():
             kind = _kind(apps.get_model(label))

@@ -107,7 +107,7 @@ class StatusIn(serializers.Serializer[Any]):
     active = Flag()
 
 
-class AdminActiveIn(serializers.Serializer[Any]):
+class EndUserActiveIn(serializers.Serializer[Any]):
     tenant_id = Identifier()
     user_id = Identifier()
     active = Flag()

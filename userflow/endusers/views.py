@@ -157,10 +157,10 @@ class EndUserViewSet(ApiViewSet):
 class EndUserActivityViewSet(ApiViewSet):
     permission_classes = [needs("endusers:write")]
 
-    @endpoint(serializers.AdminActiveIn, returns={200: serializers.ActivityOut}, refuses=[UnknownUser, *TENANCY])
+    @endpoint(serializers.EndUserActiveIn, returns={200: serializers.ActivityOut}, refuses=[UnknownUser, *TENANCY])
     def set_active(self, request: Request) -> Response:
         """Switch an end user on or off, named in the body."""
-        asked = self.valid(serializers.AdminActiveIn)
+        asked = self.valid(serializers.EndUserActiveIn)
         tenant = tenant_at(request, asked["tenant_id"])
         return activity(actions.set_end_user_active(tenant_id=tenant, user_id=asked["user_id"], active=asked["active"]))
 

@@ -77,6 +77,11 @@ def clear(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> 
     realm.attempts._default_manager.filter(subject=subject_of(realm, who), factor=factor, caller=caller).delete()
 
 
+def forget(realm: Realm, who: object) -> None:
+    """Drop every counter of a user who is erased."""
+    realm.attempts._default_manager.filter(subject=subject_of(realm, who)).delete()
+
+
 def limit_address(name: str) -> None:
     """Count one request of the caller's address against settings.LIMITS[name]; TooManyFromAddress (429) over it."""
     most, seconds = settings.LIMITS[name]

@@ -1,21 +1,40 @@
 """Registering end users at the public door."""
 
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from identity_platform.audit.models import TenantEvent
+from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House
+from userflow.clients.models import Client
+from userflow.endusers.models import EndUser
+from userflow.roles.models import RoleBinding
+from userflow.signin.models import EndUserEnrollmentWindow
+
+PATH = "/uflow/user/clients/register"
 
 
-def body(house: House, **members: object) -> dict[str, object]:
+def body(house: House, **members: Any) -> dict[str, Any]:
     return {
         "tenant_id": str(house.id),
         "client_id": str(house.client_id),
-        "email": "someone@example.com",
+        "email": f"someone-{secrets.token_hex(5)}@example.com",
         "password": PASSWORD,
         "name": "Some One",
         **members,
     }
 
 
+def without(sent: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in sent.items() if key != name}
+
+
 def test_a_new_user_is_stored_in_the_tenant_and_can_sign_in(api: Api, house: House) -> None:
-    answer = api.post("/uflow/user/clients/register", body(house, email="Ann.First@Example.COM"))
+    answer = api.post(PATH, body(house, email="Ann.First@Example.COM"))
     assert answer.status_code == 201
     assert answer.json() | {"user_id": "", "message": ""} == {
         "user_id": "",
@@ -25,7 +44,122 @@ def test_a_new_user_is_stored_in_the_tenant_and_can_sign_in(api: Api, house: Hou
         "message": "",
     }
     assert answer.headers["X-Enrollment-Ticket"]
+    assert answer.headers["Cache-Control"] == "no-store"
     login = {"client_id": str(house.client_id), "email": "ann.first@example.com", "password": PASSWORD}
     signed_in = api.post("/uflow/auth/enduser/login", login)
     assert signed_in.status_code == 200
     assert signed_in.json()["user"]["id"] == answer.json()["user_id"]
+
+
+def test_default_associations_window_and_audit_row_come_with_the_user(house: House) -> None:
+    person = house.register()
+    with in_tenant(house.id):
+        assert list(RoleBinding.objects.filter(user_id=person.id).values_list("role__name", flat=True)) == ["user"]
+        assert EndUserEnrollmentWindow.objects.get(user_id=person.id).cause == "registration"
+        event = TenantEvent.objects.get(action="end_user.registered", target_id=str(person.id))
+        assert event.details == {"client_id": str(house.client_id)}
+
+
+@pytest.mark.parametrize("name", ["tenant_id", "client_id", "email", "password"])
+def test_a_missing_member_is_named(api: Api, house: House, name: str) -> None:
+    answer = api.post(PATH, without(body(house), name))
+    assert answer.status_code == 400
+    assert name in answer.json()["details"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("email", "no address"),
+        ("email", "kelvin\u212a@example.com"),
+        ("email", 5),
+        ("email", ""),
+        ("email", None),
+        ("tenant_id", "x"),
+        ("client_id", ["a"]),
+        ("password", 12345678),
+        ("name", {"a": 1}),
+        ("name", "a\u0000b"),
+        ("provider", ""),
+        ("password", "short"),
+        ("password", "p" * 129),
+        ("password", "password123"),
+    ],
+)
+def test_a_bad_member_is_refused_and_nothing_is_stored(api: Api, house: House, name: str, value: Any) -> None:
+    sent = body(house)
+    answer = api.post(PATH, {**sent, name: value})
+    assert answer.status_code == 400, answer.content
+    with in_tenant(house.id):
+        assert not EndUser.objects.filter(email=sent["email"]).exists()
+
+
+def test_unknown_tenant_unknown_client_and_foreign_client_are_404(api: Api, house: House, other_house: House) -> None:
+    nowhere = "00000000-0000-4000-8000-000000000000"
+    assert api.post(PATH, body(house, tenant_id=nowhere)).status_code == 404
+    unknown = api.post(PATH, body(house, client_id=nowhere))
+    foreign = api.post(PATH, body(house, client_id=str(other_house.client_id)))
+    assert (unknown.status_code, unknown.content) == (404, foreign.content)
+    assert foreign.status_code == 404
+
+
+def test_an_address_registers_once_in_any_spelling_but_in_every_tenant(
+    api: Api, house: House, other_house: House
+) -> None:
+    address = f"same-{secrets.token_hex(4)}@example.com"
+    assert api.post(PATH, body(house, email=address)).status_code == 201
+    clash = api.post(PATH, body(house, email=address.upper()))
+    assert (clash.status_code, clash.json()["error"]) == (409, "Conflict")
+    assert api.post(PATH, body(other_house, email=address)).status_code == 201
+
+
+def test_twenty_at_once_make_one_user(house: House) -> None:
+    sent = body(house)
+
+    def register(_: int) -> int:
+        try:
+            return int(Api().post(PATH, sent).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(20) as pool:
+        statuses = sorted(pool.map(register, range(20)))
+    assert statuses == [201] + [409] * 19
+
+
+@pytest.mark.parametrize("name", ["active", "role", "roles", "mfa_methods", "password_hash", "id", "email_verified_at"])
+def test_members_that_the_endpoint_does_not_know_have_no_effect(api: Api, house: House, name: str) -> None:
+    answer = api.post(PATH, body(house, **{name: ["tenant-admin"]}))
+    assert answer.status_code == 201
+    user_id = answer.json()["user_id"]
+    stored = house.api.get(f"/uflow/user/enduser/{house.id}/{user_id}").json()
+    assert (stored["active"], stored["mfa_methods"], stored["metadata"]) == (True, [], {})
+    assert user_id != "tenant-admin"
+
+
+def test_a_closed_client_needs_a_caller_with_the_right(api: Api, house: House, other_house: House) -> None:
+    closed = Client.objects.create(tenant_id=house.id, name="closed", self_registration=False)
+    sent = body(house, client_id=str(closed.pk))
+    person = house.register()
+    assert api.post(PATH, sent).status_code == 401
+    assert house.as_user(person).post(PATH, sent).status_code == 403
+    assert other_house.api.post(PATH, sent).status_code == 403
+    assert house.api.post(PATH, sent).status_code == 201
+
+
+def test_the_tenants_rules_for_passwords_count(new_house: Any) -> None:
+    strict = new_house()
+    strict.made.tenant.settings = {"password_min_length": 30}
+    strict.made.tenant.save()
+    assert Api().post(PATH, body(strict)).status_code == 400
+    assert Api().post(PATH, body(strict, password=PASSWORD * 2)).status_code == 201
+
+
+def test_one_address_registers_at_most_120_a_minute(house: House) -> None:
+    hasty = Api()
+    statuses = [hasty.post(PATH, {**body(house), "client_id": str(house.id)}).status_code for _ in range(122)]
+    assert statuses[0] == 404
+    assert statuses[-1] == 429
+    refused = hasty.post(PATH, body(house))
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert Api().post(PATH, body(house)).status_code == 201

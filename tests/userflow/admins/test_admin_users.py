@@ -1,0 +1,219 @@
+"""Making, listing, changing and switching off admin users."""
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from userflow.admins.models import AdminUser
+
+PATH = "/uflow/admin/users"
+
+
+def body(**members: Any) -> dict[str, Any]:
+    mark = secrets.token_hex(5)
+    return {
+        "username": f"ben-{mark}",
+        "email": f"ben-{mark}@example.com",
+        "password": PASSWORD,
+        "first_name": "Ben",
+        "last_name": "Brook",
+        **members,
+    }
+
+
+def made(house: House, **members: Any) -> dict[str, Any]:
+    answer = house.api.post(PATH, body(**members))
+    assert answer.status_code == 201, answer.content
+    return dict(answer.json())
+
+
+def test_an_admin_makes_an_admin_of_the_own_tenant(house: House) -> None:
+    sent = body()
+    answer = house.api.post(PATH, sent)
+    assert answer.status_code == 201
+    assert answer.json() | {"id": "", "created_at": ""} == {
+        "id": "",
+        "username": sent["username"],
+        "email": sent["email"],
+        "first_name": "Ben",
+        "last_name": "Brook",
+        "tenant_id": str(house.id),
+        "active": True,
+        "created_at": "",
+    }
+    assert answer.headers["X-Enrollment-Ticket"]
+    login = sign_in_admin(sent["username"])
+    assert set(login) == {"access_token", "refresh_token", "token_type", "expires_in", "user", "mfa_required"}
+    assert (login["token_type"], login["expires_in"]) == ("Bearer", 3600)
+    assert login["user"] == {"id": answer.json()["id"], "username": sent["username"], "email": sent["email"]}
+
+
+def test_an_operator_makes_admins_anywhere_and_operators_without_a_tenant(operator: Api, house: House) -> None:
+    assert operator.post(PATH, body(tenant_id=str(house.id))).json()["tenant_id"] == str(house.id)
+    sent = body()
+    assert operator.post(PATH, sent).json()["tenant_id"] is None
+    me = Api(token=sign_in_admin(sent["username"])["access_token"]).get(f"{PATH}/me").json()
+    assert me["roles"] == ["operator"]
+    assert "tenants:write" in me["permissions"]
+    unknown = operator.post(PATH, body(tenant_id="00000000-0000-4000-8000-000000000000"))
+    assert unknown.status_code == 404
+
+
+@pytest.mark.parametrize("name", ["username", "email", "password", "first_name", "last_name"])
+@pytest.mark.parametrize("value", [None, "", 7, ["x"], True])
+def test_every_member_is_a_text_that_must_be_there(house: House, name: str, value: Any) -> None:
+    assert name in house.api.post(PATH, body(**{name: value})).json()["details"]
+    assert house.api.post(PATH, {k: v for k, v in body().items() if k != name}).status_code == 400
+
+
+def test_taken_names_and_addresses_are_409_in_any_case(house: House, other_house: House) -> None:
+    first = made(house)
+    assert other_house.api.post(PATH, body(username=first["username"].upper())).status_code == 409
+    assert other_house.api.post(PATH, body(email=first["email"].upper())).status_code == 409
+
+
+def test_twenty_at_once_make_one_admin(house: House) -> None:
+    sent = body()
+
+    def create(_: int) -> int:
+        try:
+            return int(Api(token=house.api.token).post(PATH, sent).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(20) as pool:
+        assert sorted(pool.map(create, range(20))) == [201] + [409] * 19
+
+
+def test_a_username_cannot_pose_as_somebody_elses_address(house: House) -> None:
+    victim = made(house)
+    assert house.api.post(PATH, body(username=victim["email"])).status_code == 400
+    own = body()
+    assert house.api.post(PATH, {**own, "username": own["email"]}).status_code == 201
+
+
+def test_weak_passwords_are_400(house: House) -> None:
+    for password in ("short", "x" * 129, "password1234"):
+        assert "password" in house.api.post(PATH, body(password=password)).json()["details"]
+    sent = body()
+    assert house.api.post(PATH, {**sent, "password": sent["username"]}).status_code == 400
+
+
+def test_nobody_grants_what_they_do_not_hold(house: House, operator: Api) -> None:
+    assert house.api.post(PATH, body(roles=["operator"])).status_code == 400
+    assert operator.post(PATH, body(tenant_id=str(house.id), roles=["operator"])).status_code == 400
+    assert house.api.post(PATH, body(roles=["no such role"])).status_code == 400
+    assert house.api.post(PATH, body(roles=[])).status_code == 400
+    auditor = made(house, roles=["auditor"])
+    door = Api(token=sign_in_admin(auditor["username"])["access_token"])
+    assert door.post(PATH, body()).status_code == 403
+    assert door.get(PATH).status_code == 200
+
+
+def test_a_weaker_admin_cannot_change_a_stronger_one(house: House) -> None:
+    weak = made(house, roles=["user-manager"])
+    stored = AdminUser.objects.get(pk=weak["id"])
+    from userflow.admins.models import AdminRole
+
+    role = AdminRole.objects.create(name=f"hr-{secrets.token_hex(3)}", permissions=["admins:read", "admins:write"])
+    stored.roles.add(role)
+    door = Api(token=sign_in_admin(weak["username"])["access_token"])
+    strong = made(house)
+    assert door.put(f"{PATH}/{strong['id']}", {"email": "mine@example.com"}).status_code == 403
+    assert door.delete(f"{PATH}/{strong['id']}").status_code == 403
+    assert door.put(f"{PATH}/{weak['id']}", {"roles": ["tenant-admin"]}).status_code == 403
+
+
+def test_the_list_shows_the_own_tenant_only(house: House, other_house: House, operator: Api) -> None:
+    mine = house.api.get(PATH, {"limit": 100}).json()
+    assert {"items", "page", "limit", "total", "total_pages"} == set(mine)
+    assert {item["tenant_id"] for item in mine["items"]} == {str(house.id)}
+    assert house.api.get(PATH, {"tenant_id": str(other_house.id)}).status_code == 403
+    assert operator.get(PATH, {"tenant_id": str(house.id), "limit": 100}).json()["items"] == mine["items"]
+    assert operator.get(PATH, {"tenant_id": "00000000-0000-4000-8000-000000000000"}).status_code == 404
+    assert operator.get(PATH).json()["total"] > mine["total"]
+
+
+def test_an_id_of_another_tenant_is_an_unknown_id(house: House, other_house: House) -> None:
+    for foreign in (str(other_house.admin.id), "00000000-0000-4000-8000-000000000000", "x"):
+        answers = [
+            house.api.get(f"{PATH}/{foreign}"),
+            house.api.put(f"{PATH}/{foreign}", {"first_name": "x"}),
+            house.api.delete(f"{PATH}/{foreign}"),
+        ]
+        assert [answer.status_code for answer in answers] == [404, 404, 404]
+    assert house.api.post(f"{PATH}/active", {"user_id": str(other_house.admin.id), "active": False}).status_code == 404
+
+
+def test_changes_take_the_members_that_are_there(house: House) -> None:
+    user = made(house)
+    changed = house.api.put(f"{PATH}/{user['id']}", {"last_name": "Hill", "roles": ["auditor"]}).json()
+    assert (changed["first_name"], changed["last_name"], changed["roles"]) == ("Ben", "Hill", ["auditor"])
+    other = made(house)
+    assert house.api.put(f"{PATH}/{user['id']}", {"email": other["email"]}).status_code == 409
+    assert house.api.put(f"{PATH}/{user['id']}", {"username": other["username"]}).status_code == 409
+    assert house.api.put(f"{PATH}/{user['id']}", {"active": False, "tenant_id": None}).json()["active"] is True
+
+
+def test_a_role_taken_away_counts_at_the_next_request(house: House) -> None:
+    user = made(house)
+    door = Api(token=sign_in_admin(user["username"])["access_token"])
+    assert door.get(PATH).status_code == 200
+    house.api.put(f"{PATH}/{user['id']}", {"roles": ["service-manager"]})
+    assert door.get(PATH).status_code == 403
+
+
+def test_deactivation_ends_sessions_and_sign_in(house: House) -> None:
+    user = made(house)
+    door = Api(token=sign_in_admin(user["username"])["access_token"])
+    answer = house.api.delete(f"{PATH}/{user['id']}")
+    assert (answer.status_code, answer.json()["active"]) == (200, False)
+    assert door.get(f"{PATH}/me").status_code == 401
+    login = {"username": user["username"], "password": PASSWORD}
+    assert Api().post("/uflow/admin/auth/login", login).status_code == 401
+    assert house.api.post(f"{PATH}/active", {"user_id": user["id"], "active": True}).json()["active"] is True
+    assert Api().post("/uflow/admin/auth/login", login).status_code == 200
+
+
+def test_neither_oneself_nor_the_last_admin(new_house: Any) -> None:
+    house = new_house()
+    assert house.api.delete(f"{PATH}/{house.admin.id}").status_code == 403
+    second = made(house)
+    door = Api(token=sign_in_admin(second["username"])["access_token"])
+    assert door.delete(f"{PATH}/{house.admin.id}").status_code == 200
+    assert door.delete(f"{PATH}/{second['id']}").status_code == 403
+
+
+def test_two_admins_who_switch_each_other_off_leave_one(new_house: Any) -> None:
+    house = new_house()
+    second = made(house)
+    doors = [
+        (house.api, second["id"]),
+        (Api(token=sign_in_admin(second["username"])["access_token"]), house.admin.id),
+    ]
+
+    def off(pair: Any) -> int:
+        try:
+            return int(pair[0].delete(f"{PATH}/{pair[1]}").status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        statuses = sorted(pool.map(off, doors))
+    # The loser is either refused as the last admin or, a moment later, not signed in any more.
+    assert statuses[0] == 200
+    assert statuses[1] in (401, 403)
+    assert AdminUser.objects.filter(tenant_id=house.id, active=True).count() == 1
+
+
+def test_statements_of_reading(house: House) -> None:
+    with statements() as seen:
+        house.api.get(f"{PATH}/me")
+    assert seen.counts == (3, 0)
+    with statements() as seen:
+        house.api.get(PATH, {"limit": 100})
+    assert seen.counts == (4, 0)

@@ -1,0 +1,143 @@
+"""The list of end users in its three forms."""
+
+import secrets
+from typing import Any
+
+import pytest
+
+from tests.world import Api, House, statements
+from userflow.clients.models import Client
+
+GET, ADMIN = "/uflow/user/enduser/list", "/uflow/admin/enduser/list"
+
+
+@pytest.fixture(scope="module")
+def village(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A tenant with 25 users, five of them off."""
+    from tests.world import build_house
+
+    with django_db_blocker.unblock():
+        village = build_house("village")
+        for number in range(25):
+            person = village.register(f"v{number:02}_x@example.com", name=f"Villager {number}%")
+            if number % 5 == 0:
+                path = f"/uflow/user/enduser/{village.id}/{person.id}/status"
+                assert village.api.put(path, {"active": False}).status_code == 200
+        return village
+
+
+def listed(village: House, **query: Any) -> dict[str, Any]:
+    answer = village.api.get(GET, {"tenant_id": str(village.id), **query})
+    assert answer.status_code == 200, answer.content
+    return dict(answer.json())
+
+
+def test_default_page_is_ten_newest_first_with_the_specified_fields(village: House) -> None:
+    page = listed(village)
+    assert {k: page[k] for k in ("page", "limit", "total", "total_pages")} == {
+        "page": 1,
+        "limit": 10,
+        "total": 25,
+        "total_pages": 3,
+    }
+    assert [user["email"] for user in page["users"]][:2] == ["v24_x@example.com", "v23_x@example.com"]
+    assert set(page["users"][0]) == {
+        "id",
+        "email",
+        "name",
+        "active",
+        "provider",
+        "client_id",
+        "created_at",
+        "last_login",
+    }
+    assert page["users"][0]["created_at"].endswith("Z")
+
+
+def test_pages_follow_each_other_and_end_empty(village: House) -> None:
+    emails = [user["email"] for page in (1, 2, 3) for user in listed(village, page=page)["users"]]
+    assert len(set(emails)) == 25
+    for page in (4, 10**6, 2**63 - 1):
+        past = listed(village, page=page)
+        assert (past["users"], past["total"], past["total_pages"]) == ([], 25, 3)
+
+
+def test_a_limit_above_a_hundred_is_a_hundred(village: House) -> None:
+    assert listed(village, limit=101)["limit"] == 100
+    assert listed(village, limit=10**9)["limit"] == 100
+
+
+@pytest.mark.parametrize("query", [{"page": "0"}, {"page": "-1"}, {"limit": "0"}, {"page": "1.5"}, {"page": "x"}])
+@pytest.mark.parametrize("more", [{"limit": "１２"}, {"active": "maybe"}, {"client_id": "x"}, {}])
+def test_nonsense_in_the_query_is_400(village: House, query: dict[str, str], more: dict[str, str]) -> None:
+    answer = village.api.get(GET, {"tenant_id": str(village.id), **query, **more})
+    assert answer.status_code == 400
+    assert set(query) <= set(answer.json()["details"])
+
+
+def test_filters_narrow_rows_and_totals_alike(village: House) -> None:
+    assert listed(village, active="false")["total"] == 5
+    assert listed(village, active="true")["total"] == 20
+    assert listed(village, email="V0")["total"] == 10
+    assert listed(village, name="villager 7%")["total"] == 1
+    assert listed(village, name="lager", email="v1", active="true", provider="LOC")["total"] == 8
+    assert listed(village, provider="google")["total"] == 0
+    assert listed(village, client_id=str(village.client_id))["total"] == 25
+    assert listed(village, client_id=str(village.id))["total"] == 0
+
+
+def test_percent_and_underscore_are_letters(village: House) -> None:
+    assert listed(village, email="0_x")["total"] == 3
+    assert listed(village, email="0%x")["total"] == 0
+    assert listed(village, email="v_0")["total"] == 0
+    assert listed(village, name="\\")["total"] == 0
+
+
+def test_all_three_forms_answer_the_same(village: House) -> None:
+    asked = {"tenant_id": str(village.id), "page": 2, "limit": 7}
+    forms = [
+        village.api.get(GET, asked),
+        village.api.post(GET, asked),
+        village.api.post(ADMIN, asked),
+    ]
+    assert len({form.content for form in forms}) == 1
+
+
+def test_the_body_form_takes_json_types_only(village: House) -> None:
+    for wrong in ({"page": "1"}, {"page": True}, {"active": "true"}, {"limit": 1.0}, {"email": 5}):
+        answer = village.api.post(GET, {"tenant_id": str(village.id), **wrong})
+        assert answer.status_code == 400, wrong
+        assert set(answer.json()["details"]) == set(wrong)
+
+
+def test_project_filters_by_the_users_client(village: House) -> None:
+    client = Client.objects.create(
+        tenant_id=village.id, name="p", project_id=f"project-{secrets.token_hex(3)}", self_registration=True
+    )
+    village.register(client_id=str(client.pk))
+    asked = {"tenant_id": str(village.id), "project_id": client.project_id}
+    assert village.api.post(ADMIN, asked).json()["total"] == 1
+    assert village.api.post(ADMIN, {**asked, "project_id": "none"}).json()["total"] == 0
+    client.delete()
+
+
+def test_who_may_list(api: Api, operator: Api, village: House, other_house: House) -> None:
+    asked = {"tenant_id": str(village.id)}
+    assert api.get(GET, asked).status_code == 401
+    assert other_house.api.get(GET, asked).status_code == 403
+    assert village.as_user(village.register()).get(GET, asked).status_code == 403
+    assert operator.get(GET, asked).status_code == 200
+    assert operator.get(GET, {"tenant_id": "00000000-0000-4000-8000-000000000000"}).status_code == 404
+    assert village.api.get(GET).status_code == 400
+
+
+def test_a_foreign_tenant_is_the_same_403_whether_or_not_it_exists(village: House, other_house: House) -> None:
+    nowhere = village.api.get(GET, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
+    foreign = village.api.get(GET, {"tenant_id": str(other_house.id)})
+    assert (nowhere.status_code, nowhere.content) == (403, foreign.content)
+
+
+def test_the_list_costs_two_statements(village: House) -> None:
+    with statements() as seen:
+        listed(village)
+    assert seen.counts == (1, 1)

@@ -1,0 +1,194 @@
+"""Signing in with a password: answers, limits and what they must not tell."""
+
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.audit.models import TenantEvent
+from tenants.context import in_tenant
+from tests.world import PASSWORD, Api, House, Person, statements
+from userflow.clients.models import Client
+from userflow.endusers.models import EndUser
+from userflow.signin.models import EndUserAttempts, EndUserSession
+
+ADMIN, END_USER = "/uflow/admin/auth/login", "/uflow/auth/enduser/login"
+
+
+def login(house: House, person: Person, **members: Any) -> dict[str, Any]:
+    return {"client_id": str(house.client_id), "email": person.email, "password": PASSWORD, **members}
+
+
+def test_an_end_users_login_answers_tokens_and_who_it_is(api: Api, house: House) -> None:
+    person = house.register()
+    answer = api.post(END_USER, login(house, person, tenant_id=str(house.id)))
+    assert answer.status_code == 200
+    assert set(answer.json()) == {
+        "access_token",
+        "refresh_token",
+        "token_type",
+        "expires_in",
+        "user",
+        "tenant_id",
+        "client_id",
+        "mfa_required",
+    }
+    assert answer.json()["user"] == {"id": str(person.id), "email": person.email, "name": "Some One"}
+    assert answer.json()["mfa_required"] is False
+    assert answer.headers["X-Enrollment-Ticket"]
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_unknown_wrong_inactive_and_foreign_are_one_answer(api: Api, house: House, other_house: House) -> None:
+    person, off = house.register(), house.register()
+    house.api.delete(f"/uflow/user/enduser/{house.id}/{off.id}")
+    closed = Client.objects.create(tenant_id=house.id, name="closed", active=False)
+    tries = [
+        login(house, person, password="wrong wrong wrong"),
+        login(house, Person(person.id, "nobody@example.com")),
+        login(house, off),
+        login(house, person, client_id=str(closed.pk)),
+        login(house, person, client_id=str(house.id)),
+        login(house, person, client_id=str(other_house.client_id)),
+        login(house, person, tenant_id=str(other_house.id)),
+        login(house, person, password="x" * 1000),
+    ]
+    answers = [api.post(END_USER, body) for body in tries]
+    assert [answer.status_code for answer in answers] == [401] * len(tries)
+    assert len({answer.content for answer in answers}) == 1
+
+
+def test_admins_sign_in_by_name_or_address_and_failures_are_one_answer(api: Api, house: House) -> None:
+    for name in (house.admin.username, house.admin.username.upper(), house.admin.email, house.admin.email.upper()):
+        assert api.post(ADMIN, {"username": name, "password": PASSWORD}).status_code == 200
+    wrong = api.post(ADMIN, {"username": house.admin.username, "password": "wrong wrong"})
+    unknown = api.post(ADMIN, {"username": "no-such-admin", "password": PASSWORD})
+    assert (wrong.status_code, wrong.content) == (401, unknown.content)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"username": "x"}, {"password": "x"}, {"username": 5, "password": "x"}, {"username": ""}]
+)
+def test_an_incomplete_login_is_400(api: Api, body: dict[str, Any]) -> None:
+    assert api.post(ADMIN, body).status_code == 400
+    assert api.post(END_USER, body).status_code == 400
+
+
+def test_five_wrong_passwords_lock_the_account_for_a_minute_and_nobody_else(house: House) -> None:
+    person, neighbour = house.register(), house.register()
+    for _ in range(5):
+        assert Api().post(END_USER, login(house, person, password="wrong wrong")).status_code == 401
+    locked = Api().post(END_USER, login(house, person))
+    assert locked.status_code == 429
+    assert 1 <= int(locked.headers["Retry-After"]) <= 61
+    assert Api().post(END_USER, login(house, neighbour)).status_code == 200
+
+
+def test_a_name_that_nobody_has_locks_like_any_other(house: House) -> None:
+    nobody = Person(house.admin.id, f"nobody-{house.admin.id}@example.com")
+    statuses = [Api().post(END_USER, login(house, nobody)).status_code for _ in range(6)]
+    assert statuses == [401] * 5 + [429]
+
+
+def test_the_lock_doubles_and_a_right_password_clears_it(house: House) -> None:
+    person = house.register()
+
+    def wait_over() -> None:
+        with in_tenant(house.id):
+            EndUserAttempts.objects.filter(failures__gte=5).update(locked_until=now() - timedelta(seconds=1))
+
+    def lock() -> int:
+        for _ in range(5):
+            Api().post(END_USER, login(house, person, password="wrong wrong"))
+        return int(Api().post(END_USER, login(house, person)).headers["Retry-After"])
+
+    waits = []
+    for _ in range(6):
+        waits.append(lock())
+        wait_over()
+    assert [round(wait / 60) for wait in waits] == [1, 2, 4, 8, 15, 15]
+    assert Api().post(END_USER, login(house, person)).status_code == 200
+    assert round(lock() / 60) == 1
+
+
+def test_sixty_guesses_at_once_evaluate_at_most_five(house: House) -> None:
+    person = house.register()
+
+    def guess(_: int) -> int:
+        try:
+            return int(Api().post(END_USER, login(house, person, password="wrong wrong")).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(12) as pool:
+        statuses = list(pool.map(guess, range(60)))
+    assert statuses.count(401) == 5
+    assert set(statuses) == {401, 429}
+
+
+def test_one_address_signs_in_at_most_120_times_a_minute(house: House) -> None:
+    hasty = Api()
+    body = {"client_id": "no-id"}
+    for _ in range(3):
+        assert hasty.post(END_USER, body).status_code == 400
+    sent = login(house, Person(house.admin.id, "x@example.com"), client_id=str(house.id), tenant_id=str(house.id))
+    statuses = [hasty.post(END_USER, sent).status_code for _ in range(121)]
+    assert (statuses[0], statuses[-1]) == (401, 429)
+    forged = hasty.post(END_USER, sent, headers={"X-Forwarded-For": "10.9.9.9"})
+    assert forged.status_code == 429
+
+
+def test_refusals_are_audited_with_ids_only(house: House) -> None:
+    person = house.register()
+    Api().post(END_USER, login(house, person, password="wrong wrong"))
+    with in_tenant(house.id):
+        event = TenantEvent.objects.get(action="signin.refused", target_id=str(person.id))
+        assert (event.outcome, event.actor_kind, event.details) == ("refused", "anonymous", {})
+        assert event.address
+        assert event.request_id
+
+
+def test_unknown_and_wrong_take_the_same_time(house: House) -> None:
+    people = [house.register() for _ in range(4)]
+
+    def spent(email: str) -> float:
+        began = time.perf_counter()
+        Api().post(END_USER, {"client_id": str(house.client_id), "email": email, "password": "wrong wrong"})
+        return time.perf_counter() - began
+
+    known = [spent(person.email) for person in people for _ in range(4)]
+    unknown = [spent(f"nobody-{n}-{people[0].id}@example.com") for n in range(4) for _ in range(4)]
+    # Without a dummy hash the unknown would be four times as fast.
+    assert 0.6 < statistics.median(known) / statistics.median(unknown) < 1.6
+
+
+def test_sessions_and_last_login_are_stored(house: House) -> None:
+    person = house.register()
+    house.sign_in(person)
+    with in_tenant(house.id):
+        session = EndUserSession.objects.get(user_id=person.id)
+        assert (session.client_id, session.amr, session.ended_at) == (house.client_id, ["pwd"], None)
+        assert EndUser.objects.get(pk=person.id).last_login == session.created_at
+
+
+def test_statements_of_a_login(house: House) -> None:
+    person = house.register()
+    with statements() as seen:
+        house.sign_in(person)
+    assert seen.counts == (1, 8)
+
+
+def test_signing_out_ends_this_session_or_all(house: House) -> None:
+    person = house.register()
+    one, two, three = (house.as_user(person) for _ in range(3))
+    own = f"/uflow/user/enduser/{house.id}/{person.id}"
+    assert one.post("/authmgr/logout").json()["sessions_ended"] == 1
+    assert [door.get(own).status_code for door in (one, two, three)] == [401, 200, 200]
+    assert two.post("/authmgr/logout", {"all": True}).json()["sessions_ended"] == 2
+    assert [door.get(own).status_code for door in (one, two, three)] == [401, 401, 401]
+    assert house.api.get("/uflow/admin/users/me").status_code == 200
