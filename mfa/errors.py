@@ -100,3 +100,39 @@ class SmsUnavailable(errors.Unavailable):
     """503: the message could not be handed over, or its counters cannot be read; nothing was sent."""
 
     message = "The message could not be sent: try again in a moment."
+
+
+class PasskeyRefused(errors.ApiError):
+    """400: the response proves no new passkey of this registration, or the passkey is enrolled already."""
+
+    message = "This response does not complete the registration: call beginRegistration again and answer its options."
+
+
+class PasskeyNotVerified(errors.NotSignedIn):
+    """401: the response does not prove a passkey of this user, whatever the reason."""
+
+    message = "The passkey could not be verified: call beginAuthentication again and answer its options."
+
+
+class NoPasskey(errors.ApiError):
+    """400: the user has no passkey to authenticate with."""
+
+    message = "No passkey is enrolled for this user: enrol one by beginRegistration."
+
+
+class TooManyPasskeys(errors.ApiError):
+    """400: as many passkeys are enrolled as one user may have."""
+
+    message = "This user has as many passkeys as one may have: remove one first."
+
+
+class NoRelyingParty(errors.ApiError):
+    """400: neither the tenant nor the platform says for which domain passkeys are made."""
+
+    message = "Passkeys are not set up here: the tenant needs webauthn_rp_id and webauthn_origins in its settings."
+
+
+class RelyingPartyInUse(errors.ValidationFailed):
+    """400: the relying party's id cannot change while passkeys exist: each of them would be lost."""
+
+    message = "Passkeys exist for the present webauthn_rp_id: it cannot change before they are removed."

@@ -1,0 +1,397 @@
+"""WebAuthn ceremonies in bytes: options out, responses in. The only importer of py_webauthn; no ORM, no HTTP.
+
+What the library leaves to the relying party (WebAuthn Level 3, sections 7.1 and 7.2) is done here: cross-origin use, the
+backup-eligible flag, the user handle, the length of a credential id, one spelling for each value. That a challenge is
+used once and that the counter of signatures rises is decided by the database (`mfa.webauthn.queries`).
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from webauthn import (
+    generate_authentication_options,
+    generate_registration_options,
+    verify_authentication_response,
+    verify_registration_response,
+)
+from webauthn.helpers import (
+    decode_credential_public_key,
+    decoded_public_key_to_cryptography,
+    parse_attestation_object,
+    parse_authenticator_data,
+)
+from webauthn.helpers.cose import COSEAlgorithmIdentifier
+from webauthn.helpers.options_to_json_dict import options_to_json_dict
+from webauthn.helpers.structs import (
+    AttestationConveyancePreference,
+    AuthenticatorDataFlags,
+    AuthenticatorSelectionCriteria,
+    AuthenticatorTransport,
+    PublicKeyCredentialDescriptor,
+    ResidentKeyRequirement,
+    UserVerificationRequirement,
+)
+
+# Level 3 section 5.4: these three reach every authenticator on the market.
+ALGORITHMS: Final = [
+    COSEAlgorithmIdentifier.EDDSA,
+    COSEAlgorithmIdentifier.ECDSA_SHA_256,
+    COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256,
+]
+LONGEST_CREDENTIAL_ID: Final = 1023  # Level 3 section 7.1 step 25
+CHALLENGE_BYTES: Final = 32  # section 13.4.3 asks for 16 at least
+TIMEOUT_MS: Final = 300_000  # as long as the challenge lives
+# A key of 16,384 bits costs the verifier a hundred times one of 2,048.
+RSA_BITS: Final = range(2048, 4097)
+# No client writes more; base64url of the attestation of a TPM stays below 8 KiB.
+LONGEST_PART: Final = 64 * 1024
+TRANSPORTS: Final = frozenset(transport.value for transport in AuthenticatorTransport)
+
+Verification = Literal["required", "preferred"]
+
+
+class CeremonyFailed(Exception):
+    """The response does not prove what it should. `reason` is for the audit trail and never holds what was sent."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class RelyingParty:
+    """For whom a passkey is made: its id is a domain, its origins are the pages that may use it."""
+
+    id: str
+    name: str
+    origins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHandle:
+    """How a browser finds a passkey: its credential id and the ways to its authenticator."""
+
+    credential_id: bytes
+    transports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewPasskey:
+    """A verified registration."""
+
+    credential_id: bytes
+    public_key: bytes
+    sign_count: int
+    aaguid: str
+    transports: tuple[str, ...]
+    user_verified: bool
+    backup_eligible: bool
+    backed_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPasskey:
+    """What is stored of a passkey and needed to verify its use."""
+
+    credential_id: bytes
+    public_key: bytes
+    user_handle: bytes
+    backup_eligible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """A verified use of a passkey. Whether the counter has risen is for the database to decide."""
+
+    sign_count: int
+    user_verified: bool
+    backed_up: bool
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def creation_options(
+    *,
+    rp: RelyingParty,
+    challenge: bytes,
+    user_handle: bytes,
+    user_name: str,
+    display_name: str,
+    exclude: Iterable[KeyHandle],
+    verification: Verification,
+) -> dict[str, Any]:
+    """Options in the form of PublicKeyCredential.parseCreationOptionsFromJSON() (Level 3 section 5.1.8).
+
+    Discoverable credentials are preferred, attestation is not asked for, and the user's own passkeys are excluded.
+    """
+    options = generate_registration_options(
+        rp_id=rp.id,
+        rp_name=rp.name,
+        user_id=user_handle,
+        user_name=user_name,
+        user_display_name=display_name,
+        challenge=challenge,
+        timeout=TIMEOUT_MS,
+        attestation=AttestationConveyancePreference.NONE,
+        authenticator_selection=AuthenticatorSelectionCriteria(
+            resident_key=ResidentKeyRequirement.PREFERRED,
+            require_resident_key=False,
+            user_verification=UserVerificationRequirement(verification),
+        ),
+        exclude_credentials=[_descriptor(handle) for handle in exclude],
+        supported_pub_key_algs=ALGORITHMS,
+    )
+    return options_to_json_dict(options)
+
+
+def request_options(
+    *, rp: RelyingParty, challenge: bytes, allow: Iterable[KeyHandle], verification: Verification
+) -> dict[str, Any]:
+    """Options in the form of PublicKeyCredential.parseRequestOptionsFromJSON() (Level 3 section 5.1.9).
+
+    An empty `allow` asks for any discoverable credential of the relying party.
+    """
+    options = generate_authentication_options(
+        rp_id=rp.id,
+        challenge=challenge,
+        timeout=TIMEOUT_MS,
+        allow_credentials=[_descriptor(handle) for handle in allow],
+        user_verification=UserVerificationRequirement(verification),
+    )
+    return options_to_json_dict(options)
+
+
+def _descriptor(handle: KeyHandle) -> PublicKeyCredentialDescriptor:
+    known = [AuthenticatorTransport(name) for name in handle.transports if name in TRANSPORTS]
+    return PublicKeyCredentialDescriptor(id=handle.credential_id, transports=known or None)
+
+
+# --- responses -------------------------------------------------------------------------------------------------------
+
+
+def challenge_of(response: Mapping[str, Any]) -> bytes:
+    """The challenge that a response claims to answer, to look it up by; nothing is verified. CeremonyFailed if none."""
+    return _bytes(_client_data(_part(_inner(response), "clientDataJSON")).get("challenge"), "challenge")
+
+
+def credential_id_of(response: Mapping[str, Any]) -> bytes:
+    """The credential id that a response names, in its one spelling. CeremonyFailed otherwise."""
+    credential_id = _bytes(response.get("rawId"), "rawId")
+    if response.get("id") != response.get("rawId"):
+        raise CeremonyFailed("id is not rawId")
+    if not 0 < len(credential_id) <= LONGEST_CREDENTIAL_ID:
+        raise CeremonyFailed("credential id length")
+    return credential_id
+
+
+def verify_registration(
+    *, response: Mapping[str, Any], expected_challenge: bytes, rp: RelyingParty, require_verification: bool
+) -> NewPasskey:
+    """Verify a registration (Level 3 section 7.1) against the challenge, relying party id and origins that are expected.
+
+    User presence is always required, verification of the user if asked for. An attestation that was sent unasked must be
+    a valid one, but no trust is drawn from it. Raises CeremonyFailed, whatever is wrong.
+    """
+    try:
+        inner = _inner(response)
+        credential_id = credential_id_of(response)
+        client_data = _part(inner, "clientDataJSON")
+        attestation = _part(inner, "attestationObject")
+        _refuse_foreign_page(_client_data(client_data))
+        verified = verify_registration_response(
+            credential=_plain(response, clientDataJSON=client_data, attestationObject=attestation),
+            expected_challenge=expected_challenge,
+            expected_rp_id=rp.id,
+            expected_origin=list(rp.origins),
+            require_user_presence=True,
+            require_user_verification=require_verification,
+            supported_pub_key_algs=ALGORITHMS,
+        )
+        if verified.credential_id != credential_id:
+            raise CeremonyFailed("the attested credential id is another one")
+        _refuse_odd_key(verified.credential_public_key)
+        flags = parse_attestation_object(attestation).auth_data.flags
+    except CeremonyFailed:
+        raise
+    # Everything else out of there is the library's or its decoders' way to say no: WebAuthnException, ValueError,
+    # KeyError, TypeError, AttributeError, binascii.Error, UnsupportedAlgorithm, RecursionError, OverflowError ...
+    except Exception as problem:
+        raise CeremonyFailed(_reason(problem)) from problem
+    stated = inner.get("transports")
+    named = stated if isinstance(stated, list) else []
+    return NewPasskey(
+        credential_id=credential_id,
+        public_key=verified.credential_public_key,
+        sign_count=verified.sign_count,
+        aaguid=verified.aaguid,
+        transports=tuple(sorted({name for name in named if isinstance(name, str) and name in TRANSPORTS})),
+        user_verified=verified.user_verified,
+        backup_eligible=flags.be,
+        backed_up=verified.credential_backed_up,
+    )
+
+
+def verify_assertion(
+    *,
+    response: Mapping[str, Any],
+    expected_challenge: bytes,
+    rp: RelyingParty,
+    passkey: KnownPasskey,
+    require_verification: bool,
+    require_user_handle: bool,
+) -> Assertion:
+    """Verify the use of a passkey (Level 3 section 7.2), guards in the order of the standard, the signature last.
+
+    `require_user_handle` is for a sign-in in which nobody was named before (step 6). Raises CeremonyFailed.
+    """
+    try:
+        inner = _inner(response)
+        if credential_id_of(response) != passkey.credential_id:
+            raise CeremonyFailed("another credential id")
+        _refuse_foreign_handle(inner.get("userHandle"), passkey.user_handle, required=require_user_handle)
+        client_data = _part(inner, "clientDataJSON")
+        authenticator_data = _part(inner, "authenticatorData")
+        _refuse_foreign_page(_client_data(client_data))
+        flags = parse_authenticator_data(authenticator_data).flags
+        _refuse_flipped_backup(flags, passkey)
+        verified = verify_authentication_response(
+            credential=_plain(
+                response,
+                clientDataJSON=client_data,
+                authenticatorData=authenticator_data,
+                signature=_part(inner, "signature"),
+            ),
+            expected_challenge=expected_challenge,
+            expected_rp_id=rp.id,
+            expected_origin=list(rp.origins),
+            credential_public_key=passkey.public_key,
+            # The library would compare with a value read a moment ago: two uses of one clone could both pass.
+            credential_current_sign_count=0,
+            require_user_verification=require_verification,
+        )
+    except CeremonyFailed:
+        raise
+    except Exception as problem:  # as above
+        raise CeremonyFailed(_reason(problem)) from problem
+    return Assertion(
+        sign_count=verified.new_sign_count,
+        user_verified=verified.user_verified,
+        backed_up=verified.credential_backed_up,
+    )
+
+
+def _refuse_foreign_page(client_data: Mapping[str, Any]) -> None:
+    """Sections 7.1 steps 10-11 and 7.2 steps 13-14: nobody embeds our ceremonies in a page of theirs."""
+    if client_data.get("crossOrigin", False) is not False or "topOrigin" in client_data:
+        raise CeremonyFailed("cross-origin")
+
+
+def _refuse_foreign_handle(stated: Any, handle: bytes, *, required: bool) -> None:
+    """Section 7.2 step 6: the passkey's owner is the user whom the authenticator believes to sign in."""
+    if stated is None:
+        if required:
+            raise CeremonyFailed("no user handle")
+        return
+    if _bytes(stated, "userHandle") != handle:
+        raise CeremonyFailed("another user's handle")
+
+
+def _refuse_flipped_backup(flags: AuthenticatorDataFlags, passkey: KnownPasskey) -> None:
+    """Section 7.2 step 19 (and 6.1.3): whether a passkey can be backed up never changes."""
+    if flags.be != passkey.backup_eligible:
+        raise CeremonyFailed("backup eligibility changed")
+
+
+def _refuse_odd_key(encoded: bytes) -> None:
+    """A key must be of its algorithm's kind and size (section 5.8.5); without attestation nothing else has used it yet."""
+    decoded = decode_credential_public_key(encoded)
+    key = decoded_public_key_to_cryptography(decoded)
+    match decoded.alg:
+        case COSEAlgorithmIdentifier.ECDSA_SHA_256:
+            fits = isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
+        case COSEAlgorithmIdentifier.EDDSA:
+            fits = isinstance(key, Ed25519PublicKey)
+        case COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256:
+            fits = isinstance(key, RSAPublicKey) and key.key_size in RSA_BITS
+        case _:
+            fits = False
+    if not fits:
+        raise CeremonyFailed("key does not fit its algorithm")
+
+
+def _inner(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner = response.get("response")
+    if not isinstance(inner, Mapping):
+        raise CeremonyFailed("no response")
+    if response.get("type") != "public-key":
+        raise CeremonyFailed("type")
+    return inner
+
+
+def _part(inner: Mapping[str, Any], name: str) -> bytes:
+    return _bytes(inner.get(name), name)
+
+
+def _bytes(stated: Any, name: str) -> bytes:
+    """Base64url without padding (RFC 4648 section 5), in its one spelling: Python's decoder takes many for one value."""
+    if not isinstance(stated, str) or len(stated) > LONGEST_PART:
+        raise CeremonyFailed(name)
+    try:
+        decoded = base64.b64decode(stated + "=" * (-len(stated) % 4), altchars=b"-_", validate=True)
+    except ValueError as problem:
+        raise CeremonyFailed(name) from problem
+    if base64url(decoded) != stated:
+        raise CeremonyFailed(name)
+    return decoded
+
+
+def base64url(value: bytes) -> str:
+    """Base64url without padding."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def _client_data(raw: bytes) -> dict[str, Any]:
+    """Section 5.8.1, read once and strictly: one reader must not see another origin than the next."""
+    try:
+        found = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as problem:
+        raise CeremonyFailed("clientDataJSON") from problem
+    if not isinstance(found, dict):
+        raise CeremonyFailed("clientDataJSON")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a member is there twice")
+    return found
+
+
+def _plain(response: Mapping[str, Any], **parts: bytes) -> dict[str, Any]:
+    """The response with what the library reads and nothing else."""
+    return {
+        "id": response["id"],
+        "rawId": response["rawId"],
+        "type": "public-key",
+        "response": {name: base64url(value) for name, value in parts.items()},
+    }
+
+
+def _reason(problem: Exception) -> str:
+    # The class, not the text: the library's messages quote what was sent.
+    return "bad signature" if isinstance(problem, InvalidSignature) else type(problem).__name__
+
+
+def digest_of(challenge: bytes) -> bytes:
+    """What is stored of a challenge: who reads the database cannot answer it."""
+    return hashlib.sha256(challenge).digest()

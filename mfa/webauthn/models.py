@@ -1,0 +1,95 @@
+"""Passkeys and the challenges of ceremonies: one mechanism in two homes, as the users they belong to."""
+
+import uuid
+from typing import Any
+
+from django.db import models
+
+from mfa.webauthn.authenticators import name_of
+from tenants.models import TenantModel
+from userflow.admins.models import AdminUser
+from userflow.endusers.models import EndUser
+
+
+class Passkey(models.Model):
+    """A stored WebAuthn public key (a credential record of Level 3 section 4); nothing in it is secret."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    credential_id = models.BinaryField(max_length=1023, unique=True)
+    public_key = models.BinaryField()
+    sign_count = models.PositiveBigIntegerField(default=0)
+    aaguid = models.UUIDField(help_text="Model of the authenticator, as it says itself.")
+    transports: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    # Never changes (section 6.1.3); whether it is backed up right now does.
+    backup_eligible = models.BooleanField()
+    backed_up = models.BooleanField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    kind = "webauthn"
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    def summary(self) -> dict[str, Any]:
+        """What a list of factors shows."""
+        return {
+            "id": self.pk,
+            "kind": self.kind,
+            "name": name_of(str(self.aaguid)),
+            "backed_up": self.backed_up,
+            "created_at": self.created_at,
+            "last_used_at": self.last_used_at,
+        }
+
+
+class AdminPasskey(Passkey):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="passkeys")
+
+    class Meta:
+        verbose_name = "admin webauthn credential"
+
+
+class EndUserPasskey(Passkey, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="passkeys")
+
+    class Meta:
+        verbose_name = "end user webauthn credential"
+
+
+class Challenge(models.Model):
+    """An open ceremony: 256 random bits that one response may answer, once, within five minutes.
+
+    `ceremony` is `registration` or `authentication` of one user, or `sign_in` of whoever answers with a discoverable
+    credential; then `client_id` is the client that is signed in to.
+    """
+
+    digest = models.BinaryField(primary_key=True)
+    ceremony = models.CharField(max_length=16)
+    client_id = models.UUIDField(null=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.ceremony
+
+
+class AdminChallenge(Challenge):
+    user = models.ForeignKey(AdminUser, null=True, on_delete=models.CASCADE, related_name="webauthn_challenges")
+
+    class Meta:
+        verbose_name = "admin webauthn challenge"
+        indexes = [models.Index(fields=["expires_at"], name="admin_challenge_expiry")]
+
+
+class EndUserChallenge(Challenge, TenantModel):
+    user = models.ForeignKey(EndUser, null=True, on_delete=models.CASCADE, related_name="webauthn_challenges")
+
+    class Meta:
+        verbose_name = "end user webauthn challenge"
+        indexes = [models.Index(fields=["expires_at"], name="end_user_challenge_expiry")]
