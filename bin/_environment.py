@@ -66,7 +66,7 @@ def _make() -> None:
 
 def _install() -> None:
     print("Installing the packages of requirements-dev.txt (once) ...", file=sys.stderr, flush=True)
-    pip = [str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-input"]
+    pip = [str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check", "-qq", "install", "--no-input"]
     _run([*pip, "--requirement", str(ROOT / "requirements-dev.txt")])
 
 
