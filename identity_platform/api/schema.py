@@ -96,6 +96,10 @@ class ContractSchema(AutoSchema):
         )
         return found
 
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        """Our lists are objects with rows and totals, never bare arrays."""
+        return False
+
     def _successes(self) -> list[str]:
         return [str(status) for status in self.contract.returns]
 

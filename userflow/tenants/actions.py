@@ -109,7 +109,10 @@ def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
         with transaction.atomic():
             # Two changes of settings at once must not lose one of them.
             tenant = (
-                Tenant.objects.select_for_update().filter(pk=tenant_id).exclude(database__status=State.DELETED).first()
+                Tenant.objects.select_for_update(of=("self",))
+                .filter(pk=tenant_id)
+                .exclude(database__status=State.DELETED)
+                .first()
             )
             if tenant is None:
                 raise UnknownTenant

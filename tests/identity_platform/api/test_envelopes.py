@@ -1,0 +1,165 @@
+"""Every way in which a request can be broken is answered in the envelope of its route group, never by HTML or a 500."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.world import Api, House
+
+LOGIN = "/uflow/admin/auth/login"
+DEEP = b"[" * 5000 + b"]" * 5000
+
+BROKEN_BODIES: list[tuple[bytes, int]] = [
+    (b"{", 400),
+    (b"", 400),
+    (b"[]", 400),
+    (b'"text"', 400),
+    (b"null", 400),
+    (b'{"username": "a", "username": "b", "password": "c"}', 400),
+    (b'{"username": NaN}', 400),
+    (b'{"username": Infinity}', 400),
+    (b'{"username": 1e400}', 400),
+    (b'{"username": "a\\u0000b", "password": "x"}', 400),
+    (b'{"username": "\\ud800", "password": "x"}', 400),
+    (b'{"user\\u0000name": "x", "password": "x"}', 400),
+    (b'{"username": "\xff", "password": "x"}', 400),
+    (b'\xef\xbb\xbf{"username": "x", "password": "x"}', 400),
+    ('{"username": "x", "password": "x"}'.encode("utf-16"), 400),
+    (b'{"username": ' + DEEP + b"}", 400),
+    (b'{"username": ' + b"9" * 5000 + b"}", 400),
+    (b'{"username": 9223372036854775808, "password": "x"}', 400),
+    (b'{"username": "' + b"x" * 1_100_000 + b'"}', 413),
+]
+
+
+@pytest.mark.parametrize(("raw", "status"), BROKEN_BODIES, ids=[str(n) for n in range(len(BROKEN_BODIES))])
+def test_a_broken_body_has_its_status_and_envelope(api: Api, raw: bytes, status: int) -> None:
+    answer = api.post(LOGIN, raw=raw)
+    assert answer.status_code == status
+    assert set(answer.json()) <= {"error", "message", "details"}
+    assert answer.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/xml", "application/json; charset=utf-7", "multipart/form-data; boundary=x", "x"]
+)
+def test_another_media_type_is_415(api: Api, kind: str) -> None:
+    assert api.post(LOGIN, raw=b'{"username": "a", "password": "b"}', content_type=kind).status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("path", "inner"),
+    [
+        ("/nowhere", None),
+        ("/uflow/nowhere", None),
+        ("/webauthn/nowhere", None),
+        ("/exsvc/nowhere", "NOT_FOUND"),
+        ("/authmgr/nowhere", None),
+        ("/uflow/health/", None),
+        ("/%00", None),
+        ("/uflow/admin/users/%ff%fe", None),
+        ("/" + "a" * 5000, None),
+    ],
+)
+def test_an_unknown_path_is_404_in_the_envelope_of_its_group(house: House, path: str, inner: str | None) -> None:
+    answer = house.api.get(path)
+    assert answer.status_code == 404
+    if inner:
+        assert answer.json()["error"]["code"] == inner
+    else:
+        assert answer.json()["error"] == "Not Found"
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
+def test_a_wrong_method_is_405_and_says_which_are_right(api: Api, method: str) -> None:
+    answer = api.call(method, LOGIN)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+    assert answer.json()["error"] == "Method Not Allowed"
+
+
+def test_a_host_that_is_not_ours_is_400(api: Api) -> None:
+    answer = api.get("/uflow/health", headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
+
+
+def test_a_sane_request_id_comes_back_and_another_does_not(api: Api) -> None:
+    kept = api.get("/uflow/health", headers={"X-Request-ID": "order-66.retry_2"})
+    assert kept.headers["X-Request-ID"] == "order-66.retry_2"
+    for odd in ("short", "x" * 200, "a b c d e f g h", 'quote"quote"'):
+        made = api.get("/uflow/health", headers={"X-Request-ID": odd}).headers["X-Request-ID"]
+        assert re.fullmatch(r"[0-9a-f]{32}", made)
+
+
+def test_safety_headers_are_on_every_answer(api: Api) -> None:
+    for path in ("/uflow/health", "/nowhere", LOGIN):
+        headers = api.get(path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("query", ["page=1&page=2", "page=%00", "page=%ff", "email=%ed%a0%80", "limit=9" + "9" * 40])
+def test_a_broken_query_is_400(house: House, query: str) -> None:
+    answer = house.api.get(f"/uflow/user/enduser/list?tenant_id={house.id}&{query}")
+    assert answer.status_code in (200, 400)
+    assert answer.status_code == 400 or query.startswith("limit")
+
+
+HOSTILE: list[Any] = [
+    "\u0000",
+    "a\r\nSet-Cookie: x=1",
+    "x" * 1_000_000,
+    [[[[]]]],
+    {"$ne": None},
+    True,
+    2**63,
+    -1,
+    1.5,
+    "' OR 1=1 --",
+    "%s%d{0}",
+    "../../etc/passwd",
+    "",
+    None,
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=[str(n) for n in range(len(HOSTILE))])
+def test_no_hostile_value_in_any_member_makes_a_500(house: House, value: Any) -> None:
+    member_names = [
+        "tenant_id",
+        "user_id",
+        "client_id",
+        "email",
+        "name",
+        "active",
+        "page",
+        "limit",
+        "metadata",
+        "roles",
+    ]
+    for path in (
+        "/uflow/user/enduser/list",
+        "/uflow/admin/enduser/active",
+        "/uflow/user/enduser/delete_all",
+        "/uflow/user/clients/register",
+        "/uflow/admin/users",
+    ):
+        for name in member_names:
+            body = {"tenant_id": str(house.id), "user_id": str(house.id), name: value}
+            try:
+                raw = json.dumps(body).encode()
+            except ValueError:
+                continue
+            answer = house.api.post(path, raw=raw)
+            assert answer.status_code < 500, (path, name)
+            assert answer.headers["Content-Type"] == "application/json"
+
+
+def test_a_fault_in_the_answer_names_no_inside(api: Api) -> None:
+    answer = api.post("/authmgr/token", {"grant_type": "refresh_token", "refresh_token": "a.b.c"})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "invalid_grant"
+    assert set(answer.json()) == {"error", "error_description"}

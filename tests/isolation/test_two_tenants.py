@@ -1,0 +1,79 @@
+"""Two tenants: what one wrote the other cannot see, change, count or infer, for every operation there is.
+
+The operations are read from the API document, so a new endpoint is in this test on the day it is written.
+"""
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.world import Api, House, build_house
+
+# Calls that take a tenant nowhere and show nobody's data.
+PUBLIC = ("/uflow/health", "/uflow/ready", "/uflow/live", "/.well-known/", "/schema/", "/docs/")
+
+
+def operations() -> list[tuple[str, str]]:
+    document = Client().get("/schema/", headers={"Accept": "application/json"}).json()
+    return [
+        (method.upper(), path)
+        for path, methods in document["paths"].items()
+        for method in methods
+        if not path.startswith(PUBLIC)
+    ]
+
+
+@pytest.fixture(scope="module")
+def pair(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[House, House, str]]:
+    """A tenant with a secret word in everything it stores, and a neighbour."""
+    with django_db_blocker.unblock():
+        mine, theirs = build_house("mine"), build_house("theirs")
+        word = f"word{secrets.token_hex(8)}"
+        person = theirs.register(f"{word}@example.com", name=word)
+        theirs.api.put(f"/uflow/user/enduser/{theirs.id}/{person.id}", {"metadata": {"note": word}})
+        yield mine, theirs, word
+
+
+def filled(path: str, house: House, user_id: object) -> str:
+    """The path with ids of that tenant in its slots."""
+    slots = {"{tenant_id}": house.id, "{user_id}": user_id, "{id}": user_id, "{service_id}": user_id}
+    for slot, value in slots.items():
+        path = path.replace(slot, str(value))
+    while "{" in path:
+        head, _, rest = path.partition("{")
+        path = f"{head}{user_id}{rest.partition('}')[2]}"
+    return path
+
+
+@pytest.mark.parametrize(("method", "path"), operations(), ids=lambda value: str(value))
+def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tuple[House, House, str]) -> None:
+    mine, theirs, word = pair
+    people = theirs.api.get("/uflow/user/enduser/list", {"tenant_id": str(theirs.id)}).json()
+    user_id = people["users"][0]["id"]
+    body: dict[str, Any] = {
+        "tenant_id": str(theirs.id),
+        "user_id": user_id,
+        "client_id": str(theirs.client_id),
+        "email": f"{word}@example.com",
+        "active": False,
+        "confirm": theirs.made.tenant.slug,
+        "page": 1,
+    }
+    for token in (None, mine.api.token, mine.as_user(mine.register()).token):
+        answer = Api(token=token).call(
+            method,
+            filled(path, theirs, user_id),
+            None if method == "GET" else body,
+            query={"tenant_id": str(theirs.id)} if method == "GET" else None,
+            headers={"X-Tenant-ID": str(theirs.id)},
+        )
+        assert answer.status_code < 500
+        # An answer may repeat the address that the call itself has sent, nothing else of the neighbour.
+        assert word not in answer.content.decode(errors="replace").replace(body["email"], "")
+        if token and "{tenant_id}" in path:
+            assert answer.status_code in (403, 404)
+    after = theirs.api.get("/uflow/user/enduser/list", {"tenant_id": str(theirs.id)}).json()
+    assert after == people
