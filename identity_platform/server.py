@@ -27,6 +27,7 @@ from granian.log import LogLevels
 from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is there, without __all__
 from granian.server.mp import MPServer
 
+PLATFORM = "identity_platform.wsgi"
 PR_SET_PDEATHSIG = 1
 FINISH_SECONDS = 10
 # Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
@@ -51,16 +52,17 @@ def main() -> None:
 
     try:
         django.setup()
-        with _bound(settings.HOST, settings.PORT) as listener:
+        with bound(settings.HOST, settings.PORT) as listener:
             BaseCommand().check(databases=["default"])
             call_command("prepare")
-            _load_before_forking()
+            importlib.import_module(PLATFORM)
+            load_before_forking()
             children = []
             if embedded.attached() and "tenant_worker" in get_commands():
                 children.append(_child(_run_tenant_worker))
             try:
-                _listen(listener)
-                _serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
+                listen(listener)
+                serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
             finally:
                 for child in children:
                     child.terminate()
@@ -83,7 +85,8 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(0)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket on that address that does not listen yet. Raises PortTaken."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -97,7 +100,8 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _listen(listener: socket.socket) -> None:
+def listen(listener: socket.socket) -> None:
+    """Let connections in, and say where. Raises PortTaken."""
     host, port = listener.getsockname()[:2]
     try:
         listener.listen(QUEUE)
@@ -107,12 +111,11 @@ def _listen(listener: socket.socket) -> None:
     print(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C stops it)", flush=True)
 
 
-def _load_before_forking() -> None:
+def load_before_forking() -> None:
     """Load what every request needs once, and leave nothing open that workers would share."""
     from django.db import connections
     from django.urls import get_resolver
 
-    importlib.import_module("identity_platform.wsgi")
     get_resolver().url_patterns  # noqa: B018  # reading it imports every view
     connections.close_all()
     # Objects that the collector never touches again stay shared between the workers.
@@ -145,7 +148,8 @@ class _Granian(MPServer):
         self._shd = holder(self._listener.fileno(), False, QUEUE)
 
 
-def _serve(listener: socket.socket, workers: int, threads: int) -> None:
+def serve(listener: socket.socket, workers: int, threads: int, *, module: str = PLATFORM) -> None:
+    """Answer on the socket with the `application` of the module until a signal ends it; bin/bench runs others so."""
     host, port = listener.getsockname()[:2]
     server = _Granian(
         listener,
@@ -165,19 +169,18 @@ def _serve(listener: socket.socket, workers: int, threads: int) -> None:
         log_dictconfig={"loggers": {"_granian": {"propagate": True}, "granian.access": {"propagate": False}}},
     )
     try:
-        server.serve(target_loader=partial(_application_of_a_worker, os.getpid()), wrap_loader=False)
+        server.serve(target_loader=partial(_application_of_a_worker, os.getpid(), module), wrap_loader=False)
     except SystemExit:
         # granian's 1 for a worker that ended unasked; one that heard the same signal as its parent was asked.
         if not server.interrupt_signal:
             raise
 
 
-def _application_of_a_worker(parent: int) -> WSGIApplication:
+def _application_of_a_worker(parent: int, module: str) -> WSGIApplication:
     _end_with(parent)
     # A terminal sends Ctrl-C to the whole group; the workers are told by their parent when to finish.
     os.setpgid(0, 0)
-    from identity_platform.wsgi import application
-
+    application: WSGIApplication = importlib.import_module(module).application
     return application
 
 
