@@ -1,5 +1,22 @@
-"""Paths."""
+"""Paths of the registry, in the order of the specification."""
 
-from typing import Any
+from django.urls import path
 
-urlpatterns: list[Any] = []
+from registry.views import CredentialViewSet, DebugViewSet, ServiceViewSet
+
+urlpatterns = [
+    path("exsvc/api/v1/services", ServiceViewSet.as_view({"get": "list", "post": "create"})),
+    path(
+        "exsvc/api/v1/services/<str:service_id>",
+        ServiceViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
+    ),
+    path(
+        "exsvc/api/v1/services/<str:service_id>/credentials",
+        CredentialViewSet.as_view({"get": "list", "post": "create"}),
+    ),
+    path(
+        "exsvc/api/v1/services/<str:service_id>/credentials/<str:credential_id>",
+        CredentialViewSet.as_view({"put": "update", "delete": "destroy"}),
+    ),
+    path("exsvc/debug/auth", DebugViewSet.as_view({"get": "auth"})),
+]

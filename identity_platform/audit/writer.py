@@ -4,7 +4,7 @@ A row about something done belongs into the transaction of the deed. A row about
 refusal, so it is written outside `tenant_atomic()`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,12 @@ _COLUMNS = "action, outcome, actor_kind, actor_id, target_kind, target_id, addre
 _FOR_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _FOR_PLATFORM = (
     f"INSERT INTO audit_platformevent ({_COLUMNS}, tenant_id) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)
+# One statement however many rows: a call that reads many secrets must not make as many round trips.
+_EACH = "SELECT %s, %s, %s, %s, %s, target_id, %s, %s, %s"
+_FOR_EACH_IN_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) {_EACH} FROM unnest(%s::text[]) AS each(target_id)"
+_FOR_EACH_ON_PLATFORM = (
+    f"INSERT INTO audit_platformevent ({_COLUMNS}, tenant_id) {_EACH}, %s FROM unnest(%s::text[]) AS each(target_id)"
 )
 
 
@@ -53,6 +59,16 @@ def record_for_tenant(
         cursor.execute(_FOR_TENANT, _values(action, outcome, target, details))
 
 
+def record_for_each_in_tenant(
+    action: str, *, kind: str, ids: Collection[object], details: Mapping[str, Any] | None = None
+) -> None:
+    """One row for each target of the same kind, in one statement: what befell one person is found by that person's id."""
+    values = _values(action, "success", (kind, ""), details)
+    del values[5]  # the target's id
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_FOR_EACH_IN_TENANT, [*values, [str(target_id) for target_id in ids]])
+
+
 def record_for_platform(
     action: str,
     *,
@@ -64,3 +80,19 @@ def record_for_platform(
     """One row in the platform's trail; `tenant_id` says which tenant it concerns, if one."""
     with connections["default"].cursor() as cursor:
         cursor.execute(_FOR_PLATFORM, [*_values(action, outcome, target, details), tenant_id])
+
+
+def record_for_each_on_platform(
+    action: str,
+    *,
+    tenant_id: UUID | None,
+    kind: str,
+    ids: Collection[object],
+    outcome: str = "success",
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """The same in the platform's trail; `tenant_id` says which tenant it concerns, if one."""
+    values = _values(action, outcome, (kind, ""), details)
+    del values[5]  # the target's id
+    with connections["default"].cursor() as cursor:
+        cursor.execute(_FOR_EACH_ON_PLATFORM, [*values, tenant_id, [str(target_id) for target_id in ids]])

@@ -1,0 +1,303 @@
+"""External services of a tenant and their credentials: the registry's use cases.
+
+Everything here lives in the global database, so the trail of it is the platform's (with the tenant's id): the row about
+a read secret is then in the same transaction as the read, and a back end gets its secrets also while its tenant's own
+database is being migrated, moved or away. A secret whose audit row cannot be written is not handed out.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+import structlog
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.utils.timezone import now
+
+from identity_platform.api.pagination import Page
+from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
+from identity_platform.crypto import RingKeyMissing, SealBroken
+from registry import queries
+from registry.errors import (
+    CredentialExists,
+    CredentialNotFound,
+    SecretsLocked,
+    ServiceExists,
+    ServiceInUse,
+    ServiceNotFound,
+)
+from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
+from registry.sealing import open_secret, seal_secret
+from tenants import keys
+
+log = structlog.get_logger("identity.registry")
+
+SERVICE = "service"
+CREDENTIAL = "service_credential"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCredentials:
+    """What a read of a service's credentials found: those that may be shown, and those that do not open.
+
+    `secrets` holds the secrets of the active ones by credential id. A revoked or expired credential is shown without.
+    """
+
+    service: Service
+    credentials: list[ServiceCredential]
+    secrets: dict[UUID, str | dict[str, Any]]
+    unreadable: list[UUID]
+    at: datetime
+
+
+# --- services --------------------------------------------------------------------------------------------------------
+
+
+def list_services(
+    *, tenant_id: UUID, page: int, limit: int, type: str | None = None, status: str | None = None
+) -> Page:
+    """One page of a tenant's services, newest first; `rows` is ready JSON.
+
+    `type` means "contains" without regard to case, `status` is exact.
+    """
+    total, rows = queries.page_of_services(tenant_id=tenant_id, page=page, limit=limit, type=type, status=status)
+    return Page(rows, page, limit, total)  # type: ignore[arg-type]  # a fragment of ready JSON stands for the rows
+
+
+def read_service(*, tenant_id: UUID, service_id: UUID) -> orjson.Fragment:
+    """One service as ready JSON; ServiceNotFound if the tenant has none of this id."""
+    found = queries.one_service(tenant_id, service_id)
+    if found is None:
+        raise ServiceNotFound
+    return found
+
+
+def create_service(*, tenant_id: UUID, **members: Any) -> Service:
+    """Register a service; ServiceExists if the name is taken, also by a call at the same moment."""
+    service = Service(tenant_id=tenant_id, **members)
+    with _refusing(ServiceExists), transaction.atomic():
+        service.save(force_insert=True)
+        record_for_platform("service.created", tenant_id=tenant_id, target=(SERVICE, service.pk))
+    return service
+
+
+def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, Any]) -> Service:
+    """Change the members that are there, metadata as a whole. Refuses with ServiceNotFound, ServiceExists."""
+    with _refusing(ServiceExists), transaction.atomic():
+        service = _locked(tenant_id, service_id)
+        for member, value in changes.items():
+            setattr(service, member, value)
+        service.save(update_fields=[*changes, "updated_at"])
+        record_for_platform(
+            "service.updated",
+            tenant_id=tenant_id,
+            target=(SERVICE, service_id),
+            details={"changed": sorted(changes)},
+        )
+    return service
+
+
+def delete_service(*, tenant_id: UUID, service_id: UUID) -> None:
+    """Remove a service and what is left of its credentials. Refuses with ServiceNotFound, and with ServiceInUse while
+    active credentials are bound to it."""
+    with transaction.atomic():
+        # FOR UPDATE: a credential that is being made or switched on at this moment waits, or is waited for and counted.
+        service = Service.objects.select_for_update().filter(pk=service_id, tenant_id=tenant_id).first()
+        if service is None:
+            raise ServiceNotFound
+        active = service.credentials.filter(_is(ACTIVE)).count()
+        if active:
+            raise ServiceInUse(details={"active_credentials": active})
+        service.delete()
+        record_for_platform("service.deleted", tenant_id=tenant_id, target=(SERVICE, service_id))
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+
+def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE) -> ReadCredentials:
+    """The credentials of a service in this status (`active`, `revoked`, `expired`), newest first, with the secrets of
+    active ones. One audit row for every secret.
+
+    A row that does not open (altered, or moved from another service or tenant) gives no plaintext and is reported and
+    audited; the others are not held back. Refuses with ServiceNotFound, SecretsLocked.
+    """
+    with transaction.atomic():
+        service = Service.objects.filter(pk=service_id, tenant_id=tenant_id).first()
+        if service is None:
+            raise ServiceNotFound
+        # Locked in one order: two reads that mark the same rows in different orders would wait for each other for ever.
+        rows = list(service.credentials.filter(_is(status)).order_by("id").select_for_update(no_key=True))
+        moment = now()
+        opened, unreadable = _opened(tenant_id, rows) if status == ACTIVE else ({}, [])
+        if opened:
+            ServiceCredential.objects.filter(pk__in=opened).update(last_read_at=moment)
+            _record_each("service_credential.read", service, list(opened))
+        if unreadable:
+            _record_each("service_credential.unreadable", service, unreadable, outcome="failed")
+            log.error("service_credential_unreadable", service_id=service_id, rows=unreadable)
+    shown = [row for row in rows if row.pk not in unreadable]
+    for row in shown:
+        row.last_read_at = moment if row.pk in opened else row.last_read_at
+    shown.sort(key=lambda row: (row.created_at, row.pk), reverse=True)
+    return ReadCredentials(service, shown, opened, unreadable, moment)
+
+
+def create_credential(
+    *, tenant_id: UUID, service_id: UUID, secret: str | dict[str, Any], **members: Any
+) -> ServiceCredential:
+    """Bind a secret to a service. Refuses with ServiceNotFound, CredentialExists, SecretsLocked."""
+    credential = ServiceCredential(tenant_id=tenant_id, service_id=service_id, **members)
+    with _refusing(CredentialExists), transaction.atomic():
+        _locked(tenant_id, service_id)
+        credential.secret = _sealed(credential, secret)
+        credential.save(force_insert=True)
+        _record("service_credential.created", credential)
+    return credential
+
+
+def update_credential(
+    *, tenant_id: UUID, service_id: UUID, credential_id: UUID, changes: dict[str, Any]
+) -> ServiceCredential:
+    """Change `secret` (rotates), `status`, `metadata`, `expires_at`: those that are there.
+
+    Refuses with ServiceNotFound, CredentialNotFound, SecretsLocked.
+    """
+    with transaction.atomic():
+        # The service first, as everywhere: a credential that is switched on again must not slip past its deletion.
+        _locked(tenant_id, service_id)
+        credential = _credential(service_id, credential_id)
+        fields = {name: value for name, value in changes.items() if name != "secret"}
+        for member, value in fields.items():
+            setattr(credential, member, value)
+        if "secret" in changes:
+            credential.secret = _sealed(credential, changes["secret"])
+        credential.save(update_fields=[*changes, "updated_at"])
+        _record(_deed(changes), credential, changed=sorted(changes))
+    return credential
+
+
+def delete_credential(*, tenant_id: UUID, service_id: UUID, credential_id: UUID) -> None:
+    """Remove a credential with its secret. Refuses with ServiceNotFound, CredentialNotFound."""
+    with transaction.atomic():
+        _locked(tenant_id, service_id)
+        credential = _credential(service_id, credential_id)
+        _record("service_credential.deleted", credential)
+        credential.delete()
+
+
+def status_of(credential: ServiceCredential, at: datetime) -> str:
+    """`active`, `revoked`, or `expired` where an active one is past its time."""
+    if credential.status == ACTIVE and credential.expires_at is not None and credential.expires_at <= at:
+        return EXPIRED
+    return credential.status
+
+
+def _is(status: str) -> Q:
+    in_time = Q(expires_at=None) | Q(expires_at__gt=Now())
+    return {
+        ACTIVE: Q(status=ACTIVE) & in_time,
+        REVOKED: Q(status=REVOKED),
+        EXPIRED: Q(status=ACTIVE, expires_at__lte=Now()),
+    }[status]
+
+
+def _locked(tenant_id: UUID, service_id: UUID) -> Service:
+    """The service, held against deletion until the transaction ends; readers are not held up."""
+    rows: QuerySet[Service] = Service.objects.select_for_update(no_key=True)
+    service = rows.filter(pk=service_id, tenant_id=tenant_id).first()
+    if service is None:
+        raise ServiceNotFound
+    return service
+
+
+def _credential(service_id: UUID, credential_id: UUID) -> ServiceCredential:
+    rows = ServiceCredential.objects.select_for_update(no_key=True)
+    credential = rows.filter(pk=credential_id, service_id=service_id).first()
+    if credential is None:
+        raise CredentialNotFound
+    return credential
+
+
+@contextlib.contextmanager
+def _refusing(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[None]:
+    """The database's unique constraints decide, also between calls at the same moment."""
+    try:
+        yield
+    except IntegrityError as problem:
+        raise clash from problem
+
+
+def _data_key(tenant_id: UUID) -> bytes:
+    try:
+        return keys.tenant_key(tenant_id)
+    except (RingKeyMissing, SealBroken) as problem:
+        log.error("data_key_locked", tenant_id=tenant_id, kind=type(problem).__name__)
+        raise SecretsLocked from problem
+
+
+def _sealed(credential: ServiceCredential, secret: str | dict[str, Any]) -> bytes:
+    return seal_secret(
+        secret,
+        data_key=_data_key(credential.tenant_id),
+        tenant_id=credential.tenant_id,
+        service_id=credential.service_id,
+        credential_id=credential.pk,
+    )
+
+
+def _opened(tenant_id: UUID, rows: list[ServiceCredential]) -> tuple[dict[UUID, str | dict[str, Any]], list[UUID]]:
+    """The secrets of the rows by id, and the ids of those that do not open.
+
+    The tenant is the caller's, not the row's: a row that somebody moved here from another tenant must not open.
+    """
+    if not rows:
+        return {}, []
+    data_key = _data_key(tenant_id)
+    opened: dict[UUID, str | dict[str, Any]] = {}
+    unreadable = []
+    for row in rows:
+        try:
+            opened[row.pk] = open_secret(
+                row.secret, data_key=data_key, tenant_id=tenant_id, service_id=row.service_id, credential_id=row.pk
+            )
+        except SealBroken:
+            unreadable.append(row.pk)
+    return opened, unreadable
+
+
+def _deed(changes: dict[str, Any]) -> str:
+    if "secret" in changes:
+        return "service_credential.rotated"
+    match changes.get("status"):
+        case "revoked":
+            return "service_credential.revoked"
+        case "active":
+            return "service_credential.activated"
+        case _:
+            return "service_credential.updated"
+
+
+def _record(action: str, credential: ServiceCredential, **details: Any) -> None:
+    record_for_platform(
+        action,
+        tenant_id=credential.tenant_id,
+        target=(CREDENTIAL, credential.pk),
+        details={"service_id": str(credential.service_id), **details},
+    )
+
+
+def _record_each(action: str, service: Service, ids: list[UUID], outcome: str = "success") -> None:
+    record_for_each_on_platform(
+        action,
+        tenant_id=service.tenant_id,
+        kind=CREDENTIAL,
+        ids=ids,
+        outcome=outcome,
+        details={"service_id": str(service.pk)},
+    )

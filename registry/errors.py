@@ -1,0 +1,44 @@
+"""Refusals of the registry."""
+
+from identity_platform.api import errors
+
+
+class ServiceNotFound(errors.NotFound):
+    """404: no such service in this tenant; the same for an id of another tenant and for a malformed one."""
+
+    code = "SERVICE_NOT_FOUND"
+    message = "No service has this id."
+
+
+class ServiceExists(errors.Conflict):
+    """409: another service of this tenant has this name."""
+
+    code = "SERVICE_EXISTS"
+    message = "A service with this name exists: choose another name."
+
+
+class ServiceInUse(errors.Conflict):
+    """409: active credentials are bound to the service; `details.active_credentials` says how many."""
+
+    code = "SERVICE_IN_USE"
+    message = "The service has active credentials: revoke or delete them first."
+
+
+class CredentialNotFound(errors.NotFound):
+    """404: no such credential of this service."""
+
+    code = "CREDENTIAL_NOT_FOUND"
+    message = "No credential of this service has this id."
+
+
+class CredentialExists(errors.Conflict):
+    """409: another credential of this service has this name."""
+
+    code = "CREDENTIAL_EXISTS"
+    message = "A credential with this name exists for this service: choose another name, or rotate that one with PUT."
+
+
+class SecretsLocked(errors.Unavailable):
+    """503: the tenant's data key cannot be opened with the keys that this process has; an operator's matter."""
+
+    message = "The tenant's secrets cannot be opened at the moment: an operator checks ENCRYPTION_KEYS."

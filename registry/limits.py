@@ -1,0 +1,38 @@
+"""How often the registry may be called (the specification's 100 a minute per tenant), and the headers that say so."""
+
+from django.conf import settings
+
+from identity_platform.api.errors import TooManyRequests
+from identity_platform.api.ratelimit import Usage, count, network_of
+from identity_platform.audit.origin import current_origin
+from userflow.principals import Principal
+
+# The specification's figure, whatever is left of the window.
+RETRY_AFTER_SECONDS = 60
+
+
+def count_call(principal: Principal) -> Usage:
+    """Count a call for the tenant of the token, never for one that a header names.
+
+    An operator has no tenant and counts for itself: whoever works for a tenant must not use up its limit.
+    """
+    key = f"tenant:{principal.tenant_id}" if principal.tenant_id else f"operator:{principal.id}"
+    limit, period = settings.LIMITS["registry"]
+    return count(group="registry", key=key, limit=limit, period=period)
+
+
+def count_stranger() -> None:
+    """Count a call without a valid token for the caller's address; TooManyRequests over the limit."""
+    limit, period = settings.LIMITS["anonymous_registry"]
+    key = network_of(current_origin().address)
+    if count(group="anonymous_registry", key=key, limit=limit, period=period).limited:
+        raise TooManyRequests(retry_after=RETRY_AFTER_SECONDS)
+
+
+def headers_of(usage: Usage) -> dict[str, str]:
+    """The specification's three headers."""
+    return {
+        "X-RateLimit-Limit": str(usage.limit),
+        "X-RateLimit-Remaining": str(usage.remaining),
+        "X-RateLimit-Reset": str(usage.reset_at),
+    }

@@ -1,0 +1,228 @@
+"""Shapes of services and their credentials."""
+
+from datetime import datetime
+from typing import Any
+
+import orjson
+from rest_framework import serializers
+
+from identity_platform.api.fields import (
+    Choice,
+    JsonObject,
+    QueryWhole,
+    StrictField,
+    Text,
+    Timestamp,
+    WebAddress,
+)
+from identity_platform.api.pagination import LARGEST_PAGE
+from registry.actions import ReadCredentials, status_of
+from registry.models import ACTIVE, API_KEY, CREDENTIAL_TYPES, EXPIRED, REVOKED, STATUSES, Service, ServiceCredential
+
+LARGEST_SECRET = LARGEST_METADATA = 64 * 1024
+DEEPEST_METADATA = 16
+
+
+class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
+    """A secret as its service hands it out: a string or a JSON object, at most 64 KiB. No message repeats it."""
+
+    default_error_messages = {
+        "invalid": "Send a string or a JSON object.",
+        "blank": "It may not be empty.",
+        "max_bytes": "Send at most {max_bytes} bytes.",
+    }
+
+    def to_internal_value(self, data: Any) -> str | dict[str, Any]:
+        if not isinstance(data, str | dict):
+            self.fail("invalid")
+        if data == "":
+            self.fail("blank")
+        size = len(data.encode()) if isinstance(data, str) else len(orjson.dumps(data))
+        if size > LARGEST_SECRET:
+            self.fail("max_bytes", max_bytes=LARGEST_SECRET)
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        return {
+            "oneOf": [
+                {"type": "string", "minLength": 1, "maxLength": LARGEST_SECRET},
+                {"type": "object", "additionalProperties": {}},
+            ]
+        }
+
+
+def _metadata() -> JsonObject:
+    return JsonObject(required=False, max_bytes=LARGEST_METADATA, max_depth=DEEPEST_METADATA)
+
+
+class ServiceListQuery(serializers.Serializer[Any]):
+    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
+    limit = QueryWhole(required=False, default=20, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+    type = Text(required=False, max_length=63, help_text="Contains, without regard to case.")
+    status = Choice(STATUSES, required=False)
+
+
+class ServiceIn(serializers.Serializer[Any]):
+    name = Text(max_length=255, trim=True, help_text="Unique in the tenant, capitals count.")
+    description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
+    type = Text(max_length=63, trim=True, help_text="A category of your own choosing, such as payment.")
+    base_url = WebAddress()
+    api_version = Text(max_length=255, required=False, allow_blank=True)
+    status = Choice(STATUSES, required=False, default=ACTIVE)
+    metadata = _metadata()
+
+
+class ServiceChanges(serializers.Serializer[Any]):
+    name = Text(max_length=255, trim=True, required=False)
+    description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
+    type = Text(max_length=63, trim=True, required=False)
+    base_url = WebAddress(required=False)
+    api_version = Text(max_length=255, required=False, allow_blank=True)
+    status = Choice(STATUSES, required=False)
+    metadata = _metadata()
+
+
+class ServiceOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    type = serializers.CharField()
+    status = serializers.ChoiceField(STATUSES)
+    base_url = serializers.CharField()
+    api_version = serializers.CharField(allow_blank=True)
+    tenant_id = serializers.UUIDField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+    metadata = serializers.DictField()
+
+
+class PaginationOut(serializers.Serializer[Any]):
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class ServiceListOut(serializers.Serializer[Any]):
+    services = ServiceOut(many=True)
+    pagination = PaginationOut()
+
+
+class RemovedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    id = serializers.UUIDField()
+
+
+class CredentialQuery(serializers.Serializer[Any]):
+    status = Choice((ACTIVE, REVOKED, EXPIRED), required=False, default=ACTIVE)
+
+
+class CredentialIn(serializers.Serializer[Any]):
+    name = Text(max_length=255, trim=True, help_text="Unique for the service, capitals count.")
+    type = Choice(CREDENTIAL_TYPES, required=False, default=API_KEY)
+    secret = Secret()
+    metadata = _metadata()
+    expires_at = Timestamp(required=False, allow_null=True)
+
+
+class CredentialChanges(serializers.Serializer[Any]):
+    secret = Secret(required=False)
+    status = Choice((ACTIVE, REVOKED), required=False)
+    metadata = _metadata()
+    expires_at = Timestamp(required=False, allow_null=True)
+
+
+class CredentialOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    service_id = serializers.UUIDField()
+    name = serializers.CharField()
+    type = serializers.ChoiceField(CREDENTIAL_TYPES)
+    status = serializers.ChoiceField((ACTIVE, REVOKED, EXPIRED))
+    metadata = serializers.DictField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    last_read_at = serializers.DateTimeField(allow_null=True)
+
+
+class SecretOut(serializers.JSONField):
+    """A string or an object; null where the credential is not active."""
+
+
+class ReadCredentialOut(CredentialOut):
+    service_id = None  # type: ignore[assignment]  # DRF's way to leave an inherited field out
+    secret = SecretOut(allow_null=True, help_text="As it was stored; null unless the credential is active.")
+
+
+class ReadCredentialsOut(serializers.Serializer[Any]):
+    service_id = serializers.UUIDField()
+    service_name = serializers.CharField()
+    service_type = serializers.CharField()
+    base_url = serializers.CharField()
+    credentials = ReadCredentialOut(many=True)
+    unreadable = serializers.ListField(
+        child=serializers.UUIDField(),
+        required=False,
+        help_text="Credentials whose stored secret was tampered with: store them again. Only there when there are any.",
+    )
+    retrieved_at = serializers.DateTimeField()
+
+
+class DebugOut(serializers.Serializer[Any]):
+    claims = serializers.DictField()
+    header = serializers.DictField()
+    kind = serializers.CharField()
+    tenant_id = serializers.UUIDField(allow_null=True)
+    client_id = serializers.UUIDField(allow_null=True)
+    roles = serializers.ListField(child=serializers.CharField())
+    permissions = serializers.ListField(child=serializers.CharField())
+    expires_in = serializers.IntegerField()
+
+
+def service(row: Service) -> dict[str, Any]:
+    """A service as it is answered after a change."""
+    return {
+        "id": row.pk,
+        "name": row.name,
+        "description": row.description,
+        "type": row.type,
+        "status": row.status,
+        "base_url": row.base_url,
+        "api_version": row.api_version,
+        "tenant_id": row.tenant_id,
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+        "metadata": row.metadata,
+    }
+
+
+def credential(row: ServiceCredential, at: datetime) -> dict[str, Any]:
+    """A credential without its secret."""
+    return {
+        "id": row.pk,
+        "service_id": row.service_id,
+        "name": row.name,
+        "type": row.type,
+        "status": status_of(row, at),
+        "metadata": row.metadata,
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+        "expires_at": row.expires_at,
+        "last_read_at": row.last_read_at,
+    }
+
+
+def read_credentials(found: ReadCredentials) -> dict[str, Any]:
+    """The answer of a read of secrets."""
+    shown = [{**credential(row, found.at), "secret": found.secrets.get(row.pk)} for row in found.credentials]
+    for row in shown:
+        del row["service_id"]
+    return {
+        "service_id": found.service.pk,
+        "service_name": found.service.name,
+        "service_type": found.service.type,
+        "base_url": found.service.base_url,
+        "credentials": shown,
+        **({"unreadable": found.unreadable} if found.unreadable else {}),
+        "retrieved_at": found.at,
+    }

@@ -1,0 +1,251 @@
+"""The registry over HTTP, in the order of the specification's table."""
+
+import base64
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+from uuid import UUID
+
+import orjson
+from django.utils.timezone import now
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import NotAllowed, NotSignedIn, TooManyRequests, ValidationFailed
+from identity_platform.api.ratelimit import Usage
+from identity_platform.api.views import ApiViewSet, endpoint
+from registry import actions, limits, serializers
+from registry.errors import (
+    CredentialExists,
+    CredentialNotFound,
+    SecretsLocked,
+    ServiceExists,
+    ServiceInUse,
+    ServiceNotFound,
+)
+from tenants import routes
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from tenants.states import Purpose
+from userflow.authentication import bearer_token
+from userflow.ids import id_or
+from userflow.permissions import (
+    ADMIN,
+    CLIENT,
+    END_USER,
+    OPERATOR,
+    SignedIn,
+    needs,
+    principal_at,
+    require,
+    tenant_at,
+)
+from userflow.principals import Principal
+
+KINDS = (OPERATOR, ADMIN, CLIENT, END_USER)
+NO_STORE = {"Cache-Control": "no-store"}
+RATE_HEADERS = {
+    "X-RateLimit-Limit": "Calls allowed in a minute.",
+    "X-RateLimit-Remaining": "Calls left in this minute.",
+    "X-RateLimit-Reset": "Unix time at which the next minute begins.",
+}
+TENANCY = [UnknownTenant, TenantRequired, TenantSuspended, TenantBusy]
+FOR_TENANT = {"X-Tenant-ID": "For which tenant an operator acts; without effect in everybody else's calls."}
+registry_endpoint = partial(endpoint, headers=FOR_TENANT, answer_headers=RATE_HEADERS)
+
+
+class RegistryViewSet(ApiViewSet):
+    """Counts every call right after it is known who calls, and says so on every answer from there on."""
+
+    usage: Usage | None = None
+    # The permission that an action needs.
+    permissions: ClassVar[dict[str, str]] = {}
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self._meter(request)
+        super().initial(request, *args, **kwargs)
+
+    def get_permissions(self) -> Sequence[BasePermission]:
+        return [needs(self.permissions[self.action], *KINDS)()]
+
+    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        if self.usage is not None:
+            for name, value in limits.headers_of(self.usage).items():
+                answer.headers[name] = value
+        return answer
+
+    def _meter(self, request: Request) -> None:
+        try:
+            caller = request.user
+        except (NotSignedIn, NotAllowed):
+            limits.count_stranger()
+            # A method that the path does not take is refused first, whoever calls.
+            if (request.method or "").lower() in self.action_map:
+                raise
+            return
+        if not isinstance(caller, Principal):
+            limits.count_stranger()
+            return
+        self.usage = limits.count_call(caller)
+        if self.usage.limited:
+            raise TooManyRequests(retry_after=limits.RETRY_AFTER_SECONDS)
+
+    def tenant(self, request: Request) -> UUID:
+        """The tenant that the call means. It must not be deleted or still in the making; what its own database is
+        doing does not matter here, for services live in the global one. Refuses with TENANCY."""
+        tenant_id = tenant_at(request)
+        routes.find(tenant_id).check(Purpose.INSPECT)
+        return tenant_id
+
+
+class ServiceViewSet(RegistryViewSet):
+    permissions = {
+        "list": "services:read",
+        "create": "services:write",
+        "retrieve": "services:read",
+        "update": "services:write",
+        "destroy": "services:delete",
+    }
+
+    @registry_endpoint(query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, refuses=TENANCY)
+    def list(self, request: Request) -> Response:
+        """Services of the tenant, newest first."""
+        asked = self.valid_query(serializers.ServiceListQuery)
+        found = actions.list_services(tenant_id=self.tenant(request), **asked)
+        return Response({"services": found.rows, "pagination": found.totals()})
+
+    @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, refuses=[ServiceExists, *TENANCY])
+    def create(self, request: Request) -> Response:
+        """Register a service; its name is unique in the tenant."""
+        members = self.valid(serializers.ServiceIn)
+        made = actions.create_service(tenant_id=self.tenant(request), **members)
+        return Response(serializers.service(made), status=201)
+
+    @registry_endpoint(returns={200: serializers.ServiceOut}, refuses=[ServiceNotFound, *TENANCY])
+    def retrieve(self, request: Request, service_id: str) -> Response:
+        """One service."""
+        tenant_id = self.tenant(request)
+        return Response(actions.read_service(tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound)))
+
+    @registry_endpoint(
+        serializers.ServiceChanges,
+        returns={200: serializers.ServiceOut},
+        refuses=[ServiceNotFound, ServiceExists, *TENANCY],
+    )
+    def update(self, request: Request, service_id: str) -> Response:
+        """Change the members that are there; metadata is replaced as a whole."""
+        changes = self.valid(serializers.ServiceChanges)
+        tenant_id = self.tenant(request)
+        changed = actions.update_service(
+            tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), changes=changes
+        )
+        return Response(serializers.service(changed))
+
+    @registry_endpoint(returns={200: serializers.RemovedOut}, refuses=[ServiceNotFound, ServiceInUse, *TENANCY])
+    def destroy(self, request: Request, service_id: str) -> Response:
+        """Remove a service that has no active credentials."""
+        tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
+        actions.delete_service(tenant_id=tenant_id, service_id=service)
+        return Response({"message": "The service is deleted.", "id": service})
+
+
+class MayChangeCredentials(BasePermission):
+    """Like reading them; an application that only fetches its secrets must hold `services:write` to change any."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        caller = principal_at(request)
+        require(caller, "services:credentials", *KINDS)
+        if caller.kind == CLIENT:
+            require(caller, "services:write", *KINDS)
+        return True
+
+
+class CredentialViewSet(RegistryViewSet):
+    def get_permissions(self) -> Sequence[BasePermission]:
+        reads = self.action == "list"
+        return [needs("services:credentials", *KINDS)() if reads else MayChangeCredentials()]
+
+    @registry_endpoint(
+        query=serializers.CredentialQuery,
+        returns={200: serializers.ReadCredentialsOut},
+        refuses=[ServiceNotFound, SecretsLocked, *TENANCY],
+    )
+    def list(self, request: Request, service_id: str) -> Response:
+        """Credentials of a service with their secrets. Every secret that is handed out is one row in the audit trail."""
+        status = self.valid_query(serializers.CredentialQuery)["status"]
+        tenant_id = self.tenant(request)
+        found = actions.read_credentials(
+            tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), status=status
+        )
+        return Response(serializers.read_credentials(found), headers=NO_STORE)
+
+    @registry_endpoint(
+        serializers.CredentialIn,
+        returns={201: serializers.CredentialOut},
+        refuses=[ServiceNotFound, CredentialExists, SecretsLocked, *TENANCY],
+    )
+    def create(self, request: Request, service_id: str) -> Response:
+        """Bind a secret to a service; the answer does not repeat it."""
+        members, moment = self.valid(serializers.CredentialIn), now()
+        if members.get("expires_at") and members["expires_at"] <= moment:
+            raise ValidationFailed(details={"expires_at": ["Send a time that is yet to come."]})
+        tenant_id = self.tenant(request)
+        made = actions.create_credential(tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), **members)
+        return Response(serializers.credential(made, moment), status=201)
+
+    @registry_endpoint(
+        serializers.CredentialChanges,
+        returns={200: serializers.CredentialOut},
+        refuses=[ServiceNotFound, CredentialNotFound, SecretsLocked, *TENANCY],
+    )
+    def update(self, request: Request, service_id: str, credential_id: str) -> Response:
+        """Rotate a secret, revoke a credential or switch it on again, change its expiry or its metadata."""
+        changes = self.valid(serializers.CredentialChanges)
+        tenant_id = self.tenant(request)
+        changed = actions.update_credential(
+            tenant_id=tenant_id,
+            service_id=id_or(service_id, ServiceNotFound),
+            credential_id=id_or(credential_id, CredentialNotFound),
+            changes=changes,
+        )
+        return Response(serializers.credential(changed, now()))
+
+    @registry_endpoint(returns={200: serializers.RemovedOut}, refuses=[ServiceNotFound, CredentialNotFound, *TENANCY])
+    def destroy(self, request: Request, service_id: str, credential_id: str) -> Response:
+        """Remove a credential with its secret."""
+        tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
+        credential = id_or(credential_id, CredentialNotFound)
+        actions.delete_credential(tenant_id=tenant_id, service_id=service, credential_id=credential)
+        return Response({"message": "The credential is deleted.", "id": credential})
+
+
+class DebugViewSet(RegistryViewSet):
+    def get_permissions(self) -> Sequence[BasePermission]:
+        return [SignedIn()]
+
+    @endpoint(returns={200: serializers.DebugOut}, refuses=[TenantSuspended, TenantBusy], answer_headers=RATE_HEADERS)
+    def auth(self, request: Request) -> Response:
+        """What the presented token says, and what its owner may do now. Never the token itself."""
+        caller = principal_at(request)
+        token = bearer_token(request) or ""
+        answer = {
+            # `kid` stands in the header; our own look-up has put it beside the claims.
+            "claims": {name: value for name, value in caller.claims.items() if name != "kid"},
+            "header": _header_of(token),
+            "kind": caller.kind,
+            "tenant_id": caller.tenant_id,
+            "client_id": caller.client_id,
+            "roles": caller.roles,
+            "permissions": sorted(caller.permissions),
+            "expires_in": max(0, int(caller.claims["exp"] - time.time())),
+        }
+        return Response(answer, headers=NO_STORE)
+
+
+def _header_of(token: str) -> dict[str, Any]:
+    """The JOSE header of a token that has been verified (RFC 7515 section 4)."""
+    encoded = token.partition(".")[0]
+    header: dict[str, Any] = orjson.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    return header
