@@ -43,6 +43,11 @@ def is_entered() -> bool:
     return _place.get() is not None
 
 
+def entered() -> Place | None:
+    """The place that is entered, if one is."""
+    return _place.get()
+
+
 def current_place() -> Place:
     """Where tenant models go at the moment; NoActiveTenant outside `in_tenant()`."""
     place = _place.get()

@@ -52,16 +52,38 @@ class NoRoom(errors.Unavailable):
     message = "No database server has room for another tenant: add one or raise its capacity."
 
 
+class ServerExists(errors.Conflict):
+    """409: a database server has this name."""
+
+    message = "A database server has this name: choose another one, or replace its URLs."
+
+
+class ServerUnfit(errors.ApiError):
+    """400: a database server that cannot be reached or may not make databases."""
+
+    message = "This database server cannot take tenants."
+
+
 class WrongState(errors.Conflict):
     """409: the tenant's state does not allow this step."""
 
     message = "The tenant's state does not allow this."
 
 
+class JobRunning(errors.Unavailable):
+    """503: another process is making, migrating, moving or deleting this tenant at the moment."""
+
+    message = "Another job is working on this tenant: try again when it has ended."
+
+
 class NotConfirmed(errors.ApiError):
     """400: a deletion that does not repeat the slug."""
 
     message = 'Deleting a tenant needs its slug: {"confirm": "<slug>"}.'
+
+
+class UpgradeFailed(RuntimeError):
+    """A migration failed in a database, which is as it was before. The text names the migration, never people's data."""
 
 
 class NoActiveTenant(RuntimeError):

@@ -1,15 +1,24 @@
 """Which schema the code expects in a tenant database, and how it gets there."""
 
 import hashlib
+import re
 from functools import lru_cache
 from pathlib import Path
 
+import psycopg
 from django.apps import apps
 from django.conf import settings
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
+from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 
 from tenants.context import TENANT_ALIAS, Place, in_place
+from tenants.errors import UpgradeFailed
+
+_VERSION = re.compile(r"([0-9]+)[-_][0-9a-f]{12}")
+# SQLSTATE classes whose messages name objects of ours (unknown table, lock not available, connection lost, cancelled),
+# never a value of a row. The others (22 data exception, 23 integrity) quote values.
+_MESSAGE_IS_HARMLESS = ("08", "42", "53", "55", "57")
 
 
 def own_apps() -> list[str]:
@@ -22,33 +31,89 @@ def own_apps() -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def schema_version() -> str:
-    """The version of the tenant schema in this code: how many migrations there are and a digest of their names.
+def migration_names() -> frozenset[tuple[str, str]]:
+    """App and name of every migration that a tenant database of this code has seen.
 
     Read from the file names, not by importing the migrations: a new tenant must not pay for that.
     """
-    names = sorted(
-        f"{label}.{path.stem}"
+    return frozenset(
+        (label, path.stem)
         for label in own_apps()
         for path in (Path(apps.get_app_config(label).path) / "migrations").glob("[0-9]*.py")
     )
+
+
+@lru_cache(maxsize=1)
+def schema_version() -> str:
+    """The version of the tenant schema in this code: how many migrations there are and a digest of their names."""
+    names = sorted(f"{label}.{name}" for label, name in migration_names())
     return f"{len(names)}-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:12]}"
+
+
+def is_older(version: str) -> bool:
+    """Whether the version (or the end of a template's name) is one that this code has left behind.
+
+    While a new release is rolled out, the old one must not take the new one's databases for remains.
+    """
+    found = _VERSION.match(version)
+    own = schema_version()
+    if found is None or found[0].replace("_", "-") == own:
+        return False
+    return int(found[1]) <= int(own.partition("-")[0])
+
+
+def is_current(place: Place) -> bool:
+    """Whether the database at `place` can be read and has every migration of this code: one statement."""
+    with in_place(place), connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT app, name FROM django_migrations")
+        return migration_names() <= set(cursor.fetchall())
 
 
 def upgrade(place: Place) -> list[str]:
     """Bring the database at `place` to this code's schema; gives the names of the migrations that ran.
 
-    All of them run in one transaction, so a failing one leaves the database as it was. `place` must be direct.
+    All of them run in one transaction, so a failing one leaves the database as it was: UpgradeFailed names it. `place`
+    must be direct. A database that cannot be reached raises the driver's error.
     """
-    with in_place(place), transaction.atomic(using=TENANT_ALIAS):
+    own = set(own_apps())
+    at = ""
+
+    def note(action: str, migration: Migration | None = None, fake: bool | None = None, /) -> None:
+        nonlocal at
+        if action == "apply_start" and migration is not None:
+            at = f"{migration.app_label}.{migration.name}"
+
+    with in_place(place):
         connection = connections[TENANT_ALIAS]
-        with connection.cursor() as cursor:
-            # A migration may take its time; waiting for locks for ever would stop the tenant.
-            cursor.execute("SET LOCAL statement_timeout = 0")
-            cursor.execute("SET LOCAL lock_timeout = '10s'")
-        executor = MigrationExecutor(connection)
-        own = set(own_apps())
-        targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] in own]
-        plan = executor.migration_plan(targets)
-        executor.migrate(targets, plan=plan)
-        return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+        connection.ensure_connection()
+        try:
+            with transaction.atomic(using=TENANT_ALIAS):
+                with connection.cursor() as cursor:
+                    # A migration may take its time; waiting for locks for ever would stop the tenant.
+                    cursor.execute("SET LOCAL statement_timeout = 0")
+                    cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                    cursor.execute("SET LOCAL lock_timeout = '10s'")
+                    # A table with deferred checks pending cannot be altered by the next migration of the same
+                    # transaction.
+                    cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                executor = MigrationExecutor(connection, note)
+                targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] in own]
+                plan = executor.migration_plan(targets)
+                executor.migrate(targets, plan=plan)
+        # Data migrations may fail with anything.
+        except Exception as problem:
+            raise UpgradeFailed(f"{at}: {reason_of(problem)}" if at else reason_of(problem)) from problem
+    return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+
+
+def reason_of(problem: BaseException) -> str:
+    """What went wrong, for operators: without values of rows, which database messages can quote."""
+    cause = problem.__cause__ if isinstance(problem, DatabaseError) else problem
+    if not isinstance(cause, psycopg.Error):
+        return type(problem).__name__
+    diagnosis = cause.diag
+    words = [type(cause).__name__]
+    words += [part for part in (diagnosis.table_name, diagnosis.column_name, diagnosis.constraint_name) if part]
+    if cause.sqlstate and cause.sqlstate.startswith(_MESSAGE_IS_HARMLESS) and diagnosis.message_primary:
+        words = [f"{words[0]}: {diagnosis.message_primary}"]
+    return " ".join(words)

@@ -34,28 +34,40 @@ def seal_url(server_name: str, column: str, url: str) -> bytes:
     return seal(url.encode(), data_key=keys.platform_key(), context=_context(server_name, column))
 
 
-# Bounded by the number of servers and their revisions, not of tenants.
-@lru_cache(maxsize=256)
 def parameters(server_id: int, revision: int, *, direct: bool = False) -> dict[str, Any]:
     """psycopg's connection parameters of a server, without a database name.
 
     `direct` is the connection for CREATE DATABASE and migrations, past any pooler. The revision is only here to keep
     parameters of an older revision from being used.
     """
+    return {name: value for name, value in _all(server_id, revision, direct).items() if name != "dbname"}
+
+
+# Bounded by the number of servers and their revisions, not of tenants.
+@lru_cache(maxsize=256)
+def _all(server_id: int, revision: int, direct: bool) -> dict[str, Any]:
     server = DatabaseServer.objects.get(pk=server_id)
     sealed = (server.admin_url_sealed or server.url_sealed) if direct else server.url_sealed
     if sealed is None:
-        return _of_settings(settings.DATABASE_ADMIN if direct else settings.DATABASES["default"])
+        parts = settings.DATABASE_ADMIN if direct else settings.DATABASES["default"]
+        return _of_settings(parts) | {"dbname": parts["NAME"]}
     column = "admin_url_sealed" if direct and server.admin_url_sealed else "url_sealed"
     url = unseal(bytes(sealed), data_key=keys.platform_key(), context=_context(server.name, column)).decode()
-    found: dict[str, Any] = {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
-    found.pop("dbname", None)
-    return found
+    return of_url(url)
+
+
+def of_url(url: str) -> dict[str, Any]:
+    """psycopg's parameters of a connection URL; psycopg.ProgrammingError if it is none."""
+    return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
 
 
 def maintenance(server: DatabaseServer) -> "psycopg.Connection[Any]":
     """A direct connection in autocommit to the server's maintenance database, for CREATE and DROP DATABASE."""
-    params = dict(parameters(server.pk, server.revision, direct=True))
+    return connect_for_maintenance(_all(server.pk, server.revision, True))
+
+
+def connect_for_maintenance(parts: dict[str, Any]) -> "psycopg.Connection[Any]":
+    """The same from connection parameters; the maintenance database is the one they name, else `postgres`."""
+    params: dict[str, Any] = {"dbname": "postgres", "connect_timeout": 5, "application_name": "identity-admin"} | parts
     params.pop("prepare_threshold", None)
-    database = settings.DATABASE_ADMIN["NAME"] if server.url_sealed is None else "postgres"
-    return psycopg.connect(**params, dbname=database, autocommit=True)
+    return psycopg.connect(**params, autocommit=True)

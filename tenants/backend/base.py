@@ -1,17 +1,19 @@
 """One alias, many databases: the wrapper's raw connection belongs to the tenant that is entered at the moment."""
 
-from typing import Any
-
 from django.conf import settings
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
-from psycopg import Connection
 
 from identity_platform.postgresql import base
 from tenants import context, servers
 from tenants.backend.pool import TenantConnectionPool
-from tenants.errors import TenantSwitchInTransaction
+from tenants.backend.raw import BoundByClient, BoundByServer, TenantConnection
+from tenants.errors import NoActiveTenant, TenantSwitchInTransaction
 
+# What connections to all servers share; everything else of DATABASE_URL is the main server's alone.
+SHARED_PARAMETERS = frozenset(
+    {"client_encoding", "context", "prepare_threshold", "connect_timeout", "application_name"}
+)
 POOL = TenantConnectionPool(budget=settings.TENANT_CONNECTION_BUDGET, wait=settings.TENANT_CONNECTION_WAIT_SECONDS)
 
 
@@ -33,7 +35,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self.closed_in_transaction = False
         self.errors_occurred = False
         self.isolation_level = IsolationLevel.READ_COMMITTED
-        if place.direct:
+        if place.direct:  # maintenance: one connection for one job, not of the budget
             self.connection = self._open(place)
         else:
             self.connection = POOL.take(place.key, lambda: self._open(place))
@@ -41,21 +43,27 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self.autocommit = True
         self.run_on_commit = []
 
-    def _open(self, place: context.Place) -> "Connection[Any]":
-        params = self.get_connection_params()
-        # One server's address, user and password must not mix with another's.
-        for name in ("user", "password", "host", "port"):
-            params.pop(name, None)
+    def ensure_connection(self) -> None:
+        """Refuse to go on with the connection of a tenant that is not the one entered; NoActiveTenant."""
+        if self.connection is not None and self.place is not context.entered():
+            raise NoActiveTenant("The open connection is another tenant's: it was not given back.")
+        super().ensure_connection()
+
+    def _open(self, place: context.Place) -> TenantConnection:
+        # One server's address, password or TLS settings must not mix with another's.
+        params = {name: value for name, value in self.get_connection_params().items() if name in SHARED_PARAMETERS}
         params |= servers.parameters(place.server_id, place.server_revision, direct=place.direct)
-        params["dbname"] = place.database
-        raw: Connection[Any] = self.Database.connect(**params, autocommit=True)
-        return raw
+        by_server = self.settings_dict["OPTIONS"].get("server_side_binding") is True
+        params |= {"dbname": place.database, "cursor_factory": BoundByServer if by_server else BoundByClient}
+        return TenantConnection.connect(**params, autocommit=True)
 
     def leave(self) -> None:
         """Give the connection back, at the end of `in_tenant()`."""
         if self.connection is None:
             return
         if self.in_atomic_block:
+            # Closed, so that the server undoes it and nothing can be added to it under another tenant's name.
+            self.close()
             raise TenantSwitchInTransaction("A tenant was left inside an open transaction.")
         raw, place = self.connection, self.place
         self.connection = self.place = None

@@ -10,15 +10,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
-from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from identity_platform.postgresql.base import is_stale
+from tenants.backend.raw import TenantConnection as Raw
 from tenants.errors import TenantConnectionsExhausted
 
-Raw = Connection[Any]
 Key = tuple[int, int, str]
 
 
@@ -70,8 +68,8 @@ class TenantConnectionPool:
 
     def give_back(self, key: Key, raw: Raw) -> None:
         """Take a connection back; one that is broken or in doubt is closed."""
-        clean = not raw.closed and raw.pgconn.transaction_status == TransactionStatus.IDLE and raw.autocommit
-        if not clean:
+        at_rest = not raw.closed and raw.pgconn.transaction_status == TransactionStatus.IDLE and raw.autocommit
+        if not at_rest or raw.leaves_state:
             raw.close()
             self.discarded()
             return

@@ -1,10 +1,45 @@
-"""Clients: for now the default one that comes with every tenant."""
+"""Clients: the applications of a tenant, from registration to the end; and the default one every tenant begins with."""
 
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
-from userflow.clients.models import PUBLIC, Client
+from django.conf import settings
+from django.db import transaction
+from django.utils.timezone import now
+
+from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.pagination import Page, offset
+from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import hash_token, new_token
+from tenants import routes
+from tenants.context import in_tenant
+from tenants.models import Tenant
+from tenants.states import Purpose
+from userflow.clients.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
+from userflow.permissions_catalogue import EVERY_PERMISSION, OPERATOR_PERMISSIONS
+from userflow.principals import Principal
+from userflow.realms import END_USERS
+from userflow.roles.models import Role
 
 DEFAULT_CLIENT = "Default client"
+# Readable, so that scanners for leaked secrets can name what they found.
+SECRET_PREFIX = "ics_"
+PERMISSION = re.compile(r"[a-z][a-z0-9_.-]{0,62}:[a-z][a-z0-9_.*-]{0,62}")
+PLATFORM_RESOURCES = frozenset(permission.split(":")[0] for permission in EVERY_PERMISSION)
+
+_URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+# Schemes that a browser runs, opens or sends by itself are nobody's application.
+_NOT_AN_APP = frozenset(
+    "about blob chrome data file filesystem ftp ftps http https intent jar javascript mailto resource sms tel urn"
+    " vbscript view-source ws wss".split()
+)
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def make_default_client(tenant_id: UUID) -> Client:
@@ -12,3 +47,234 @@ def make_default_client(tenant_id: UUID) -> Client:
     return Client.objects.create(
         tenant_id=tenant_id, name=DEFAULT_CLIENT, type=PUBLIC, is_default=True, self_registration=True
     )
+
+
+def furnish_with_default_client(tenant: Tenant) -> None:
+    """Put the default client into a tenant whose making is finished by a repair."""
+    make_default_client(tenant.pk)
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def list_clients(*, tenant_id: UUID, page: int, limit: int, filters: dict[str, Any]) -> Page:
+    """One page of a tenant's clients, newest first. Filters: `active`, `name` (contains), `tags` (has all of them)."""
+    found = Client.objects.filter(tenant_id=tenant_id)
+    if "active" in filters:
+        found = found.filter(active=filters["active"])
+    if "name" in filters:
+        found = found.filter(name__icontains=filters["name"])
+    if "tags" in filters:
+        found = found.filter(tags__contains=filters["tags"])
+    start = offset(page, limit)
+    rows = list(found.order_by("-created_at", "id")[start : start + limit])
+    return Page(rows, page, limit, found.count())
+
+
+def find_client(*, tenant_id: UUID, client_id: UUID) -> Client:
+    """One client of the tenant; UnknownClient if there is none."""
+    client = Client.objects.filter(pk=client_id, tenant_id=tenant_id).first()
+    if client is None:
+        raise UnknownClient
+    return client
+
+
+# --- changing --------------------------------------------------------------------------------------------------------
+
+
+def create_client(
+    *,
+    tenant_id: UUID,
+    by: Principal,
+    name: str,
+    type: str = PUBLIC,
+    scopes: Iterable[str] = (),
+    redirect_uris: Iterable[str] = (),
+    **members: Any,
+) -> tuple[Client, str | None]:
+    """Make a client; gives it and, for a confidential one, its secret, which is stored hashed and never shown again.
+
+    `members`: `tags`, `project_id`, `owner_id` (the caller if unsaid), `self_registration`. Refuses with UnknownTenant,
+    TenantSuspended, TenantBusy, ValidationFailed (scopes, redirect URIs), GrantsMoreThanHeld.
+    """
+    routes.find(tenant_id).check(Purpose.WRITE)
+    members.setdefault("owner_id", str(by.id))
+    secret = new_token(SECRET_PREFIX) if type == CONFIDENTIAL else None
+    client = Client(
+        tenant_id=tenant_id,
+        name=name,
+        type=type,
+        scopes=granted(scopes, tenant_id=tenant_id, by=by),
+        redirect_uris=checked_redirect_uris(redirect_uris),
+        secret_digest=hash_token(secret) if secret else None,
+        **members,
+    )
+    with transaction.atomic():
+        client.save(force_insert=True)
+        _record("client.created", client, {"type": type, "scopes": client.scopes})
+    return client, secret
+
+
+def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: dict[str, Any]) -> Client:
+    """Change the members that are there: `name`, `scopes`, `redirect_uris`, `tags`, `project_id`, `owner_id`,
+    `self_registration`, `active`. The type stays what it is.
+
+    Refuses with UnknownClient, ValidationFailed, GrantsMoreThanHeld (also for a client that holds more than the caller).
+    """
+    changes = dict(changes)
+    active = changes.pop("active", None)
+    stated_type = changes.pop("type", None)
+    with transaction.atomic():
+        client = _locked(tenant_id, client_id)
+        _must_outrank(by, client)
+        if stated_type not in (None, client.type):
+            raise ValidationFailed(details={"type": ["The type of a client cannot be changed: make a new client."]})
+        if "scopes" in changes:
+            changes["scopes"] = granted(changes["scopes"], tenant_id=tenant_id, by=by, held=client.scopes)
+        if "redirect_uris" in changes:
+            changes["redirect_uris"] = checked_redirect_uris(changes["redirect_uris"])
+        for member, value in changes.items():
+            setattr(client, member, value)
+        client.save(update_fields=[*changes, "updated_at"])
+        if changes:
+            _record("client.updated", client, {"changed": sorted(changes)})
+    if active is not None and active != client.active:
+        return set_client_active(tenant_id=tenant_id, client_id=client_id, by=by, active=active)
+    return client
+
+
+def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active: bool) -> Client:
+    """Switch a client on or off. Off: it signs nobody in, its tokens and its users' sessions end for good.
+
+    Refuses with UnknownClient, GrantsMoreThanHeld (a client that holds more than the caller).
+    """
+    with transaction.atomic():
+        client = _locked(tenant_id, client_id)
+        _must_outrank(by, client)
+        if client.active and not active:
+            client.generation += 1
+        client.active = active
+        client.save(update_fields=["active", "generation", "updated_at"])
+        _record("client.activated" if active else "client.deactivated", client)
+    if not active:
+        # From the commit on its tokens are refused by the client's state; this makes sure that they do not come back
+        # when it is switched on again. Should it fail, doing the same again finishes it.
+        with in_tenant(tenant_id, Purpose.WRITE):
+            END_USERS.sessions._default_manager.filter(client_id=client_id, ended_at=None).update(
+                ended_at=now(), end_reason="client_deactivated"
+            )
+    return client
+
+
+def rotate_client_secret(
+    *, tenant_id: UUID, client_id: UUID, by: Principal, overlap_seconds: int | None = None
+) -> tuple[Client, str]:
+    """A new secret; the one before works for `overlap_seconds` more (CLIENT_SECRET_OVERLAP_SECONDS if unsaid, 0: at once
+    no longer). One before that one ends now.
+
+    Refuses with UnknownClient, NoClientSecret (public client), GrantsMoreThanHeld: who holds the secret acts with the
+    client's scopes.
+    """
+    secret = new_token(SECRET_PREFIX)
+    overlap = settings.CLIENT_SECRET_OVERLAP_SECONDS if overlap_seconds is None else overlap_seconds
+    with transaction.atomic():
+        client = _locked(tenant_id, client_id)
+        _must_outrank(by, client)
+        if client.type != CONFIDENTIAL:
+            raise NoClientSecret
+        client.previous_secret_digest = client.secret_digest if overlap else None
+        client.previous_secret_until = now() + timedelta(seconds=overlap) if overlap else None
+        client.secret_digest = hash_token(secret)
+        client.save(update_fields=["secret_digest", "previous_secret_digest", "previous_secret_until", "updated_at"])
+        _record("client.secret_rotated", client, {"overlap_seconds": overlap})
+    return client, secret
+
+
+def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
+    """Remove a client; its tokens end with it, its users stay. Refuses with UnknownClient, DefaultClientStays,
+    GrantsMoreThanHeld."""
+    with transaction.atomic():
+        client = _locked(tenant_id, client_id)
+        _must_outrank(by, client)
+        if client.is_default:
+            raise DefaultClientStays
+        _record("client.deleted", client)
+        client.delete()
+
+
+def _locked(tenant_id: UUID, client_id: UUID) -> Client:
+    client = Client.objects.select_for_update().filter(pk=client_id, tenant_id=tenant_id).first()
+    if client is None:
+        raise UnknownClient
+    return client
+
+
+def _record(action: str, client: Client, details: dict[str, Any] | None = None) -> None:
+    record_for_platform(action, tenant_id=client.tenant_id, target=("client", client.pk), details=details)
+
+
+# --- what a client may be given --------------------------------------------------------------------------------------
+
+
+def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iterable[str] = ()) -> list[str]:
+    """The scopes in order and once each, if the caller may give all that the client does not hold already.
+
+    A scope is a permission of the platform, which the caller must hold, or one that a role of the tenant carries, for
+    which the caller must be one who makes roles (`roles:write`). Refuses with ValidationFailed, GrantsMoreThanHeld.
+    """
+    wanted = sorted(set(scopes))
+    new = set(wanted) - set(held)
+    platform = {scope for scope in new if scope.partition(":")[0] in PLATFORM_RESOURCES}
+    own = new - platform
+    wrong = sorted((platform - set(EVERY_PERMISSION)) | (platform & set(OPERATOR_PERMISSIONS)))
+    if own:
+        with in_tenant(tenant_id, Purpose.READ):
+            known = {scope for permissions in Role.objects.values_list("permissions", flat=True) for scope in permissions}
+        wrong += sorted(own - known)
+    if wrong:
+        # Not the text itself: whoever mixes up members must not find a secret in an answer.
+        shown = [scope for scope in wrong if PERMISSION.fullmatch(scope)] or ["a scope that you name"]
+        raise ValidationFailed(
+            details={"scopes": [f"Neither the platform nor a role of this tenant knows {name}." for name in shown]}
+        )
+    if not platform <= by.permissions or (own and not by.may("roles:write")):
+        raise GrantsMoreThanHeld
+    return wanted
+
+
+def _must_outrank(by: Principal, client: Client) -> None:
+    """Who could take a stronger client's secret or send its users elsewhere would in the end hold its permissions."""
+    if not {scope for scope in client.scopes if scope in EVERY_PERMISSION} <= by.permissions:
+        raise GrantsMoreThanHeld("This client holds permissions that you do not hold.")
+
+
+def checked_redirect_uris(uris: Iterable[str]) -> list[str]:
+    """The URIs as stated, if each of them is one that a client may be sent back to; compared exactly later on.
+
+    https, http on loopback for development and native applications (RFC 8252 section 7.3), or a scheme of the
+    application's own (section 7.1). No fragment (RFC 6749 section 3.1.2), no user info, no wildcard host.
+    """
+    stated = list(dict.fromkeys(uris))
+    problems = {f"redirect_uris[{n}]": [says] for n, uri in enumerate(stated) if (says := _problem_of(uri))}
+    if problems:
+        raise ValidationFailed(details=problems)
+    return stated
+
+
+def _problem_of(uri: str) -> str | None:
+    form = "Send an absolute URI: https, http on localhost, or a scheme of your application's own; no fragment."
+    if not _URI_CHARACTERS.fullmatch(uri):
+        return form
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return form
+    scheme, separator, rest = uri.partition(":")
+    if not separator or not rest or not _SCHEME.fullmatch(scheme) or "@" in parts.netloc:
+        return form
+    if scheme == "https":
+        return None if parts.hostname and "*" not in parts.netloc else form
+    if scheme == "http":
+        return None if parts.hostname in _LOOPBACK else "Plain http is for localhost only: use https."
+    return f"The scheme {scheme} is not an application's own." if scheme in _NOT_AN_APP else None

@@ -10,8 +10,10 @@ from django.core.management.base import BaseCommand
 from django.db import connection
 
 from tenants import keys
+from tenants.capacity import main_server
+from tenants.databases import ensure_template
 from tenants.models import Tenant
-from tenants.provisioning import ensure_template, main_server, refill_warm_pool
+from tenants.provisioning import refill_warm_pool
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
 from userflow.tenants.actions import generated_password, open_tenant

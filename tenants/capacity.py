@@ -1,0 +1,102 @@
+"""Which database servers there are, and which of them takes the next tenant."""
+
+from typing import Any
+
+import psycopg
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, F, Q
+
+from identity_platform.audit.writer import record_for_platform
+from tenants import servers
+from tenants.errors import NoRoom, ServerExists, ServerUnfit
+from tenants.models import DatabaseServer
+from tenants.states import State
+
+# CREATE DATABASE … STRATEGY wal_log came with it.
+OLDEST_POSTGRESQL = 150_000
+
+
+def main_server() -> DatabaseServer:
+    """The server of the global database; its row is made at first use."""
+    server, _ = DatabaseServer.objects.get_or_create(
+        name=servers.MAIN, defaults={"host": shown_host(settings.DATABASES["default"]["HOST"])}
+    )
+    return server
+
+
+def shown_host(host: str | None) -> str:
+    """What answers show as the host: a socket's directory is a path of the machine, so its name is shown instead."""
+    return "localhost" if not host or host.startswith("/") else host
+
+
+def server_with_room(name: str | None) -> DatabaseServer:
+    """The server of that name, or the one with most room; NoRoom if there is none or it is full."""
+    candidates = DatabaseServer.objects.filter(accepts_tenants=True)
+    if name is not None:
+        candidates = candidates.filter(name=name)
+    # Deleted tenants leave a row behind and no database.
+    held = Count("databases", filter=~Q(databases__status=State.DELETED))
+    roomiest = candidates.annotate(held=held).annotate(room=F("capacity") - F("held")).order_by("-room", "id").first()
+    if roomiest is None or roomiest.room <= 0:
+        raise NoRoom(f"There is no server {name!r} with room." if name else None)
+    return roomiest
+
+
+def add_database_server(
+    *, name: str, url: str, admin_url: str | None = None, capacity: int = 10_000, replace: bool = False
+) -> DatabaseServer:
+    """Add a server that takes tenants, once it has been seen to work; its URLs are sealed.
+
+    `admin_url` goes straight to the server where `url` leads through a pooler. With `replace` a known server gets new
+    URLs, which count from the next request on. Refuses with ServerExists, ServerUnfit.
+    """
+    parts = _parts(url)
+    with _reached(_parts(admin_url or url)) as raw:
+        _check_fitness(raw)
+    if admin_url is not None:
+        _reached(parts).close()
+    sealed = {
+        "url_sealed": servers.seal_url(name, "url_sealed", url),
+        "admin_url_sealed": servers.seal_url(name, "admin_url_sealed", admin_url) if admin_url else None,
+        "host": shown_host(parts.get("host")),
+        "capacity": capacity,
+    }
+    with transaction.atomic():
+        server = DatabaseServer.objects.select_for_update().filter(name=name).first()
+        if server is None:
+            server = DatabaseServer.objects.create(name=name, **sealed)
+        elif not replace or server.name == servers.MAIN:
+            raise ServerExists
+        else:
+            for column, value in sealed.items():
+                setattr(server, column, value)
+            # Connections to the old place are not used again.
+            server.revision += 1
+            server.save()
+        action = "database_server.replaced" if replace else "database_server.added"
+        record_for_platform(action, target=("database_server", server.pk))
+    return server
+
+
+def _parts(url: str) -> dict[str, Any]:
+    try:
+        return servers.of_url(url)
+    except psycopg.ProgrammingError as problem:
+        raise ServerUnfit("This is no PostgreSQL URL: postgresql://user:password@host:port/") from problem
+
+
+def _reached(parts: dict[str, Any]) -> "psycopg.Connection[Any]":
+    try:
+        return servers.connect_for_maintenance(parts)
+    except psycopg.OperationalError as problem:
+        # The driver's message names hosts and users of the URL, which is what its owner needs; never the password.
+        raise ServerUnfit(f"The server does not let us in: {problem}") from problem
+
+
+def _check_fitness(raw: "psycopg.Connection[Any]") -> None:
+    if raw.info.server_version < OLDEST_POSTGRESQL:
+        raise ServerUnfit("The server must be PostgreSQL 15 or newer.")
+    may = raw.execute("SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+    if may is None or not may[0]:
+        raise ServerUnfit("This login may not make databases: ALTER ROLE … CREATEDB.")
