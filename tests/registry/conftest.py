@@ -1,0 +1,99 @@
+"""What the registry's tests act with: calls at its paths, callers of every kind, and houses with calls to spare."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tenants import routes
+from tenants.context import in_tenant
+from tests.world import Api, House
+from userflow.clients.models import CONFIDENTIAL, Client
+from userflow.roles.models import Role, RoleBinding
+from userflow.tokens.issue import client_token
+
+SERVICES = "/exsvc/api/v1/services"
+
+
+def some_name(what: str = "service") -> str:
+    """A name that no other test has."""
+    return f"{what} {secrets.token_hex(6)}"
+
+
+def new_service(**members: Any) -> dict[str, Any]:
+    """A body that creates a service."""
+    return {"name": some_name(), "type": "payment", "base_url": "https://api.example.com/v1", **members}
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The registry as one caller sees it."""
+
+    api: Api
+
+    def create(self, **members: Any) -> dict[str, Any]:
+        """A new service's record."""
+        answer = self.api.post(SERVICES, new_service(**members))
+        assert answer.status_code == 201, answer.content
+        return dict(answer.json())
+
+    def bind(self, service: dict[str, Any], secret: Any = "s3cret", **members: Any) -> dict[str, Any]:
+        """A new credential's record."""
+        answer = self.api.post(credentials_of(service), {"name": some_name("key"), "secret": secret, **members})
+        assert answer.status_code == 201, answer.content
+        return dict(answer.json())
+
+    def read(self, service: dict[str, Any], **query: Any) -> dict[str, Any]:
+        """The credentials of a service."""
+        answer = self.api.get(credentials_of(service), query)
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json())
+
+
+def at(service: dict[str, Any]) -> str:
+    """A service's path."""
+    return f"{SERVICES}/{service['id']}"
+
+
+def credentials_of(service: dict[str, Any]) -> str:
+    """The path of a service's credentials."""
+    return f"{at(service)}/credentials"
+
+
+def credential_at(service: dict[str, Any], credential: dict[str, Any]) -> str:
+    """A credential's path."""
+    return f"{credentials_of(service)}/{credential['id']}"
+
+
+def as_client(house: House, *scopes: str, granted: tuple[str, ...] | None = None) -> Api:
+    """The door with the token of an application that holds these scopes."""
+    client = Client.objects.create(
+        tenant_id=house.id, name=some_name("client"), type=CONFIDENTIAL, scopes=list(granted or scopes)
+    )
+    token, _ = client_token(client_id=client.pk, tenant_id=house.id, scopes=scopes, route=routes.find(house.id))
+    return Api(token=token)
+
+
+def as_end_user(house: House, *permissions: str) -> Api:
+    """The door with the token of an end user whose role holds these permissions."""
+    person = house.register()
+    with in_tenant(house.id):
+        role = Role.objects.create(name=some_name("role"), permissions=list(permissions))
+        RoleBinding.objects.create(user_id=person.id, role=role)
+    return house.as_user(person)
+
+
+@pytest.fixture
+def registry(new_house: Callable[[], House]) -> Registry:
+    """The registry of a tenant of the test's own, seen by its admin: the whole limit is there to spend."""
+    return Registry(new_house().api)
+
+
+@pytest.fixture
+def other_registry(new_house: Callable[[], House]) -> Registry:
+    """That of a second tenant."""
+    return Registry(new_house().api)

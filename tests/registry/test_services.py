@@ -1,0 +1,338 @@
+"""The specification's table of services: every row, its status, code, body and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.registry.conftest import SERVICES, Registry, at, new_service, some_name
+from tests.world import Api, House, statements
+
+RATE_HEADERS = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+
+
+def code(answer: Any) -> str:
+    assert set(answer.json()) == {"error"}
+    assert set(answer.json()["error"]) <= {"code", "message", "details"}
+    return str(answer.json()["error"]["code"])
+
+
+def test_a_created_service_is_answered_and_read_as_it_was_sent(registry: Registry) -> None:
+    sent = new_service(
+        description="Card payments\nin euro", api_version="2024-06", status="inactive", metadata={"a": [1, None, True]}
+    )
+    answer = registry.api.post(SERVICES, sent)
+    assert answer.status_code == 201
+    record = answer.json()
+    assert {name: record[name] for name in sent} == sent
+    assert set(record) - set(sent) == {"id", "tenant_id", "created_at", "updated_at"}
+    assert record["created_at"].endswith("Z")
+    read = registry.api.get(at(record))
+    assert read.status_code == 200
+    assert read.json() == record
+    assert set(answer.headers) >= RATE_HEADERS
+    assert set(read.headers) >= RATE_HEADERS
+
+
+def test_a_new_service_is_active_and_empty_where_nothing_was_said(registry: Registry) -> None:
+    record = registry.create()
+    assert (record["status"], record["description"], record["api_version"], record["metadata"]) == (
+        "active",
+        "",
+        "",
+        {},
+    )
+
+
+def test_the_tenant_the_id_and_the_times_of_a_body_count_for_nothing(registry: Registry, house: House) -> None:
+    forged = {"id": str(uuid4()), "tenant_id": str(house.id), "created_at": "2001-01-01T00:00:00Z", "other": "x"}
+    record = registry.create(**forged)
+    assert not {record["id"], record["tenant_id"], record["created_at"]} & set(forged.values())
+    changed = registry.api.put(at(record), forged).json()
+    assert (changed["id"], changed["tenant_id"], changed["created_at"]) == (
+        record["id"],
+        record["tenant_id"],
+        record["created_at"],
+    )
+
+
+def test_a_name_is_taken_once_in_a_tenant(registry: Registry, other_registry: Registry) -> None:
+    name = some_name()
+    registry.create(name=name)
+    answer = registry.api.post(SERVICES, new_service(name=f" {name} "))
+    assert (answer.status_code, code(answer)) == (409, "SERVICE_EXISTS")
+    assert "details" not in answer.json()["error"]
+    assert set(answer.headers) >= RATE_HEADERS
+    other_registry.create(name=name)
+    registry.create(name=name.upper())
+
+
+def test_an_update_changes_what_is_there_and_nothing_else(registry: Registry) -> None:
+    before = registry.create(description="old", metadata={"old": 1, "kept": 2})
+    changes = {"status": "inactive", "metadata": {"new": 1}}
+    answer = registry.api.put(at(before), changes)
+    assert answer.status_code == 200
+    assert answer.json() == {**before, **changes, "updated_at": answer.json()["updated_at"]}
+    assert answer.json()["updated_at"] > before["updated_at"]
+    assert registry.api.get(at(before)).json() == answer.json()
+
+
+def test_every_member_can_be_changed(registry: Registry) -> None:
+    before = registry.create()
+    changes = {
+        "name": some_name("renamed"),
+        "description": "new",
+        "type": "email",
+        "base_url": "http://[::1]:8080/x?y=z",
+        "api_version": "v2",
+        "status": "inactive",
+        "metadata": {},
+    }
+    assert registry.api.put(at(before), changes).json().items() >= changes.items()
+
+
+def test_a_service_is_not_renamed_onto_another(registry: Registry) -> None:
+    one, other = registry.create(), registry.create()
+    answer = registry.api.put(at(one), {"name": other["name"], "type": "changed"})
+    assert (answer.status_code, code(answer)) == (409, "SERVICE_EXISTS")
+    assert registry.api.get(at(one)).json() == one
+    assert registry.api.put(at(one), {"name": one["name"]}).status_code == 200
+
+
+def test_a_deleted_service_is_gone(registry: Registry) -> None:
+    record = registry.create()
+    answer = registry.api.delete(at(record))
+    assert answer.status_code == 200
+    assert answer.json() == {"message": answer.json()["message"], "id": record["id"]}
+    assert set(answer.headers) >= RATE_HEADERS
+    assert registry.api.get(at(record)).status_code == 404
+    assert registry.create(name=record["name"])["id"] != record["id"]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+@pytest.mark.parametrize("unknown", [str(uuid4()), "1", "%00", "x" * 300, "null"])
+def test_an_unknown_id_is_not_found(house: House, method: str, unknown: str) -> None:
+    answer = house.api.call(method, f"{SERVICES}/{unknown}", {} if method == "PUT" else None)
+    assert (answer.status_code, code(answer)) == (404, "SERVICE_NOT_FOUND")
+    assert "details" not in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        *[("name", value) for value in ("", "  ", None, 7, ["x"], True, "x" * 256, "a\nb", "a\x1fb")],
+        *[("type", value) for value in ("", None, 7, {}, "x" * 64)],
+        *[
+            ("base_url", value)
+            for value in ("", None, "example.com", "ftp://example.com", "https://", "https://a:b@example.com", "/x", 1)
+        ],
+        *[("description", value) for value in (None, 7, [])],
+        *[("api_version", value) for value in (None, 2, 1.5)],
+        *[("status", value) for value in ("", None, "ACTIVE", "deleted", True)],
+        *[("metadata", value) for value in (None, "{}", [], 1, {"x": "y" * 65_536})],
+    ],
+)
+def test_a_wrong_member_is_named(new_house_once: House, member: str, value: object) -> None:
+    created = new_house_once.api.post(SERVICES, new_service(**{member: value}))
+    assert (created.status_code, code(created)) == (400, "VALIDATION_ERROR")
+    assert list(created.json()["error"]["details"]) == [member]
+
+
+@pytest.fixture(scope="module")
+def new_house_once(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A tenant for the many calls of one table, which do not fit into the minute of a shared one."""
+    from tests.world import build_house
+
+    with django_db_blocker.unblock():
+        return build_house("table")
+
+
+def test_an_update_refuses_what_a_create_refuses(registry: Registry) -> None:
+    before = registry.create()
+    for wrong in ({"name": ""}, {"status": "gone"}, {"base_url": "x"}, {"metadata": []}, {"type": None}):
+        answer = registry.api.put(at(before), wrong)
+        assert (answer.status_code, code(answer)) == (400, "VALIDATION_ERROR")
+        assert list(answer.json()["error"]["details"]) == list(wrong)
+    assert registry.api.get(at(before)).json() == before
+
+
+def test_missing_members_are_all_named(registry: Registry) -> None:
+    answer = registry.api.post(SERVICES, {})
+    assert set(answer.json()["error"]["details"]) == {"name", "type", "base_url"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "content_type", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b'{"name": "a", "name": "b"}', "application/json", 400),
+        (b"{}", "text/plain", 415),
+        (b'{"x": "' + b"y" * 1024 * 1024 + b'"}', "application/json", 413),
+    ],
+)
+def test_a_body_that_is_none_is_refused_in_the_envelope(
+    house: House, raw: bytes, content_type: str, status: int
+) -> None:
+    answer = house.api.post(SERVICES, raw=raw, content_type=content_type)
+    assert answer.status_code == status
+    assert code(answer)
+
+
+# --- the list --------------------------------------------------------------------------------------------------------
+
+
+def names(answer: Any) -> list[str]:
+    assert answer.status_code == 200, answer.content
+    return [service["name"] for service in answer.json()["services"]]
+
+
+def test_the_list_pages_newest_first(registry: Registry) -> None:
+    made = [registry.create()["name"] for _ in range(23)]
+    first = registry.api.get(SERVICES)
+    assert names(first) == made[:2:-1]
+    assert first.json()["pagination"] == {"page": 1, "limit": 20, "total": 23, "total_pages": 2}
+    assert set(first.headers) >= RATE_HEADERS
+    assert names(registry.api.get(SERVICES, {"page": 2})) == made[2::-1]
+    assert names(registry.api.get(SERVICES, {"page": 5, "limit": 5})) == made[2::-1]
+    past = registry.api.get(SERVICES, {"page": 9, "limit": 7})
+    assert past.json() == {"services": [], "pagination": {"page": 9, "limit": 7, "total": 23, "total_pages": 4}}
+
+
+def test_a_listed_service_is_the_record(registry: Registry) -> None:
+    record = registry.create(metadata={"deep": {"er": [1.5, "ü"]}})
+    assert registry.api.get(SERVICES).json()["services"] == [record]
+
+
+def test_an_empty_tenant_has_an_empty_list(registry: Registry) -> None:
+    assert registry.api.get(SERVICES).json() == {
+        "services": [],
+        "pagination": {"page": 1, "limit": 20, "total": 0, "total_pages": 0},
+    }
+
+
+def test_the_list_is_filtered_by_type_and_status(registry: Registry) -> None:
+    for type in ("payment", "Payments_EU", "email", "100%"):
+        for status in ("active", "inactive"):
+            registry.create(name=f"{type} {status}", type=type, status=status)
+
+    def total(**query: Any) -> int:
+        answer = registry.api.get(SERVICES, query)
+        assert len(names(answer)) == answer.json()["pagination"]["total"]
+        return len(names(answer))
+
+    assert total() == 8
+    assert total(status="active") == 4
+    assert total(type="PAY") == 4
+    assert total(type="payment") == 4
+    assert total(type="email") == 2
+    assert total(type="_") == 2
+    assert total(type="%") == 2
+    assert total(type="nothing") == 0
+    answer = registry.api.get(SERVICES, {"type": "pay", "status": "inactive"})
+    assert names(answer) == ["Payments_EU inactive", "payment inactive"]
+
+
+def test_totals_follow_every_change(registry: Registry) -> None:
+    def totals() -> list[int]:
+        queries: list[dict[str, str]] = [{}, {"status": "active"}, {"type": "one"}, {"type": "two", "status": "active"}]
+        return [registry.api.get(SERVICES, query).json()["pagination"]["total"] for query in queries]
+
+    first, second = registry.create(type="one"), registry.create(type="one")
+    assert totals() == [2, 2, 2, 0]
+    registry.api.put(at(first), {"type": "two"})
+    assert totals() == [2, 2, 1, 1]
+    registry.api.put(at(first), {"status": "inactive", "description": "x"})
+    assert totals() == [2, 1, 1, 0]
+    registry.api.delete(at(second))
+    assert totals() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"page": "0"},
+        {"page": "x"},
+        {"page": "-1"},
+        {"limit": "0"},
+        {"limit": "１２"},
+        {"limit": "1_0"},
+        {"status": "ACTIVE"},
+        {"status": ""},
+        {"type": ""},
+    ],
+)
+def test_a_query_that_means_nothing_is_refused(house: House, query: dict[str, str]) -> None:
+    answer = house.api.get(SERVICES, query)
+    assert (answer.status_code, code(answer)) == (400, "VALIDATION_ERROR")
+    assert list(answer.json()["error"]["details"]) == list(query)
+
+
+def test_a_limit_above_a_hundred_counts_as_a_hundred_and_no_page_is_too_far(house: House) -> None:
+    answer = house.api.get(SERVICES, {"page": "9" * 40, "limit": "1000"})
+    assert answer.status_code == 200
+    assert answer.json()["services"] == []
+    assert answer.json()["pagination"]["limit"] == 100
+
+
+# --- who may --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", ""), ("POST", ""), ("GET", "/x"), ("PUT", "/x"), ("DELETE", "/x"), ("GET", "/x/credentials")]
+)
+@pytest.mark.parametrize("header", [None, "Bearer", "Bearer x.y.z", "Basic YTpi", "Bearer a b"])
+def test_without_a_valid_token_nothing_is_answered(api: Api, method: str, path: str, header: str | None) -> None:
+    sent = {"Authorization": header} if header else {}
+    answer = api.call(method, SERVICES + path, headers=sent)
+    assert (answer.status_code, code(answer)) == (401, "UNAUTHORIZED")
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert not RATE_HEADERS & set(answer.headers)
+
+
+def test_a_method_that_a_path_does_not_take_is_said(registry: Registry, api: Api) -> None:
+    for caller in (registry.api, api):
+        answer = caller.patch(SERVICES, {})
+        assert (answer.status_code, code(answer)) == (405, "METHOD_NOT_ALLOWED")
+        assert set(answer.headers["Allow"].split(", ")) >= {"GET", "POST"}
+    assert set(registry.api.patch(SERVICES, {}).headers) >= RATE_HEADERS
+
+
+def test_an_operator_says_for_which_tenant(operator: Api, registry: Registry, house: House) -> None:
+    record = registry.create()
+    acting = {"X-Tenant-ID": record["tenant_id"]}
+    assert operator.get(at(record), headers=acting).json() == record
+    elsewhere = operator.get(at(record), headers={"X-Tenant-ID": str(house.id)})
+    assert (elsewhere.status_code, code(elsewhere)) == (404, "SERVICE_NOT_FOUND")
+    nowhere = operator.get(SERVICES)
+    assert (nowhere.status_code, code(nowhere)) == (400, "TENANT_REQUIRED")
+    unknown = operator.get(SERVICES, headers={"X-Tenant-ID": str(uuid4())})
+    assert unknown.status_code == 404
+    odd = operator.get(SERVICES, headers={"X-Tenant-ID": "x"})
+    assert (odd.status_code, code(odd)) == (400, "VALIDATION_ERROR")
+    made = operator.post(SERVICES, new_service(), headers=acting)
+    assert made.json()["tenant_id"] == record["tenant_id"]
+
+
+def test_query_counts(new_house: Callable[[], House]) -> None:
+    """The caller's state is one statement; a read is one more."""
+    registry = Registry(new_house().api)
+    record = registry.create()
+
+    def count(method: str, path: str, body: object = None) -> tuple[int, int]:
+        with statements() as seen:
+            assert registry.api.call(method, path, body).status_code < 300
+        return seen.counts
+
+    assert count("GET", SERVICES) == (2, 0)
+    assert count("GET", f"{SERVICES}?type=pay&status=active&page=2") == (2, 0)
+    assert count("GET", f"{SERVICES}?page=1000") == (2, 0)
+    assert count("GET", at(record)) == (2, 0)
+    assert count("POST", SERVICES, new_service()) == (3, 0)
+    assert count("PUT", at(record), {"type": "x"}) == (4, 0)
+    assert count("GET", f"{at(record)}/credentials") == (3, 0)
+    assert count("DELETE", at(record)) == (6, 0)
+    assert count("GET", "/exsvc/debug/auth") == (1, 0)
