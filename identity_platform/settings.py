@@ -351,7 +351,11 @@ LIMITS: dict[str, tuple[int, int]] = {
 # --- messages out ----------------------------------------------------------------------------------------------------
 
 OUTBOX = VAR / "outbox"
-_email_url = text("EMAIL_URL") or (f"file:{quote(str(OUTBOX / 'mail'))}" if EMBEDDED else "console:")
+_email_url = text("EMAIL_URL") or (
+    f"file:{quote(str(OUTBOX / 'mail'))}"
+    if EMBEDDED
+    else required("EMAIL_URL", "people get invitations and links by mail. Form: smtp://user:password@host:587.")
+)
 # EMAIL_BACKEND and the settings that belong to it.
 globals().update(mail(_email_url))
 DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>")

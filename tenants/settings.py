@@ -9,6 +9,8 @@ from identity_platform.api.errors import ValidationFailed
 HOSTNAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 ORIGIN = re.compile(r"https://[a-z0-9.-]+(:[0-9]{1,5})?|http://localhost(:[0-9]{1,5})?")
 COUNTRY = re.compile(r"[A-Z]{2}")
+# Signing keys verify for as long after they have stopped to sign.
+LONGEST_REFRESH_SECONDS: Final = 90 * 86_400
 
 
 def _text(longest: int) -> Callable[[Any], str | None]:
@@ -54,7 +56,7 @@ SETTINGS: Final[dict[str, Callable[[Any], str | None]]] = {
     # RFC-like floor of NIST SP 800-63B: 8, and 15 where the password is the only factor.
     "password_min_length": _whole(8, 64),
     "access_token_seconds": _whole(60, 86_400),
-    "refresh_token_seconds": _whole(3_600, 90 * 86_400),
+    "refresh_token_seconds": _whole(3_600, LONGEST_REFRESH_SECONDS),
     "mfa_policy": _one_of("optional", "required"),
     "sms_countries": _list_of(COUNTRY, "Send a list of ISO 3166 two-letter codes.", 250),
     "self_registration": _flag,

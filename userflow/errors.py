@@ -63,6 +63,42 @@ class UnknownRole(errors.ApiError):
     message = "A role that you name does not exist."
 
 
+class UnknownUsers(errors.NotFound):
+    """404: some of the users that are named do not exist in this tenant; nothing was changed."""
+
+    message = "Some of these users do not exist in this tenant, so nothing was changed: see details."
+
+
+class UnknownRoleId(errors.NotFound):
+    """404: no such role in this tenant."""
+
+    message = "No role has this id in this tenant."
+
+
+class RoleNameTaken(errors.Conflict):
+    """409: another role of the tenant has this name, in any case."""
+
+    message = "Another role has this name: choose another one."
+
+
+class BuiltInRole(errors.NotAllowed):
+    """403: a role that every tenant has is neither deleted nor renamed."""
+
+    message = "A built-in role can neither be deleted nor renamed."
+
+
+class UnknownGroup(errors.NotFound):
+    """404: no such group in this tenant."""
+
+    message = "No group has this id in this tenant."
+
+
+class GroupNameTaken(errors.Conflict):
+    """409: another group of the tenant has this name, in any case."""
+
+    message = "Another group has this name: choose another one."
+
+
 class GrantsMoreThanHeld(errors.NotAllowed):
     """403: nobody grants what they do not hold."""
 
@@ -99,6 +135,83 @@ class WeakPassword(errors.ValidationFailed):
     message = "The password is not strong enough: see details."
 
 
+class MailBusy(errors.Unavailable):
+    """503: more mails wait to be sent than this server keeps."""
+
+    message = "Too many mails wait to be sent: try again in a moment."
+
+
+class WrongCurrentPassword(errors.ApiError):
+    """400: a change of password that does not state the present one."""
+
+    message = "The current password is not right."
+
+
+class NoPasswordHere(errors.NotAllowed):
+    """403: the user signs in elsewhere (directory, another provider), so there is no password to change."""
+
+    message = "This user has no password on this platform: change it where you sign in."
+
+
+class ResetTokenInvalid(errors.ApiError):
+    """400: a reset token that is unknown, used, expired or another user's kind."""
+
+    message = "This link is not good any more: ask for a new one."
+
+
+class UnknownSession(errors.NotFound):
+    """404: no such session that the caller may know of."""
+
+    message = "No session has this id."
+
+
+class DefaultClientStays(errors.NotAllowed):
+    """403: every tenant keeps its default client."""
+
+    message = "The default client of a tenant cannot be deleted: deactivate it if nobody shall use it."
+
+
+class NoClientSecret(errors.ApiError):
+    """400: a public client has no secret."""
+
+    message = "A public client has no secret."
+
+
+class PermissionsMissing(errors.NotAllowed):
+    """403 of the validation endpoints: the caller does not hold what was asked for."""
+
+    message = "The token does not carry what was asked for: see details."
+
+
+class InvalidClient(errors.OAuthError):
+    """401 `invalid_client` (RFC 6749 section 5.2): unknown, wrong and inactive alike."""
+
+    status = 401
+    error = "invalid_client"
+    message = "The client is unknown, inactive or did not prove who it is."
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message, headers={"WWW-Authenticate": 'Basic realm="clients", charset="UTF-8"'})
+
+
+class InvalidRequest(errors.OAuthError):
+    """400 `invalid_request` (RFC 6749 section 5.2)."""
+
+
+class InvalidScope(errors.OAuthError):
+    """400 `invalid_scope` (RFC 6749 section 5.2): more than the client or the user holds."""
+
+    error = "invalid_scope"
+    message = "The scope is malformed or goes beyond what the client holds."
+
+
+class UnauthorizedClient(errors.OAuthError):
+    """400 `unauthorized_client` (RFC 6749 section 5.2): the client is known but may not do this."""
+
+    error = "unauthorized_client"
+    message = "This client may not do this."
+
+
 class InvalidGrant(errors.OAuthError):
     """400 `invalid_grant` (RFC 6749 section 5.2): the refresh token is unknown, used, expired or revoked."""
 
@@ -110,7 +223,7 @@ class UnsupportedGrant(errors.OAuthError):
     """400 `unsupported_grant_type` (RFC 6749 section 5.2)."""
 
     error = "unsupported_grant_type"
-    message = "grant_type must be refresh_token."
+    message = "grant_type must be client_credentials or refresh_token."
 
 
 class NotSignedInByTicket(errors.NotSignedIn):

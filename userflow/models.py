@@ -19,7 +19,7 @@ from userflow.signin.models import (
     EndUserSession,
     EndUserTicket,
 )
-from userflow.tokens.models import SigningKey
+from userflow.tokens.models import RevokedToken, SigningKey
 
 __all__ = [
     "AdminAttempts",
@@ -41,6 +41,7 @@ __all__ = [
     "EndUserTicket",
     "Group",
     "GroupMembership",
+    "RevokedToken",
     "Role",
     "RoleBinding",
     "SigningKey",

@@ -36,8 +36,30 @@ _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 # Schemes that a browser runs, opens or sends by itself are nobody's application.
 _NOT_AN_APP = frozenset(
-    "about blob chrome data file filesystem ftp ftps http https intent jar javascript mailto resource sms tel urn"
-    " vbscript view-source ws wss".split()
+    {
+        "about",
+        "blob",
+        "chrome",
+        "data",
+        "file",
+        "filesystem",
+        "ftp",
+        "ftps",
+        "http",
+        "https",
+        "intent",
+        "jar",
+        "javascript",
+        "mailto",
+        "resource",
+        "sms",
+        "tel",
+        "urn",
+        "vbscript",
+        "view-source",
+        "ws",
+        "wss",
+    }
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -229,7 +251,9 @@ def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iter
     wrong = sorted((platform - set(EVERY_PERMISSION)) | (platform & set(OPERATOR_PERMISSIONS)))
     if own:
         with in_tenant(tenant_id, Purpose.READ):
-            known = {scope for permissions in Role.objects.values_list("permissions", flat=True) for scope in permissions}
+            known = {
+                scope for permissions in Role.objects.values_list("permissions", flat=True) for scope in permissions
+            }
         wrong += sorted(own - known)
     if wrong:
         # Not the text itself: whoever mixes up members must not find a secret in an answer.

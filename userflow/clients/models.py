@@ -28,6 +28,8 @@ class Client(models.Model):
     secret_digest = models.BinaryField(null=True, editable=False)
     previous_secret_digest = models.BinaryField(null=True, editable=False)
     previous_secret_until = models.DateTimeField(null=True, editable=False)
+    # Stands in the client's own tokens and is raised when it is switched off: they do not come back with it.
+    generation = models.PositiveIntegerField(default=1, db_default=1, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     last_used_at = models.DateTimeField(null=True)

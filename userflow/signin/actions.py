@@ -21,7 +21,7 @@ from tenants.states import Purpose
 from userflow import principals
 from userflow.admins.models import AdminUser
 from userflow.endusers.models import EndUser
-from userflow.errors import InvalidGrant, WrongCredentials
+from userflow.errors import HashersBusy, InvalidGrant, WrongCredentials
 from userflow.principals import Principal
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts, passwords, tickets
@@ -59,6 +59,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     attempts.count(ADMINS, who, factor=attempts.PASSWORD)
     if not passwords.matches(password, user.password if user else None) or user is None or not user.active:
         raise _refused(ADMINS, user, tenant_id=user.tenant_id if user else None)
+    _renew_hash(ADMINS, user, password)
     route = None
     if user.tenant_id:
         route = routes.find(user.tenant_id)
@@ -93,6 +94,7 @@ def sign_in_end_user(
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or not client_stands:
             raise _refused(END_USERS, user)
+        _renew_hash(END_USERS, user, password)
         set_actor(principals.END_USER, str(user.pk))
         with END_USERS.atomic():
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD)
@@ -111,6 +113,18 @@ def _refused(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> Wrong
     # Outside any transaction: the row must survive the refusal. A name that nobody has is not written down.
     realm.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused", tenant_id=tenant_id)
     return WrongCredentials()
+
+
+def _renew_hash(realm: Realm, user: Any, password: str) -> None:
+    """Replace a hash of another system, or of weaker parameters, now that the password is at hand."""
+    if not passwords.is_outdated(user.password):
+        return
+    try:
+        renewed = passwords.hashed(password)
+    except HashersBusy:
+        return  # the sign-in has earned its tokens; the next one renews
+    # Not over a password that was changed in the meantime.
+    realm.users._default_manager.filter(pk=user.pk, password=user.password).update(password=renewed)
 
 
 def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool]:
@@ -277,11 +291,15 @@ def _successor(realm: Realm, principal: Principal, row: Any, context: SealContex
 # --- the end of sessions ---------------------------------------------------------------------------------------------
 
 
-def end_sessions(realm: Realm, *, user_id: UUID, session_id: UUID | None = None, reason: str) -> int:
-    """End one session of a user, or all; gives how many ended. Their tokens are refused at the next request."""
+def end_sessions(
+    realm: Realm, *, user_id: UUID, session_id: UUID | None = None, keep: UUID | None = None, reason: str
+) -> int:
+    """End one session of a user, or all (but `keep`); gives how many ended. Their tokens are refused at the next request."""
     found = realm.sessions._default_manager.filter(user_id=user_id, ended_at=None)
     if session_id is not None:
         found = found.filter(pk=session_id)
+    if keep is not None:
+        found = found.exclude(pk=keep)
     return found.update(ended_at=now(), end_reason=reason)
 
 

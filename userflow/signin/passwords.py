@@ -1,19 +1,20 @@
 """Passwords: argon2id with a bound on how many are hashed at once, and the rules for new ones."""
 
 import threading
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.conf import settings
 from django.contrib.auth import hashers
 from django.contrib.auth.hashers import Argon2PasswordHasher
-from django.contrib.auth.password_validation import CommonPasswordValidator
-from django.core.exceptions import ValidationError
 
 from userflow.errors import HashersBusy, WeakPassword
+from userflow.signin import blocklist, foreign_hashes
 
 LONGEST = 128
 SHORTEST = 8
+OWN_FORM = "argon2$argon2id$"
 
 
 class Argon2Hasher(Argon2PasswordHasher):
@@ -43,25 +44,45 @@ def hashing_slot() -> Iterator[None]:
 def hashed(password: str) -> str:
     """The encoded hash of a new password."""
     with hashing_slot():
-        return hashers.make_password(password)
+        return hashers.make_password(_normal(password))
+
+
+def _normal(password: str) -> str:
+    # One keyboard sends an accented letter as one character, another as two (RFC 8265 section 4.2.2).
+    return unicodedata.normalize("NFC", password)
 
 
 _dummy: str | None = None
 
 
 def matches(password: str, encoded: str | None) -> bool:
-    """Whether the password is the one that was hashed. Without a hash the same time is spent and the answer is no."""
+    """Whether the password is the one that was hashed. Without a hash the same time is spent and the answer is no.
+
+    Hashes of other systems (`foreign_hashes`) take the time they take: until its first sign-in here such a user can be
+    told from one who has signed in before. Accepted, as it tells nothing that an import does not.
+    """
     global _dummy
     if _dummy is None:
         _dummy = hashed("nobody has this password")
     usable = bool(encoded) and hashers.is_password_usable(encoded)
     # Longer than any password that could have been set: hashed all the same, cut, so that time tells nothing.
+    tried = password[:LONGEST]
     with hashing_slot():
-        right = hashers.check_password(password[:LONGEST], encoded if usable and encoded else _dummy)
+        if usable and encoded and is_foreign(encoded):
+            right = foreign_hashes.verify(tried, encoded)
+        else:
+            right = hashers.check_password(_normal(tried), encoded if usable and encoded else _dummy)
     return right and usable and len(password) <= LONGEST
 
 
-_common = CommonPasswordValidator()
+def is_foreign(encoded: str) -> bool:
+    """Whether another system made this hash."""
+    return not encoded.startswith(OWN_FORM)
+
+
+def is_outdated(encoded: str) -> bool:
+    """Whether a hash should be made anew when the password is at hand: foreign, or of weaker parameters than ours."""
+    return is_foreign(encoded) or Argon2Hasher().must_update(encoded)
 
 
 def check_strength(password: str, *, least: int = SHORTEST, personal: tuple[str, ...] = ()) -> None:
@@ -71,12 +92,9 @@ def check_strength(password: str, *, least: int = SHORTEST, personal: tuple[str,
     """
     if not least <= len(password) <= LONGEST:
         raise WeakPassword(details={"password": [f"Use between {least} and {LONGEST} characters."]})
-    lowered = password.lower()
-    if any(word and lowered == word.lower() for word in (*personal, *(p.partition("@")[0] for p in personal))):
+    if blocklist.is_personal(password, personal):
         raise WeakPassword(details={"password": ["Do not use your own name or address as the password."]})
-    try:
-        _common.validate(password)
-    except ValidationError as problem:
+    if blocklist.is_common(password):
         raise WeakPassword(
-            details={"password": ["This password is known from breaches: choose another one."]}
-        ) from problem
+            details={"password": ["This password is known from breaches or easily guessed: choose another one."]}
+        )

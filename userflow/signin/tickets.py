@@ -18,7 +18,12 @@ from userflow.realms import Realm
 
 SECOND_STEP: Final = "second_step"
 ENROLLMENT: Final = "enrollment"
-LIFETIME = {SECOND_STEP: timedelta(minutes=10), ENROLLMENT: timedelta(minutes=15)}
+PASSWORD_RESET: Final = "password_reset"
+LIFETIME = {
+    SECOND_STEP: timedelta(minutes=10),
+    ENROLLMENT: timedelta(minutes=15),
+    PASSWORD_RESET: timedelta(minutes=30),
+}
 WRONG_CODES_ALLOWED = 5
 LOGIN_WINDOW = timedelta(minutes=15)
 
@@ -121,7 +126,10 @@ def open_enrollment(realm: Realm, user: Any, *, cause: str) -> str:
     return issue_ticket(realm, user, ENROLLMENT)
 
 
-def end_tickets(realm: Realm, user: Any) -> int:
-    """End every ticket and window of the user; gives how many tickets there were."""
+def end_tickets(realm: Realm, user: Any, *, purpose: str | None = None) -> int:
+    """End every ticket and window of the user, or the tickets of one purpose; gives how many tickets there were."""
+    found = realm.tickets._default_manager.filter(user=user)
+    if purpose is not None:
+        return found.filter(purpose=purpose).delete()[0]
     realm.windows._default_manager.filter(user=user).delete()
-    return realm.tickets._default_manager.filter(user=user).delete()[0]
+    return found.delete()[0]

@@ -125,14 +125,13 @@ def pair(
     return TokenPair(str(access), str(refresh), access_seconds, session_id)
 
 
-def client_token(
-    *, client_id: UUID, tenant_id: UUID, scopes: tuple[str, ...], route: routes.Route | None
-) -> tuple[str, int]:
+def client_token(*, client_id: UUID, generation: int, scopes: tuple[str, ...], route: routes.Route) -> tuple[str, int]:
     """An access token of a client that speaks for itself (RFC 6749 section 4.4), and its lifetime in seconds."""
     seconds, _ = lifetimes(route)
-    speaker = Speaker(principals.CLIENT, client_id, tenant_id, client_id, (), scopes)
+    speaker = Speaker(principals.CLIENT, client_id, route.tenant_id, client_id, (), scopes)
     access = _stamped(AccessToken(), speaker, seconds)
     access["scope"] = " ".join(scopes)
+    access["gen"] = generation
     access["roles"] = []
     access["permissions"] = list(scopes)
     return str(access), seconds

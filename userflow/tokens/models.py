@@ -22,3 +22,16 @@ class SigningKey(models.Model):
 
     def __str__(self) -> str:
         return self.kid
+
+
+class RevokedToken(models.Model):
+    """An access token of a client that was revoked before its time (RFC 7009); one of a user ends with its session."""
+
+    jti = models.CharField(max_length=64, primary_key=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="revoked_token_expiry")]
+
+    def __str__(self) -> str:
+        return self.jti

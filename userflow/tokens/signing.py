@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from django.utils.timezone import now
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealContext, seal, unseal
 from tenants import keys
+from tenants.settings import LONGEST_REFRESH_SECONDS
 from userflow.tokens.models import SigningKey
 
 ALGORITHM = "ES256"
@@ -26,7 +28,10 @@ ALGORITHM = "ES256"
 FRESH_SECONDS = 10.0
 # A new key is published this long before it signs, so that verifiers that cache the JWKS know it in time.
 PUBLISH_AHEAD = timedelta(minutes=10)
+# No token outlives it, whatever a tenant sets (tenants.settings): so long a key verifies after its last signature.
+LONGEST_TOKEN = timedelta(seconds=max(LONGEST_REFRESH_SECONDS, settings.REFRESH_TOKEN_SECONDS))
 MAKING_LOCK = 7_215_002
+THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +87,79 @@ def make_key(*, signs_from: datetime) -> SigningKey:
 def rotate_signing_keys(*, at_once: bool = False) -> SigningKey:
     """Make the next signing key; the ones before it verify until their last tokens have expired.
 
-    `at_once` skips the time in which verifiers learn of the new key; it is right when the old key must go.
+    `at_once` skips the time in which verifiers that cache the JWKS learn of the new key. It does not end the old keys:
+    that is `withdraw_signing_key`.
     """
     moment = now()
     signs_from = moment if at_once else moment + PUBLISH_AHEAD
-    longest = timedelta(seconds=max(settings.REFRESH_TOKEN_SECONDS, settings.ACCESS_TOKEN_SECONDS))
     with transaction.atomic():
         key = make_key(signs_from=signs_from)
-        SigningKey.objects.exclude(pk=key.pk).filter(verifies_until=None).update(verifies_until=signs_from + longest)
-        record_for_platform("signing_key.rotated", target=("signing_key", key.kid))
+        SigningKey.objects.exclude(pk=key.pk).filter(verifies_until=None).update(
+            verifies_until=signs_from + LONGEST_TOKEN
+        )
+        record_for_platform("signing_key.rotated", target=("signing_key", key.kid), details={"at_once": at_once})
     forget()
     return key
 
 
+def withdraw_signing_key(*, kid: str) -> bool:
+    """Refuse a key's tokens from now on (its private half is known to somebody else); False if no such key is valid.
+
+    Other processes follow within FRESH_SECONDS. If it was the one that signs, another one takes over at once.
+    """
+    moment = now()
+    with transaction.atomic():
+        withdrawn = SigningKey.objects.filter(_standing(moment), pk=kid).update(verifies_until=moment)
+        if withdrawn:
+            if not SigningKey.objects.filter(verifies_until=None, signs_from__lte=moment).exists():
+                make_key(signs_from=moment)
+            record_for_platform("signing_key.withdrawn", target=("signing_key", kid))
+    forget()
+    return bool(withdrawn)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStatus:
+    """A valid key and what it is at the moment: `next`, `signing` or `verifying`."""
+
+    kid: str
+    state: str
+    signs_from: datetime
+    verifies_until: datetime | None
+
+
+def signing_key_status() -> list[KeyStatus]:
+    """The keys that are valid now, the oldest first."""
+    valid = _valid(now())
+    signing = _signing(valid, now())
+    return [
+        KeyStatus(
+            key.kid,
+            "signing" if key is signing else ("next" if key.signs_from > now() else "verifying"),
+            key.signs_from,
+            key.verifies_until,
+        )
+        for key in valid
+    ]
+
+
+def _standing(moment: datetime) -> Q:
+    return Q(verifies_until=None) | Q(verifies_until__gt=moment)
+
+
+def _valid(moment: datetime) -> list[SigningKey]:
+    return list(SigningKey.objects.filter(_standing(moment)).order_by("created_at", "kid"))
+
+
+def _signing(valid: list[SigningKey], moment: datetime) -> SigningKey | None:
+    # The newest made, not the one with the latest start: a rotation at once outruns one that was announced before it.
+    return next((key for key in reversed(valid) if key.signs_from <= moment), None)
+
+
 def _read() -> KeySet:
     moment = now()
-    valid = list(
-        SigningKey.objects.filter(Q(verifies_until=None) | Q(verifies_until__gt=moment)).order_by("signs_from", "kid")
-    )
-    signing = next((key for key in reversed(valid) if key.signs_from <= moment), None)
+    valid = _valid(moment)
+    signing = _signing(valid, moment)
     if signing is None:
         with transaction.atomic(), connection.cursor() as cursor:
             # Two processes at their first start must not make two keys.
@@ -127,18 +186,24 @@ def _public(jwk: dict[str, Any]) -> ec.EllipticCurvePublicKey:
 
 
 def key_set(*, knowing: str | None = None) -> KeySet:
-    """The set of this process: read again when it is old, or (at most once a second) when `knowing` is not in it."""
+    """The set of this process; read again when it is old, or when `knowing` names a key that it lacks and the store has.
+
+    Another process may have rotated a moment ago, so an unknown `kid` is looked up (one primary key) before its token
+    is refused; made-up ones cost no more than that.
+    """
     global _current
     found = _current
-    if found is not None:
-        age = time.monotonic() - found.read_at
-        if age < FRESH_SECONDS and (knowing is None or knowing in found.public_keys or age < 1.0):
+    if found is not None and time.monotonic() - found.read_at < FRESH_SECONDS:
+        if knowing is None or knowing in found.public_keys:
+            return found
+        if not THUMBPRINT.fullmatch(knowing) or not SigningKey.objects.filter(_standing(now()), pk=knowing).exists():
             return found
     with _lock:
-        if _current is found:
-            _current = _read()
-        assert _current is not None  # set above or by the thread that held the lock
-        return _current
+        if _current is not None and _current is not found:
+            return _current
+        fresh = _read()
+        _current = fresh
+        return fresh
 
 
 def forget() -> None:

@@ -16,6 +16,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantMismatch, TenantSuspended
 from tenants.states import Purpose
 from userflow import principals
+from userflow.clients.usage import STALE_USE, note_use
 from userflow.principals import Principal, moment
 
 _ROUTE_OR_NULLS = (
@@ -31,7 +32,9 @@ ADMIN_STATE = (
     + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
 )
 TENANT_AND_CLIENT = (
-    f"SELECT {routes.COLUMNS}, c.active, c.scopes::text, c.name, c.project_id FROM tenants_tenant t {routes.JOINS}"
+    f"SELECT {routes.COLUMNS}, c.active, c.scopes::text, c.name, c.project_id, c.generation,"
+    f" {STALE_USE.format(client='c')}, EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s)"
+    f" FROM tenants_tenant t {routes.JOINS}"
     " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
 )
 END_USER_STATE = (
@@ -110,7 +113,9 @@ def _checked(columns: Any, purpose: Purpose) -> routes.Route:
 
 def _tenant_and_client(claims: dict[str, Any]) -> tuple[routes.Route, Any]:
     with connection.cursor() as cursor:
-        cursor.execute(TENANT_AND_CLIENT, [claims.get("client_id"), claims.get("tenant_id")])
+        # Only a client's own tokens can be revoked one by one; a user's end with the session.
+        jti = claims["jti"] if claims["kind"] == principals.CLIENT else None
+        cursor.execute(TENANT_AND_CLIENT, [jti, claims.get("client_id"), claims.get("tenant_id")])
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
@@ -139,7 +144,11 @@ def _end_user(claims: dict[str, Any]) -> Principal:
 def _client(claims: dict[str, Any]) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
         raise NotStanding
-    _, (scopes, name, project_id) = _tenant_and_client(claims)
+    _, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
+    if revoked or claims.get("gen") != generation:
+        raise NotStanding
+    if stale:
+        note_use(UUID(claims["client_id"]))
     granted = frozenset(orjson.loads(scopes)) & frozenset((claims.get("scope") or "").split())
     return _principal(claims, (), granted, user={"name": name, "project_id": project_id})
 

@@ -1,0 +1,145 @@
+"""Shapes of clients."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Flag, QueryFlag, QueryWhole, Text, Whole
+from identity_platform.api.pagination import LARGEST_PAGE
+from userflow.clients.models import CONFIDENTIAL, PUBLIC, Client
+
+MOST_ENTRIES = 100
+
+
+def record(client: Client) -> dict[str, Any]:
+    """A client as answers show it: never its secret."""
+    return {
+        "id": client.pk,
+        "client_id": client.pk,
+        "tenant_id": client.tenant_id,
+        "name": client.name,
+        "type": client.type,
+        "active": client.active,
+        "status": "Active" if client.active else "Inactive",
+        "tags": client.tags,
+        "scopes": client.scopes,
+        "project_id": client.project_id,
+        "owner_id": client.owner_id,
+        "self_registration": client.self_registration,
+        "redirect_uris": client.redirect_uris,
+        "is_default": client.is_default,
+        "created_at": client.created_at,
+        "updated_at": client.updated_at,
+        "last_used_at": client.last_used_at,
+    }
+
+
+class Type(Text):
+    """`public` or `confidential`."""
+
+    def to_internal_value(self, data: Any) -> str:
+        value = super().to_internal_value(data)
+        if value not in (PUBLIC, CONFIDENTIAL):
+            raise serializers.ValidationError(f"Send {PUBLIC} or {CONFIDENTIAL}.")
+        return value
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "enum": [PUBLIC, CONFIDENTIAL]}
+
+
+class Entries(serializers.ListField):
+    """A list of texts, bounded."""
+
+    def __init__(self, longest: int, **options: Any) -> None:
+        super().__init__(child=Text(max_length=longest), max_length=MOST_ENTRIES, required=False, **options)
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        # DRF takes a string or an object of a form as a list of one; here a list is a list.
+        if not isinstance(data, list):
+            raise serializers.ValidationError("Send a list of strings.")
+        return super().to_internal_value(data)
+
+
+class ClientChanges(serializers.Serializer[Any]):
+    name = Text(max_length=255, required=False, trim=True)
+    type = Type(required=False, help_text="Only what it is: the type stays.")
+    active = Flag(required=False)
+    tags = Entries(64)
+    scopes = Entries(128)
+    redirect_uris = Entries(2048)
+    project_id = Text(max_length=64, required=False, allow_null=True)
+    owner_id = Text(max_length=64, required=False, allow_null=True)
+    self_registration = Flag(required=False)
+
+    def validate_tags(self, tags: list[str]) -> list[str]:
+        return list(dict.fromkeys(tags))
+
+
+class ClientIn(ClientChanges):
+    name = Text(max_length=255, trim=True)
+    type = Type(required=False, default=PUBLIC)
+
+
+class ClientListQuery(serializers.Serializer[Any]):
+    page = QueryWhole(required=False, default=1, min_value=1)
+    limit = QueryWhole(required=False, default=20, min_value=1)
+    active = QueryFlag(required=False)
+    name = Text(max_length=255, required=False)
+    tags = Text(max_length=1024, required=False, help_text="Comma-separated: clients that have all of them.")
+
+    def validate_limit(self, value: int) -> int:
+        return min(value, LARGEST_PAGE)
+
+    def validate_tags(self, value: str) -> list[str]:
+        return [tag.strip() for tag in value.split(",") if tag.strip()]
+
+
+class SecretIn(serializers.Serializer[Any]):
+    overlap_seconds = Whole(
+        required=False, min_value=0, max_value=30 * 86400, help_text="How long the present secret still works."
+    )
+
+
+class ClientOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    client_id = serializers.UUIDField(help_text="The same as id.")
+    tenant_id = serializers.UUIDField()
+    name = serializers.CharField()
+    type = serializers.ChoiceField([PUBLIC, CONFIDENTIAL])
+    active = serializers.BooleanField()
+    status = serializers.ChoiceField(["Active", "Inactive"])
+    tags = serializers.ListField(child=serializers.CharField())
+    scopes = serializers.ListField(child=serializers.CharField())
+    project_id = serializers.CharField(allow_null=True)
+    owner_id = serializers.CharField(allow_null=True)
+    self_registration = serializers.BooleanField()
+    redirect_uris = serializers.ListField(child=serializers.CharField())
+    is_default = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+
+class NewClientOut(ClientOut):
+    client_secret = serializers.CharField(required=False, help_text="Confidential clients: shown this once.")
+
+
+class RotatedOut(NewClientOut):
+    previous_secret_expires_at = serializers.DateTimeField(allow_null=True)
+
+
+class PaginationOut(serializers.Serializer[Any]):
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class ClientListOut(serializers.Serializer[Any]):
+    clients = ClientOut(many=True)
+    pagination = PaginationOut()
+
+
+class DeletedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    id = serializers.UUIDField()

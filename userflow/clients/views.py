@@ -1,0 +1,113 @@
+"""Clients over HTTP."""
+
+from uuid import UUID
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.clients import actions, serializers
+from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
+from userflow.ids import id_or, tenant_id_in_path
+from userflow.permissions import needs, principal_at, tenant_at
+from userflow.signin.views import NO_STORE
+
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
+CHANGING = [UnknownClient, GrantsMoreThanHeld, ValidationFailed, *TENANCY]
+
+
+class ClientViewSet(ApiViewSet):
+    """The applications of the tenant in the path."""
+
+    def get_permissions(self) -> list[BasePermission]:
+        reading = self.action in ("list", "retrieve")
+        return [needs("clients:read" if reading else "clients:write")()]
+
+    @endpoint(query=serializers.ClientListQuery, returns={200: serializers.ClientListOut}, refuses=TENANCY)
+    def list(self, request: Request, tenant_id: str) -> Response:
+        """Clients of a tenant, newest first."""
+        tenant = _tenant(request, tenant_id)
+        asked = self.valid_query(serializers.ClientListQuery)
+        page, limit = asked.pop("page"), asked.pop("limit")
+        found = actions.list_clients(tenant_id=tenant, page=page, limit=limit, filters=asked)
+        clients = [serializers.record(client) for client in found.rows]
+        return Response({"clients": clients, "pagination": found.totals()})
+
+    @endpoint(serializers.ClientIn, returns={201: serializers.NewClientOut}, refuses=[GrantsMoreThanHeld, *TENANCY])
+    def create(self, request: Request, tenant_id: str) -> Response:
+        """Register a client; a confidential one gets a secret that is shown this once."""
+        tenant = _tenant(request, tenant_id)
+        fields = self.valid(serializers.ClientIn)
+        client, secret = actions.create_client(tenant_id=tenant, by=principal_at(request), **fields)
+        shown = {"client_secret": secret} if secret else {}
+        return Response({**serializers.record(client), **shown}, status=201, headers=NO_STORE)
+
+    @endpoint(returns={200: serializers.ClientOut}, refuses=[UnknownClient, *TENANCY])
+    def retrieve(self, request: Request, tenant_id: str, client_id: str) -> Response:
+        """One client."""
+        tenant, client = _named(request, tenant_id, client_id)
+        return Response(serializers.record(actions.find_client(tenant_id=tenant, client_id=client)))
+
+    @endpoint(serializers.ClientChanges, returns={200: serializers.ClientOut}, refuses=CHANGING)
+    def update(self, request: Request, tenant_id: str, client_id: str) -> Response:
+        """Change the members that are there."""
+        tenant, client = _named(request, tenant_id, client_id)
+        changes = self.valid(serializers.ClientChanges)
+        changed = actions.update_client(tenant_id=tenant, client_id=client, by=principal_at(request), changes=changes)
+        return Response(serializers.record(changed))
+
+    @endpoint(serializers.ClientChanges, returns={200: serializers.ClientOut}, refuses=CHANGING)
+    def partial_update(self, request: Request, tenant_id: str, client_id: str) -> Response:
+        """The same as PUT."""
+        return self.update(request, tenant_id, client_id)
+
+    @endpoint(
+        returns={200: serializers.DeletedOut},
+        refuses=[UnknownClient, DefaultClientStays, GrantsMoreThanHeld, *TENANCY],
+    )
+    def destroy(self, request: Request, tenant_id: str, client_id: str) -> Response:
+        """Remove a client for good; its tokens end, its users stay."""
+        tenant, client = _named(request, tenant_id, client_id)
+        actions.delete_client(tenant_id=tenant, client_id=client, by=principal_at(request))
+        return Response({"message": "The client is deleted.", "id": client})
+
+    @endpoint(returns={200: serializers.ClientOut}, refuses=CHANGING)
+    def activate(self, request: Request, tenant_id: str, client_id: str) -> Response:
+        """Switch a client on."""
+        return self._activity(request, tenant_id, client_id, active=True)
+
+    @endpoint(returns={200: serializers.ClientOut}, refuses=CHANGING)
+    def deactivate(self, request: Request, tenant_id: str, client_id: str) -> Response:
+        """Switch a client off: it signs nobody in, and its tokens end for good."""
+        return self._activity(request, tenant_id, client_id, active=False)
+
+    def _activity(self, request: Request, tenant_id: str, client_id: str, *, active: bool) -> Response:
+        tenant, client = _named(request, tenant_id, client_id)
+        changed = actions.set_client_active(tenant_id=tenant, client_id=client, by=principal_at(request), active=active)
+        return Response(serializers.record(changed))
+
+    @endpoint(serializers.SecretIn, returns={200: serializers.RotatedOut}, refuses=[NoClientSecret, *CHANGING])
+    def secret(self, request: Request, tenant_id: str, client_id: str) -> Response:
+        """A new secret, shown this once; the one before works for a while longer."""
+        tenant, client = _named(request, tenant_id, client_id)
+        overlap = self.valid(serializers.SecretIn).get("overlap_seconds")
+        rotated, secret = actions.rotate_client_secret(
+            tenant_id=tenant, client_id=client, by=principal_at(request), overlap_seconds=overlap
+        )
+        answer = {
+            **serializers.record(rotated),
+            "client_secret": secret,
+            "previous_secret_expires_at": rotated.previous_secret_until,
+        }
+        return Response(answer, headers=NO_STORE)
+
+
+def _tenant(request: Request, tenant_id: str) -> UUID:
+    return tenant_at(request, tenant_id_in_path(tenant_id))
+
+
+def _named(request: Request, tenant_id: str, client_id: str) -> tuple[UUID, UUID]:
+    return _tenant(request, tenant_id), id_or(client_id, UnknownClient)

@@ -1,0 +1,77 @@
+"""Mails to people: rendered from templates/email and sent behind the request's back.
+
+A mail server takes seconds and may be down; an answer must neither wait for it nor tell by its time whether a mail
+went out. What waits here is lost with the process: whoever misses a mail asks for it again.
+"""
+
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import structlog
+from django.core.mail import EmailMessage
+from django.db import connections, transaction
+from django.template.loader import render_to_string
+
+from identity_platform.audit.origin import current_origin, set_origin
+from userflow.errors import MailBusy
+
+log = structlog.get_logger("identity.mail")
+
+MOST_WAITING = 1000
+SENDERS = 2
+_senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="mail")
+_room = threading.BoundedSemaphore(MOST_WAITING)
+_pending: set[Future[None]] = set()
+
+
+def later(work: Callable[[], None]) -> None:
+    """Do `work` after the answer, with this request's origin and no tenant entered. Refuses with MailBusy (503)."""
+    if not _room.acquire(blocking=False):
+        raise MailBusy
+    # A context of its own: what the request remembers (its tenant, its routes) ends with the request.
+    future = _senders.submit(contextvars.Context().run, _run, current_origin(), work)
+    _pending.add(future)
+    future.add_done_callback(_pending.discard)
+
+
+def _run(origin: Any, work: Callable[[], None]) -> None:
+    set_origin(origin)
+    try:
+        work()
+    except Exception as problem:  # a thread of a pool keeps what it raises to itself
+        log.warning("behind_the_request", kind=type(problem).__qualname__)
+    finally:
+        connections.close_all()
+        _room.release()
+
+
+def settle(seconds: float = 10.0) -> bool:
+    """Wait until nothing waits any more; for tests and for an orderly end. False when the time was too short."""
+    return not wait(set(_pending), timeout=seconds).not_done
+
+
+def send(template: str, *, to: str, facts: Mapping[str, Any]) -> None:
+    """Send templates/email/`template`.txt to one person, now. Problems are logged, never raised."""
+    subject = render_to_string(f"email/{template}.subject.txt", facts).strip()
+    text = render_to_string(f"email/{template}.txt", facts)
+    # No answering machine shall write back (RFC 3834 section 5).
+    message = EmailMessage(" ".join(subject.split()), text, to=[to], headers={"Auto-Submitted": "auto-generated"})
+    try:
+        message.send()
+    except OSError as problem:  # smtplib's errors are OSErrors
+        log.warning("mail_not_sent", template=template, kind=type(problem).__name__)
+
+
+def tell(template: str, *, to: str, facts: Mapping[str, Any], after: str) -> None:
+    """Send once the running transaction of the alias `after` is committed. A full queue or a dead server undo nothing."""
+
+    def hand_over() -> None:
+        try:
+            later(lambda: send(template, to=to, facts=facts))
+        except MailBusy:
+            log.warning("mail_not_sent", template=template, kind="MailBusy")
+
+    transaction.on_commit(hand_over, using=after)

@@ -1,0 +1,86 @@
+"""Passwords that are tried first: the common and breached ones, and what people make of them.
+
+The list is the one that Django ships (20,000 passwords out of breaches, by Royce Williams, in the public domain); an
+operator adds one with PASSWORD_BLOCKLIST. A list alone is easily met halfway: `Password2026!` is on none. So what is
+looked up is also the password without its digits and signs at the ends, without the usual substitutions, backwards and
+halved. Nothing leaves the machine.
+"""
+
+import itertools
+import unicodedata
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from django.conf import settings
+from django.contrib.auth.password_validation import CommonPasswordValidator
+
+# Longer tails than this are no decoration any more: six digits behind a word, say a date.
+LONGEST_DECORATION = 6
+SHORTEST_WORD = 3
+_ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "yxcvbnm", "azertyuiop", "qsdfghjklm", "1234567890")
+_PLAIN = str.maketrans("@4831!|05$7+", "aaeeiiiosstt")
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    words = set(CommonPasswordValidator().passwords)
+    if settings.PASSWORD_BLOCKLIST:
+        with Path(settings.PASSWORD_BLOCKLIST).open(encoding="utf-8", errors="replace") as lines:
+            words.update(line.strip().lower() for line in lines if line.strip())
+    return frozenset(words)
+
+
+def is_common(password: str) -> bool:
+    """Whether the password is on the list, or is one that is by a usual variation, a sequence or a repetition."""
+    lowered = unicodedata.normalize("NFKC", password).lower()
+    return _is_pattern(lowered) or any(form in _known() for form in _forms(lowered))
+
+
+def is_personal(password: str, words: tuple[str, ...]) -> bool:
+    """Whether the password is one of the words (a name, an address), or is one that is by a usual variation."""
+    own = {part for word in words for part in _parts(word)}
+    lowered = unicodedata.normalize("NFKC", password).lower()
+    return any(form in own for form in _forms(lowered))
+
+
+def _parts(word: str) -> set[str]:
+    lowered = unicodedata.normalize("NFKC", word).lower()
+    local, _, domain = lowered.partition("@")
+    found = {lowered, local, domain, domain.partition(".")[0], *lowered.split(), lowered.replace(" ", "")}
+    return {part for part in found if len(part) >= SHORTEST_WORD}
+
+
+def _forms(lowered: str) -> set[str]:
+    found = {lowered}
+    for spelling in (lowered, lowered.translate(_PLAIN)):
+        core = _core(spelling)
+        found |= {spelling, core}
+    for form in list(found):
+        half, odd = divmod(len(form), 2)
+        if not odd and form[:half] == form[half:]:
+            found.add(form[:half])
+    found |= {form[::-1] for form in found}
+    return {form for form in found if len(form) >= SHORTEST_WORD}
+
+
+def _core(text: str) -> str:
+    """The text without digits and signs at its ends, as long as few enough are taken away."""
+    begin, end = 0, len(text)
+    while end > begin and not text[end - 1].isalpha():
+        end -= 1
+    while begin < end and not text[begin].isalpha():
+        begin += 1
+    return text[begin:end] if len(text) - (end - begin) <= LONGEST_DECORATION else text
+
+
+def _is_pattern(text: str) -> bool:
+    if len(set(text)) <= 2:
+        return True
+    for size in range(1, min(4, len(text) // 2) + 1):
+        if (text[:size] * len(text))[: len(text)] == text:
+            return True
+    steps = {ord(after) - ord(before) for before, after in itertools.pairwise(text)}
+    if steps in ({1}, {-1}):
+        return True
+    return any(text in line for row in _ROWS for line in (row * 2, (row * 2)[::-1]))
