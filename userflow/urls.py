@@ -4,7 +4,9 @@ from django.urls import path
 
 from userflow.admins.views import AdminUserViewSet
 from userflow.endusers import views as endusers
+from userflow.groups.views import GroupViewSet
 from userflow.health.views import HealthViewSet
+from userflow.roles.views import RoleViewSet
 from userflow.signin import views as signin
 from userflow.tenants.views import TenantViewSet
 from userflow.tokens.views import JwksViewSet
@@ -50,4 +52,20 @@ urlpatterns = [
     path("authmgr/token", signin.TokenViewSet.as_view({"post": "token"})),
     path("authmgr/logout", signin.SignOutViewSet.as_view({"post": "logout"})),
     path(".well-known/jwks.json", JwksViewSet.as_view({"get": "retrieve"})),
+    # Roles and groups of end users
+    path("authmgr/roles", RoleViewSet.as_view({"get": "list", "post": "create"})),
+    path("authmgr/roles/<str:role_id>", RoleViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"})),
+    path(
+        "authmgr/roles/<str:role_id>/bindings",
+        RoleViewSet.as_view({"get": "bindings", "post": "bind", "delete": "unbind"}),
+    ),
+    path("authmgr/groups", GroupViewSet.as_view({"get": "list", "post": "create"})),
+    path(
+        "authmgr/groups/<str:group_id>",
+        GroupViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
+    ),
+    path(
+        "authmgr/groups/<str:group_id>/users",
+        GroupViewSet.as_view({"get": "members", "post": "join", "delete": "leave"}),
+    ),
 ]

@@ -1,0 +1,154 @@
+"""Groups of end users: a group carries roles, a member has them."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError
+
+from identity_platform.api.pagination import Page, offset
+from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
+from tenants.context import in_tenant, tenant_atomic
+from tenants.states import Purpose
+from userflow.endusers.members import must_exist, page_of_members
+from userflow.errors import GroupNameTaken, UnknownGroup
+from userflow.groups.models import Group, GroupMembership
+from userflow.principals import Principal
+from userflow.roles.actions import refuse_granting, roles_named
+from userflow.roles.models import Role
+
+
+def list_groups(*, tenant_id: UUID, page: int, limit: int, name: str | None = None) -> Page:
+    """One page of a tenant's groups with their roles, newest first; `name` is a part of the name in any case."""
+    with in_tenant(tenant_id, Purpose.READ):
+        found = Group.objects.all()
+        if name is not None:
+            found = found.filter(name__icontains=name)
+        start = offset(page, limit)
+        rows = found.prefetch_related("roles").order_by("-created_at", "-id")[start : start + limit]
+        return Page(list(rows), page, limit, found.count())
+
+
+def find_group(*, tenant_id: UUID, group_id: UUID) -> Group:
+    """One group with its roles; UnknownGroup (404) if the tenant has none of this id."""
+    with in_tenant(tenant_id, Purpose.READ):
+        return _with_roles(_found(group_id))
+
+
+def create_group(
+    *, tenant_id: UUID, by: Principal, name: str, description: str = "", roles: Sequence[str] = ()
+) -> Group:
+    """Make a group that carries the roles of these names. Refuses with GroupNameTaken, UnknownRole, GrantsMoreThanHeld."""
+    group = Group(name=name, description=description)
+    with in_tenant(tenant_id):
+        try:
+            with tenant_atomic():
+                carried = roles_named(roles)
+                refuse_granting(by, _permissions(carried))
+                group.save(force_insert=True)
+                group.roles.set(carried)
+                record_for_tenant("group.created", target=("group", group.pk), details=_ids(carried))
+        except IntegrityError as clash:
+            raise GroupNameTaken from clash
+        return _with_roles(group)
+
+
+def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dict[str, Any]) -> Group:
+    """Change `name`, `description`, `roles` (replaced whole): those that are there.
+
+    Refuses with UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (roles that come in).
+    """
+    changes = dict(changes)
+    names = changes.pop("roles", None)
+    with in_tenant(tenant_id):
+        try:
+            with tenant_atomic():
+                group = _found(group_id, lock=True)
+                details: dict[str, Any] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
+                if names is not None:
+                    carried = roles_named(names)
+                    before = set(group.roles.values_list("pk", flat=True))
+                    refuse_granting(by, _permissions([role for role in carried if role.pk not in before]))
+                    group.roles.set(carried)
+                    details |= _ids(carried)
+                for member, value in changes.items():
+                    setattr(group, member, value)
+                group.save(update_fields=[*changes, "updated_at"])
+                record_for_tenant("group.updated", target=("group", group.pk), details=details)
+        except IntegrityError as clash:
+            raise GroupNameTaken from clash
+        return _with_roles(group)
+
+
+def delete_group(*, tenant_id: UUID, group_id: UUID) -> None:
+    """Remove a group; its members lose its roles from their next request on. UnknownGroup if there is none."""
+    with in_tenant(tenant_id), tenant_atomic():
+        group = _found(group_id, lock=True)
+        _, removed = group.delete()
+        record_for_tenant(
+            "group.deleted",
+            target=("group", group_id),
+            details={"members": removed.get(GroupMembership._meta.label, 0)},
+        )
+
+
+def list_members(*, tenant_id: UUID, group_id: UUID, page: int, limit: int) -> Page:
+    """One page of the group's members, last joined first; UnknownGroup if there is none."""
+    with in_tenant(tenant_id, Purpose.READ):
+        _found(group_id)
+        return page_of_members(GroupMembership.objects.filter(group_id=group_id), page=page, limit=limit)
+
+
+def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Collection[UUID]) -> int:
+    """Take all of the users into the group, or none; gives how many were not in it.
+
+    Refuses with UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller
+    holds).
+    """
+    with in_tenant(tenant_id), tenant_atomic():
+        group = _found(group_id, lock=True)
+        refuse_granting(by, _permissions(group.roles.all()))
+        must_exist(user_ids)
+        already = set(
+            GroupMembership.objects.filter(group=group, user_id__in=user_ids).values_list("user_id", flat=True)
+        )
+        new = sorted(set(user_ids) - already)
+        GroupMembership.objects.bulk_create(GroupMembership(group=group, user_id=user_id) for user_id in new)
+        record_for_each_in_tenant("group.joined", kind="end_user", ids=new, details={"group_id": str(group_id)})
+    return len(new)
+
+
+def remove_members(*, tenant_id: UUID, group_id: UUID, user_ids: Collection[UUID]) -> int:
+    """Take all of the users out of the group, or none; gives how many were in it. Counts from their next request on.
+
+    Refuses with UnknownGroup, UnknownUsers (names them).
+    """
+    with in_tenant(tenant_id), tenant_atomic():
+        group = _found(group_id, lock=True)
+        must_exist(user_ids)
+        members = GroupMembership.objects.filter(group=group, user_id__in=user_ids)
+        were = sorted(members.values_list("user_id", flat=True))
+        members.delete()
+        record_for_each_in_tenant("group.left", kind="end_user", ids=were, details={"group_id": str(group_id)})
+    return len(were)
+
+
+def _found(group_id: UUID, *, lock: bool = False) -> Group:
+    found = Group.objects.select_for_update(no_key=True) if lock else Group.objects.all()
+    group = found.filter(pk=group_id).first()
+    if group is None:
+        raise UnknownGroup
+    return group
+
+
+def _with_roles(group: Group) -> Group:
+    """Read the roles while the tenant is entered: a serializer must not query."""
+    return list(Group.objects.filter(pk=group.pk).prefetch_related("roles"))[0]
+
+
+def _permissions(roles: Any) -> set[str]:
+    return {permission for role in roles for permission in role.permissions}
+
+
+def _ids(roles: list[Role]) -> dict[str, list[str]]:
+    return {"roles": sorted(str(role.pk) for role in roles)}

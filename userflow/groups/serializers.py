@@ -1,0 +1,73 @@
+"""Shapes of groups."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Identifier, Text
+from userflow.groups.models import Group
+from userflow.roles.serializers import PageQuery
+
+MOST_ROLES = 50
+
+
+def record(group: Group) -> dict[str, Any]:
+    """A group as it is answered; its roles must have been read."""
+    return {
+        "id": group.pk,
+        "name": group.name,
+        "description": group.description,
+        "roles": sorted(role.name for role in group.roles.all()),
+        "created_at": group.created_at,
+        "updated_at": group.updated_at,
+    }
+
+
+class GroupOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    roles = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class GroupListQuery(PageQuery):
+    name = Text(max_length=255, required=False, help_text="A part of the name.")
+
+
+class GroupListOut(serializers.Serializer[Any]):
+    groups = GroupOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class GroupIn(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    name = Text(max_length=255)
+    description = Text(max_length=1000, required=False, allow_blank=True)
+    roles = serializers.ListField(
+        child=Text(max_length=63), required=False, max_length=MOST_ROLES, help_text="Names of roles."
+    )
+
+
+class GroupChanges(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    name = Text(max_length=255, required=False)
+    description = Text(max_length=1000, required=False, allow_blank=True)
+    roles = serializers.ListField(
+        child=Text(max_length=63), required=False, max_length=MOST_ROLES, help_text="Replaced whole."
+    )
+
+
+class JoinedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    group_id = serializers.UUIDField()
+    changed = serializers.IntegerField(help_text="Of how many users something changed.")
+
+
+class GroupDeletedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    id = serializers.UUIDField()

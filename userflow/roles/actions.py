@@ -1,0 +1,162 @@
+"""Roles of end users and who has them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError
+from django.db.models.functions import Lower
+
+from identity_platform.api.pagination import Page, offset
+from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
+from tenants.context import in_tenant, tenant_atomic
+from tenants.states import Purpose
+from userflow.endusers.members import must_exist, page_of_members
+from userflow.errors import BuiltInRole, GrantsMoreThanHeld, RoleNameTaken, UnknownRole, UnknownRoleId
+from userflow.permissions_catalogue import EVERY_PERMISSION
+from userflow.principals import Principal
+from userflow.roles.models import Role, RoleBinding
+
+
+def refuse_granting(by: Principal, permissions: Iterable[str]) -> None:
+    """GrantsMoreThanHeld (403) when one of the platform's own permissions is among them that the caller does not hold.
+
+    Permissions of the tenant's own choosing mean something to the tenant's applications only; whoever may write roles
+    may give them.
+    """
+    beyond = (set(permissions) & set(EVERY_PERMISSION)) - by.permissions
+    if beyond:
+        raise GrantsMoreThanHeld(f"You cannot grant {', '.join(sorted(beyond))}: you do not hold it yourself.")
+
+
+def roles_named(names: Collection[str]) -> list[Role]:
+    """The roles of the tenant that is entered, by name in any case; UnknownRole (400) says which do not exist.
+
+    They are locked until the transaction ends: what is checked of them stays true, and none is deleted meanwhile.
+    """
+    wanted = {name.lower(): name for name in names}
+    found = list(Role.objects.annotate(key=Lower("name")).filter(key__in=wanted).select_for_update(no_key=True))
+    missing = wanted.keys() - {role.name.lower() for role in found}
+    if missing:
+        raise UnknownRole(details={"roles": [f"There is no role {wanted[name]!r}." for name in sorted(missing)]})
+    return found
+
+
+def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = None) -> Page:
+    """One page of a tenant's roles, newest first; `name` is a part of the name, without regard to case."""
+    with in_tenant(tenant_id, Purpose.READ):
+        found = Role.objects.all()
+        if name is not None:
+            found = found.filter(name__icontains=name)
+        start = offset(page, limit)
+        return Page(list(found.order_by("-created_at", "-id")[start : start + limit]), page, limit, found.count())
+
+
+def find_role(*, tenant_id: UUID, role_id: UUID) -> Role:
+    """One role; UnknownRoleId (404) if the tenant has none of this id."""
+    with in_tenant(tenant_id, Purpose.READ):
+        return _found(role_id)
+
+
+def create_role(
+    *, tenant_id: UUID, by: Principal, name: str, permissions: Sequence[str] = (), description: str = ""
+) -> Role:
+    """Make a role. Refuses with RoleNameTaken (in any case), GrantsMoreThanHeld."""
+    refuse_granting(by, permissions)
+    role = Role(name=name, description=description, permissions=sorted(set(permissions)))
+    with in_tenant(tenant_id):
+        try:
+            with tenant_atomic():
+                role.save(force_insert=True)
+                record_for_tenant("role.created", target=("role", role.pk), details={"permissions": role.permissions})
+        except IntegrityError as clash:
+            raise RoleNameTaken from clash
+    return role
+
+
+def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[str, Any]) -> Role:
+    """Change `name`, `description`, `permissions` (replaced whole): those that are there.
+
+    Refuses with UnknownRoleId, RoleNameTaken, BuiltInRole (renaming a built-in role), GrantsMoreThanHeld (permissions
+    that come in; taking one away grants nothing).
+    """
+    with in_tenant(tenant_id):
+        try:
+            with tenant_atomic():
+                role = _found(role_id, lock=True)
+                if role.built_in and changes.get("name", role.name) != role.name:
+                    raise BuiltInRole
+                details: dict[str, Any] = {"changed": sorted(changes)}
+                if "permissions" in changes:
+                    before, after = set(role.permissions), set(changes["permissions"])
+                    refuse_granting(by, after - before)
+                    changes["permissions"] = sorted(after)
+                    details |= {"added": sorted(after - before), "removed": sorted(before - after)}
+                for member, value in changes.items():
+                    setattr(role, member, value)
+                role.save(update_fields=[*changes, "updated_at"])
+                record_for_tenant("role.updated", target=("role", role.pk), details=details)
+        except IntegrityError as clash:
+            raise RoleNameTaken from clash
+    return role
+
+
+def delete_role(*, tenant_id: UUID, role_id: UUID) -> None:
+    """Remove a role and every binding of it. Refuses with UnknownRoleId, BuiltInRole."""
+    with in_tenant(tenant_id), tenant_atomic():
+        role = _found(role_id, lock=True)
+        if role.built_in:
+            raise BuiltInRole
+        _, removed = role.delete()
+        record_for_tenant(
+            "role.deleted",
+            target=("role", role_id),
+            details={"bindings": removed.get(RoleBinding._meta.label, 0)},
+        )
+
+
+def list_bindings(*, tenant_id: UUID, role_id: UUID, page: int, limit: int) -> Page:
+    """One page of the users who are bound to the role, last bound first; UnknownRoleId if there is none."""
+    with in_tenant(tenant_id, Purpose.READ):
+        _found(role_id)
+        return page_of_members(RoleBinding.objects.filter(role_id=role_id), page=page, limit=limit)
+
+
+def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:
+    """Give the role to all of the users, or to none; gives how many did not have it.
+
+    Refuses with UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld.
+    """
+    with in_tenant(tenant_id), tenant_atomic():
+        # Locked against a change of its permissions between this check and the binding.
+        role = _found(role_id, lock=True)
+        refuse_granting(by, role.permissions)
+        must_exist(user_ids)
+        already = set(RoleBinding.objects.filter(role=role, user_id__in=user_ids).values_list("user_id", flat=True))
+        new = sorted(set(user_ids) - already)
+        RoleBinding.objects.bulk_create(RoleBinding(role=role, user_id=user_id) for user_id in new)
+        record_for_each_in_tenant("role.bound", kind="end_user", ids=new, details={"role_id": str(role_id)})
+    return len(new)
+
+
+def unbind_users(*, tenant_id: UUID, role_id: UUID, user_ids: Collection[UUID]) -> int:
+    """Take the role from all of the users, or from none; gives how many had it. Counts from their next request on.
+
+    Refuses with UnknownRoleId, UnknownUsers (names them).
+    """
+    with in_tenant(tenant_id), tenant_atomic():
+        role = _found(role_id, lock=True)
+        must_exist(user_ids)
+        bound = RoleBinding.objects.filter(role=role, user_id__in=user_ids)
+        had = sorted(bound.values_list("user_id", flat=True))
+        bound.delete()
+        record_for_each_in_tenant("role.unbound", kind="end_user", ids=had, details={"role_id": str(role_id)})
+    return len(had)
+
+
+def _found(role_id: UUID, *, lock: bool = False) -> Role:
+    found = Role.objects.select_for_update(no_key=True) if lock else Role.objects.all()
+    role = found.filter(pk=role_id).first()
+    if role is None:
+        raise UnknownRoleId
+    return role

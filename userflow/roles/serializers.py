@@ -1,0 +1,123 @@
+"""Shapes of roles."""
+
+import re
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Identifier, QueryWhole, Text
+from identity_platform.api.pagination import LARGEST_PAGE
+from userflow.endusers.members import MOST_AT_ONCE
+from userflow.roles.models import Role
+
+_PERMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}:[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+MOST_PERMISSIONS = 200
+
+
+class Permission(Text):
+    """`resource:action`, each of up to 63 letters, digits, `.`, `_` and `-`."""
+
+    default_error_messages = {
+        "form": "Send resource:action, each of letters, digits, '.', '_' and '-', such as invoices:approve."
+    }
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        if _PERMISSION.fullmatch(text) is None:
+            self.fail("form")
+        return text
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^{_PERMISSION.pattern}$"}
+
+
+def record(role: Role) -> dict[str, Any]:
+    """A role as it is answered."""
+    return {
+        "id": role.pk,
+        "name": role.name,
+        "description": role.description,
+        "permissions": role.permissions,
+        "built_in": role.built_in,
+        "created_at": role.created_at,
+        "updated_at": role.updated_at,
+    }
+
+
+class RoleOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    permissions = serializers.ListField(child=serializers.CharField())
+    built_in = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class InTenantQuery(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+
+
+class PageQuery(InTenantQuery):
+    page = QueryWhole(required=False, default=1, min_value=1)
+    limit = QueryWhole(required=False, default=20, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+
+
+class RoleListQuery(PageQuery):
+    name = Text(max_length=63, required=False, help_text="A part of the name.")
+
+
+class RoleListOut(serializers.Serializer[Any]):
+    roles = RoleOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class RoleIn(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    name = Text(max_length=63)
+    description = Text(max_length=1000, required=False, allow_blank=True)
+    permissions = serializers.ListField(child=Permission(), required=False, max_length=MOST_PERMISSIONS)
+
+
+class RoleChanges(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    name = Text(max_length=63, required=False)
+    description = Text(max_length=1000, required=False, allow_blank=True)
+    permissions = serializers.ListField(child=Permission(), required=False, max_length=MOST_PERMISSIONS)
+
+
+class UserIdsIn(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    user_ids = serializers.ListField(
+        child=Identifier(), allow_empty=False, max_length=MOST_AT_ONCE, help_text="All of them, or none."
+    )
+
+
+class MemberOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    email = serializers.CharField()
+    name = serializers.CharField(allow_blank=True)
+    active = serializers.BooleanField()
+    since = serializers.DateTimeField()
+
+
+class MemberListOut(serializers.Serializer[Any]):
+    users = MemberOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class BoundOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    role_id = serializers.UUIDField()
+    changed = serializers.IntegerField(help_text="Of how many users something changed.")
+
+
+class RoleDeletedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    id = serializers.UUIDField()

@@ -1,0 +1,116 @@
+"""Roles over HTTP."""
+
+from uuid import UUID
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.errors import (
+    BuiltInRole,
+    GrantsMoreThanHeld,
+    RoleNameTaken,
+    UnknownRoleId,
+    UnknownUsers,
+)
+from userflow.ids import id_or
+from userflow.permissions import needs, principal_at, tenant_at
+from userflow.roles import actions, serializers
+
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
+READING = ("list", "retrieve", "bindings")
+
+
+class RoleViewSet(ApiViewSet):
+    def get_permissions(self) -> list[BasePermission]:
+        return [needs("roles:read" if self.action in READING else "roles:write")()]
+
+    @endpoint(query=serializers.RoleListQuery, returns={200: serializers.RoleListOut}, refuses=TENANCY)
+    def list(self, request: Request) -> Response:
+        """Roles of a tenant, newest first."""
+        asked = self.valid_query(serializers.RoleListQuery)
+        found = actions.list_roles(tenant_id=tenant_at(request, asked.pop("tenant_id", None)), **asked)
+        return Response({"roles": [serializers.record(role) for role in found.rows], **found.totals()})
+
+    @endpoint(
+        serializers.RoleIn,
+        returns={201: serializers.RoleOut},
+        refuses=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY],
+    )
+    def create(self, request: Request) -> Response:
+        """Make a role; its permissions are the tenant's own choice, except the platform's, which the caller must hold."""
+        fields = self.valid(serializers.RoleIn)
+        tenant_id = tenant_at(request, fields.pop("tenant_id", None))
+        role = actions.create_role(tenant_id=tenant_id, by=principal_at(request), **fields)
+        return Response(serializers.record(role), status=201)
+
+    @endpoint(query=serializers.InTenantQuery, returns={200: serializers.RoleOut}, refuses=[UnknownRoleId, *TENANCY])
+    def retrieve(self, request: Request, role_id: str) -> Response:
+        """One role."""
+        role = actions.find_role(tenant_id=self._tenant(request), role_id=id_or(role_id, UnknownRoleId))
+        return Response(serializers.record(role))
+
+    @endpoint(
+        serializers.RoleChanges,
+        returns={200: serializers.RoleOut},
+        refuses=[UnknownRoleId, RoleNameTaken, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
+    )
+    def update(self, request: Request, role_id: str) -> Response:
+        """Change the members that are there; permissions are replaced whole and count from the next request on."""
+        changes = self.valid(serializers.RoleChanges)
+        tenant_id = tenant_at(request, changes.pop("tenant_id", None))
+        wanted = id_or(role_id, UnknownRoleId)
+        role = actions.update_role(tenant_id=tenant_id, by=principal_at(request), role_id=wanted, changes=changes)
+        return Response(serializers.record(role))
+
+    @endpoint(
+        query=serializers.InTenantQuery,
+        returns={200: serializers.RoleDeletedOut},
+        refuses=[UnknownRoleId, BuiltInRole, *TENANCY],
+    )
+    def destroy(self, request: Request, role_id: str) -> Response:
+        """Delete a role; whoever had it loses it at the next request."""
+        wanted = id_or(role_id, UnknownRoleId)
+        actions.delete_role(tenant_id=self._tenant(request), role_id=wanted)
+        return Response({"message": "The role is deleted.", "id": wanted})
+
+    @endpoint(query=serializers.PageQuery, returns={200: serializers.MemberListOut}, refuses=[UnknownRoleId, *TENANCY])
+    def bindings(self, request: Request, role_id: str) -> Response:
+        """The users who are bound to the role, last bound first; those who have it by a group are not among them."""
+        asked = self.valid_query(serializers.PageQuery)
+        tenant_id = tenant_at(request, asked.pop("tenant_id", None))
+        found = actions.list_bindings(tenant_id=tenant_id, role_id=id_or(role_id, UnknownRoleId), **asked)
+        return Response({"users": found.rows, **found.totals()})
+
+    @endpoint(
+        serializers.UserIdsIn,
+        returns={200: serializers.BoundOut},
+        refuses=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
+    )
+    def bind(self, request: Request, role_id: str) -> Response:
+        """Give the role to all of these users, or to none; who has it already keeps it."""
+        tenant_id, user_ids = self._users(request)
+        wanted = id_or(role_id, UnknownRoleId)
+        changed = actions.bind_users(tenant_id=tenant_id, by=principal_at(request), role_id=wanted, user_ids=user_ids)
+        return Response({"message": "The users have the role.", "role_id": wanted, "changed": changed})
+
+    @endpoint(
+        serializers.UserIdsIn,
+        returns={200: serializers.BoundOut},
+        refuses=[UnknownRoleId, UnknownUsers, *TENANCY],
+    )
+    def unbind(self, request: Request, role_id: str) -> Response:
+        """Take the role from all of these users, or from none; it counts from their next request on."""
+        tenant_id, user_ids = self._users(request)
+        wanted = id_or(role_id, UnknownRoleId)
+        changed = actions.unbind_users(tenant_id=tenant_id, role_id=wanted, user_ids=user_ids)
+        return Response({"message": "The users are not bound to the role.", "role_id": wanted, "changed": changed})
+
+    def _tenant(self, request: Request) -> UUID:
+        return tenant_at(request, self.valid_query(serializers.InTenantQuery).get("tenant_id"))
+
+    def _users(self, request: Request) -> tuple[UUID, set[UUID]]:
+        asked = self.valid(serializers.UserIdsIn)
+        return tenant_at(request, asked.get("tenant_id")), set(asked["user_ids"])
