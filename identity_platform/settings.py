@@ -358,6 +358,26 @@ _email_url = text("EMAIL_URL") or (
 )
 # EMAIL_BACKEND and the settings that belong to it.
 globals().update(mail(_email_url))
+SMS_BACKEND = text("SMS_BACKEND", "mfa.sms.gateway.FileGateway" if EMBEDDED else None)
+SMS_TWILIO_URL = (text("SMS_TWILIO_URL") or "https://api.twilio.com").rstrip("/")
+SMS_TWILIO_ACCOUNT_SID = text("SMS_TWILIO_ACCOUNT_SID")
+SMS_TWILIO_AUTH_TOKEN = text("SMS_TWILIO_AUTH_TOKEN")
+SMS_TWILIO_FROM = text("SMS_TWILIO_FROM")
+SMS_HTTP_URL = text("SMS_HTTP_URL")
+SMS_HTTP_TOKEN = text("SMS_HTTP_TOKEN")
+# Countries that codes are sent to where a tenant has no list of its own (ISO 3166, comma-separated); empty: all.
+SMS_COUNTRIES = listed("SMS_COUNTRIES", [])
+# Messages: (how many, in how many seconds). contract.md section 6.
+SMS_LIMITS: dict[str, tuple[int, int]] = {
+    "user_minute": (whole("LIMIT_SMS_PER_USER_MINUTE", 1, least=1), 60),
+    "user_hour": (whole("LIMIT_SMS_PER_USER_HOUR", 5, least=1), 3600),
+    "user_day": (whole("LIMIT_SMS_PER_USER_DAY", 10, least=1), 86400),
+    "address_hour": (whole("LIMIT_SMS_PER_ADDRESS_HOUR", 20, least=1), 3600),
+    "tenant_day": (whole("LIMIT_SMS_PER_TENANT_DAY", 1000, least=1), 86400),
+}
+# The alarm: of so many messages to a country within a day, fewer than this share (in percent) were ever used.
+SMS_ALARM_MESSAGES = whole("SMS_ALARM_MESSAGES", 20, least=1)
+SMS_ALARM_PERCENT = whole("SMS_ALARM_PERCENT", 25, most=100)
 DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>")
 
 # --- REST framework and its documentation ----------------------------------------------------------------------------
