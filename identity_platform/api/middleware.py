@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import structlog
 from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api import errors, handlers
@@ -17,6 +18,8 @@ access = structlog.get_logger("identity.access")
 
 # A caller's own id is taken over when it cannot break a log line or a header.
 SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._\-]{8,128}")
+# Orchestrators probe by address: these answer to any Host, and say nothing that depends on it.
+PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live"})
 PAGES = ("/admin/", "/docs/", "/demo/", "/static/")
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -78,4 +81,9 @@ class ApiMiddleware:
         length = request.META.get("CONTENT_LENGTH") or "0"
         if length.isdigit() and int(length) > settings.API_BODY_LIMIT:
             return handlers.plain_answer(request.path, errors.BodyTooLarge())
+        if request.path not in PROBES:
+            try:
+                request.get_host()
+            except DisallowedHost:
+                return handlers.plain_answer(request.path, errors.OddHost())
         return self.get_response(request)

@@ -80,8 +80,10 @@ def test_a_wrong_method_is_405_and_says_which_are_right(api: Api, method: str) -
 
 
 def test_a_host_that_is_not_ours_is_400(api: Api) -> None:
-    answer = api.get("/uflow/health", headers={"Host": "evil.example"})
+    answer = api.post(LOGIN, {}, headers={"Host": "evil.example"})
     assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
+    assert "Host" in answer.json()["message"]
+    assert api.get("/uflow/health", headers={"Host": "10.0.0.7"}).status_code == 200
 
 
 def test_a_sane_request_id_comes_back_and_another_does_not(api: Api) -> None:

@@ -52,20 +52,23 @@ class Command(BaseCommand):
         if not AdminUser.objects.filter(tenant=None).exists():
             password = os.environ.get("DJANGO_SUPERUSER_PASSWORD") or generated_password()
             create_admin_user(tenant_id=None, username="operator", email="operator@example.com", password=password)
-            self._say("Operator", username="operator", password=password)
+            self._say("The operator of this platform", OPERATOR_USERNAME="operator", OPERATOR_PASSWORD=password)
         if not Tenant.objects.filter(slug=DEMO).exists():
             password = os.environ.get("TENANT_ADMIN_PASSWORD") or generated_password()
             admin = {"username": "demo-admin", "email": "admin@demo.example.com", "password": password}
             made = open_tenant(name="Demo", slug=DEMO, admin=admin)
             self._say(
-                "Demo tenant",
+                "A demo tenant with its client and its admin",
+                BASE_URL=f"http://{settings.HOST}:{settings.PORT}",
                 TENANT_ID=made.tenant.pk,
                 CLIENT_ID=made.client_id,
-                admin="demo-admin",
-                password=password,
+                ADMIN_USERNAME="demo-admin",
+                ADMIN_PASSWORD=password,
             )
 
     def _say(self, what: str, **facts: object) -> None:
-        self.stdout.write(f"{what} (shown once):")
+        """As lines that a shell takes: the README's curl lines use these names."""
+        self.stdout.write(f"# {what}. Shown this once; paste it into the shell where you try the README:")
         for name, value in facts.items():
-            self.stdout.write(f"  {name:10} {value}")
+            self.stdout.write(f"export {name}={value}")
+        self.stdout.write("")
