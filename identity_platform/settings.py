@@ -341,6 +341,8 @@ WEBAUTHN_ORIGINS = listed("WEBAUTHN_ORIGINS", [f"http://localhost:{PORT}"] if EM
 LIMITS: dict[str, tuple[int, int]] = {
     "signin": (whole("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
     "registration": (whole("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
+    # Passkey ceremonies that name a user; one that names nobody is a sign-in.
+    "ceremony": (whole("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
     "unknown_user": (whole("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
     "wrong_secret": (whole("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
     "forgot": (whole("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from typing import Any, Final
+from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
 
@@ -79,3 +80,20 @@ def validated(stated: dict[str, Any]) -> dict[str, Any]:
     if problems:
         raise ValidationFailed(details=problems)
     return {name: value for name, value in stated.items() if value is not None}
+
+
+# Takes the tenant, its settings before and after the change, and raises a refusal.
+ChangeCheck = Callable[[UUID, dict[str, Any], dict[str, Any]], None]
+_change_checks: list[ChangeCheck] = []
+
+
+def check_changes_with(check: ChangeCheck) -> None:
+    """Ask `check` before settings change. Rooms above know what hangs on a setting; this one cannot import them."""
+    if check not in _change_checks:
+        _change_checks.append(check)
+
+
+def check_change(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Ask every check whether the settings may change; the first refusal stands."""
+    for check in _change_checks:
+        check(tenant_id, before, after)

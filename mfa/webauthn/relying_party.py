@@ -1,11 +1,21 @@
 """For whom passkeys are made: the tenant's settings, else the platform's."""
 
+from typing import Any, Final
+from uuid import UUID
+
 from django.conf import settings
 
-from mfa.errors import NoRelyingParty
+from mfa.errors import NoRelyingParty, RelyingPartyInUse
 from mfa.webauthn.ceremony import RelyingParty
-from tenants.context import current_tenant
+from mfa.webauthn.models import EndUserPasskey
+from tenants import routes
+from tenants.context import current_tenant, in_tenant
+from tenants.models import Tenant
+from tenants.states import Purpose
 from userflow.realms import END_USERS, Realm
+
+# No browser follows more (Level 3 section 5.11.1 asks for five labels at least).
+MOST_RELATED_ORIGINS: Final = 100
 
 
 def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
@@ -15,16 +25,47 @@ def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
     forged Host cannot move it. Refuses with NoRelyingParty (400) where none is set.
     """
     own = current_tenant().settings if realm is END_USERS else {}
-    rp_id = own.get("webauthn_rp_id") or settings.WEBAUTHN_RP_ID
-    origins = own.get("webauthn_origins") or _default_origins(own)
+    rp_id, origins = _id(own), _origins(own)
     if not rp_id or not origins:
         raise NoRelyingParty
     return RelyingParty(rp_id, name or rp_id, tuple(origins))
 
 
-def _default_origins(own: dict[str, str]) -> list[str]:
-    """A domain of the tenant's own is its own origin; the platform's origins would be of no use to it."""
+def _id(own: dict[str, Any]) -> str | None:
+    return own.get("webauthn_rp_id") or settings.WEBAUTHN_RP_ID
+
+
+def _origins(own: dict[str, Any]) -> list[str]:
+    stated = own.get("webauthn_origins")
+    if stated:
+        return list(stated)
     rp_id = own.get("webauthn_rp_id")
-    if rp_id and rp_id != settings.WEBAUTHN_RP_ID:
-        return [f"https://{rp_id}"]
-    return list(settings.WEBAUTHN_ORIGINS)
+    # A domain of the tenant's own is its own origin; the platform's origins would be of no use to it.
+    return [f"https://{rp_id}"] if rp_id and rp_id != settings.WEBAUTHN_RP_ID else list(settings.WEBAUTHN_ORIGINS)
+
+
+def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
+    """The origins that may use the passkeys of a relying party id (Level 3 section 5.11).
+
+    By `tenant_id` that tenant's; otherwise those of all tenants whose id `domain` is, else the platform's. Browsers
+    fetch this from the relying party's own domain, so the Host decides which list is shown, and nothing more: what a
+    ceremony accepts comes from the settings alone. Refuses with UnknownTenant (404).
+    """
+    if tenant_id is not None:
+        return _origins(routes.find(tenant_id).settings)
+    found = list(settings.WEBAUTHN_ORIGINS) if domain == settings.WEBAUTHN_RP_ID else []
+    for own in Tenant.objects.filter(settings__webauthn_rp_id=domain).values_list("settings", flat=True):
+        found += _origins(own)
+    return list(dict.fromkeys(found or settings.WEBAUTHN_ORIGINS))[:MOST_RELATED_ORIGINS]
+
+
+def keep_id(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Refuse with RelyingPartyInUse (400) to change the id under which passkeys of the tenant were made.
+
+    A passkey that is enrolled in the very moment of the change is lost; its owner enrols another one.
+    """
+    if _id(before) == _id(after):
+        return
+    with in_tenant(tenant_id, Purpose.INSPECT):
+        if EndUserPasskey.objects.exists():
+            raise RelyingPartyInUse(details={"settings.webauthn_rp_id": ["Passkeys exist for the present id."]})

@@ -15,7 +15,7 @@ from identity_platform.audit.writer import record_for_platform
 from tenants import provisioning, routes
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.models import Tenant, TenantDatabase
-from tenants.settings import validated
+from tenants.settings import check_change, validated
 from tenants.states import State
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
@@ -95,7 +95,7 @@ def _standing() -> "QuerySet[Tenant]":
 def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null takes one back).
 
-    Refuses with UnknownTenant, SlugTaken, ValidationFailed, WrongState.
+    Refuses with UnknownTenant, SlugTaken, ValidationFailed (also where something enrolled hangs on a setting), WrongState.
     """
     changes = dict(changes)
     status, stated = changes.pop("status", None), changes.pop("settings", None)
@@ -119,7 +119,9 @@ def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
             for member, value in changes.items():
                 setattr(tenant, member, value)
             if stated is not None:
-                tenant.settings = validated({**tenant.settings, **stated})
+                settings = validated({**tenant.settings, **stated})
+                check_change(tenant_id, tenant.settings, settings)
+                tenant.settings = settings
             tenant.save()
             if changes or stated:
                 record_for_platform(

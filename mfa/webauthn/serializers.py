@@ -1,0 +1,162 @@
+"""Shapes of WebAuthn calls."""
+
+from typing import Any
+
+import orjson
+from rest_framework import serializers
+
+from identity_platform.api.errors import MalformedBody
+from identity_platform.api.fields import EmailAddress, Identifier, JsonObject, Text
+from identity_platform.api.parsers import json_object
+
+# base64url of the largest attestation that is read, with room for what else a browser sends along.
+LONGEST_RESPONSE = 256 * 1024
+
+
+class PublicKeyCredential(JsonObject):
+    """What `PublicKeyCredential.toJSON()` gives (Level 3 section 5.1): as a JSON object, or that object in a string."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_bytes=LONGEST_RESPONSE, max_depth=12, **options)
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if isinstance(data, str):
+            if not data:
+                self.fail("invalid")
+            try:
+                data = json_object(data.encode("utf-8"))
+            except (MalformedBody, UnicodeEncodeError):
+                self.fail("invalid")
+        found = super().to_internal_value(data)
+        if not found:
+            self.fail("invalid")
+        return found
+
+    def openapi(self) -> dict[str, Any]:
+        example = {"id": "…", "rawId": "…", "type": "public-key", "response": {"clientDataJSON": "…"}}
+        return {
+            "oneOf": [
+                {"type": "object", "additionalProperties": {}, "example": example},
+                {
+                    "type": "string",
+                    "minLength": 2,
+                    "description": f"The object as JSON text: {orjson.dumps(example)!r}",
+                },
+            ]
+        }
+
+
+class AdminNamedIn(serializers.Serializer[Any]):
+    email = EmailAddress()
+
+
+class AdminCredentialIn(AdminNamedIn):
+    credential = PublicKeyCredential()
+
+
+class AdminAssertionIn(AdminNamedIn):
+    response = PublicKeyCredential()
+    mfa_token = Text(max_length=128, required=False, help_text="Ticket of a login that waits for its second step.")
+
+
+class EndUserNamedIn(serializers.Serializer[Any]):
+    email = EmailAddress()
+    tenant_id = Identifier()
+
+
+class EndUserCredentialIn(EndUserNamedIn):
+    credential = PublicKeyCredential()
+
+
+class EndUserBeginIn(serializers.Serializer[Any]):
+    email = EmailAddress(required=False, help_text="Without it a passkey sign-in begins.")
+    tenant_id = Identifier()
+    client_id = Identifier(required=False, help_text="Of a passkey sign-in: the client to sign in to.")
+
+
+class EndUserAssertionIn(serializers.Serializer[Any]):
+    email = EmailAddress(required=False, help_text="May be left out in a passkey sign-in only.")
+    tenant_id = Identifier()
+    response = PublicKeyCredential()
+    mfa_token = Text(max_length=128, required=False, help_text="Ticket of a login that waits for its second step.")
+
+
+class RelyingPartyOut(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    name = serializers.CharField()
+
+
+class PasskeyUserOut(serializers.Serializer[Any]):
+    id = serializers.CharField(help_text="User handle, base64url.")
+    name = serializers.CharField()
+    displayName = serializers.CharField()
+
+
+class ParameterOut(serializers.Serializer[Any]):
+    type = serializers.CharField()
+    alg = serializers.IntegerField()
+
+
+class DescriptorOut(serializers.Serializer[Any]):
+    id = serializers.CharField(help_text="Credential id, base64url.")
+    type = serializers.CharField()
+    transports = serializers.ListField(child=serializers.CharField(), required=False)
+
+
+class SelectionOut(serializers.Serializer[Any]):
+    residentKey = serializers.CharField()
+    requireResidentKey = serializers.BooleanField()
+    userVerification = serializers.CharField()
+
+
+class CreationOptionsOut(serializers.Serializer[Any]):
+    """For PublicKeyCredential.parseCreationOptionsFromJSON()."""
+
+    rp = RelyingPartyOut()
+    user = PasskeyUserOut()
+    challenge = serializers.CharField()
+    pubKeyCredParams = ParameterOut(many=True)
+    timeout = serializers.IntegerField()
+    excludeCredentials = DescriptorOut(many=True)
+    authenticatorSelection = SelectionOut()
+    attestation = serializers.CharField()
+
+
+class RequestOptionsOut(serializers.Serializer[Any]):
+    """For PublicKeyCredential.parseRequestOptionsFromJSON()."""
+
+    challenge = serializers.CharField()
+    timeout = serializers.IntegerField()
+    rpId = serializers.CharField()
+    allowCredentials = DescriptorOut(many=True)
+    userVerification = serializers.CharField()
+
+
+class EnrolledOut(serializers.Serializer[Any]):
+    success = serializers.BooleanField()
+    message = serializers.CharField()
+    credential_id = serializers.CharField(help_text="base64url")
+
+
+class EnrolledAndSignedInOut(EnrolledOut):
+    access_token = serializers.CharField()
+    refresh_token = serializers.CharField()
+    token_type = serializers.CharField()
+    expires_in = serializers.IntegerField()
+
+
+class VerifiedOut(serializers.Serializer[Any]):
+    success = serializers.BooleanField()
+    user_id = serializers.UUIDField()
+    access_token = serializers.CharField(required=False, help_text="Where this completes a sign-in.")
+    refresh_token = serializers.CharField(required=False)
+    token_type = serializers.CharField(required=False)
+    expires_in = serializers.IntegerField(required=False)
+
+
+class RelatedOriginsQuery(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For a tenant that passes this path on from its own domain.")
+
+
+class RelatedOriginsOut(serializers.Serializer[Any]):
+    origins = serializers.ListField(child=serializers.CharField())

@@ -1,0 +1,203 @@
+"""WebAuthn over HTTP, in the order of the specification's table."""
+
+from typing import Any
+from uuid import UUID
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from mfa.errors import (
+    NoPasskey,
+    NoProof,
+    NoRelyingParty,
+    PasskeyNotVerified,
+    PasskeyRefused,
+    SignInTooOld,
+    SomebodyElse,
+    TooManyPasskeys,
+    UnknownPerson,
+)
+from mfa.views import NO_STORE, PROOFS, FactorViewSet
+from mfa.webauthn import actions, serializers
+from mfa.webauthn.actions import Enrolled, Verified
+from mfa.webauthn.relying_party import related_origins
+from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
+from userflow.errors import AttemptsLocked, NotSignedInByTicket
+from userflow.permissions import Anyone
+from userflow.realms import ADMINS, END_USERS
+
+PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
+LADDER = [NoProof, SignInTooOld, SomebodyElse]
+BEGIN = [*LADDER, *PLACE, TooManyPasskeys, NoRelyingParty]
+FINISH = [*LADDER, *PLACE, PasskeyRefused, TooManyPasskeys]
+VERIFY = [*PLACE, PasskeyNotVerified, NotSignedInByTicket, AttemptsLocked]
+PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
+
+
+def enrolled(done: Enrolled) -> dict[str, Any]:
+    """Members of a finished registration."""
+    return {"success": True, "message": "The passkey is enrolled.", "credential_id": done.credential_id}
+
+
+def verified(done: Verified) -> Response:
+    """The answer of a finished authentication, with what the login answers where it completes a sign-in."""
+    answer: dict[str, Any] = {"success": True, "user_id": done.user.pk}
+    if done.tokens is not None:
+        answer |= done.tokens.members()
+    return Response(answer, headers=NO_STORE)
+
+
+class AdminPasskeyViewSet(FactorViewSet):
+    """Passkeys of admin users, in the global database."""
+
+    @endpoint(
+        serializers.AdminNamedIn,
+        returns={200: serializers.CreationOptionsOut},
+        refuses=[UnknownPerson, *BEGIN],
+        token="optional",
+        headers=PROOFS,
+    )
+    def begin_registration(self, request: Request) -> Response:
+        """Options for a new passkey, for parseCreationOptionsFromJSON()."""
+        asked = self.valid(serializers.AdminNamedIn)
+        options = actions.begin_registration(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked)
+        return Response(options, headers=NO_STORE)
+
+    @endpoint(
+        serializers.AdminCredentialIn,
+        returns={200: serializers.EnrolledOut},
+        refuses=[UnknownPerson, *FINISH],
+        token="optional",
+        headers=PROOFS,
+    )
+    def finish_registration(self, request: Request) -> Response:
+        """Store the new passkey."""
+        asked = self.valid(serializers.AdminCredentialIn)
+        done = actions.finish_registration(
+            realm=ADMINS, tenant_id=None, email=asked["email"], response=asked["credential"], caller=self.caller()
+        )
+        return Response(enrolled(done))
+
+    @endpoint(
+        serializers.AdminNamedIn,
+        returns={200: serializers.RequestOptionsOut},
+        refuses=[UnknownPerson, NoPasskey, NoRelyingParty, *PLACE],
+        token="optional",
+    )
+    def begin_authentication(self, request: Request) -> Response:
+        """Options for the use of a passkey, for parseRequestOptionsFromJSON()."""
+        asked = self.valid(serializers.AdminNamedIn)
+        options = actions.begin_authentication(realm=ADMINS, tenant_id=None, **asked)
+        return Response(options, headers=NO_STORE)
+
+    @endpoint(serializers.AdminAssertionIn, returns={200: serializers.VerifiedOut}, refuses=VERIFY, token="optional")
+    def finish_authentication(self, request: Request) -> Response:
+        """Verify the use of a passkey; with `mfa_token` it completes that login and answers its tokens."""
+        asked = self.valid(serializers.AdminAssertionIn)
+        return verified(actions.finish_authentication(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked))
+
+
+class EndUserPasskeyViewSet(FactorViewSet):
+    """Passkeys of end users, in the tenant's database."""
+
+    @endpoint(
+        serializers.EndUserNamedIn,
+        returns={200: serializers.CreationOptionsOut},
+        refuses=[UnknownPerson, UnknownTenant, *BEGIN],
+        token="optional",
+        headers=PROOFS,
+    )
+    def begin_registration(self, request: Request) -> Response:
+        """Options for a new passkey, for parseCreationOptionsFromJSON()."""
+        asked = self.valid(serializers.EndUserNamedIn)
+        options = actions.begin_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
+        return Response(options, headers=NO_STORE)
+
+    @endpoint(
+        serializers.EndUserCredentialIn,
+        returns={200: serializers.EnrolledOut},
+        refuses=[UnknownPerson, UnknownTenant, *FINISH],
+        token="optional",
+        headers=PROOFS,
+    )
+    def finish_registration(self, request: Request) -> Response:
+        """Store the new passkey."""
+        asked = self.valid(serializers.EndUserCredentialIn)
+        asked["response"] = asked.pop("credential")
+        done = actions.finish_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
+        return Response(enrolled(done))
+
+    @endpoint(
+        serializers.EndUserBeginIn,
+        returns={200: serializers.RequestOptionsOut},
+        refuses=[UnknownPerson, UnknownTenant, NoPasskey, NoRelyingParty, *PLACE],
+        token="optional",
+    )
+    def begin_authentication(self, request: Request) -> Response:
+        """Options for the use of a passkey, for parseRequestOptionsFromJSON().
+
+        Without `email` a passkey sign-in begins: the authenticator offers its discoverable credentials.
+        """
+        asked = self.valid(serializers.EndUserBeginIn)
+        options = actions.begin_authentication(
+            realm=END_USERS,
+            tenant_id=asked["tenant_id"],
+            email=asked.get("email"),
+            client_id=asked.get("client_id"),
+        )
+        return Response(options, headers=NO_STORE)
+
+    @endpoint(serializers.EndUserAssertionIn, returns={200: serializers.VerifiedOut}, refuses=VERIFY, token="optional")
+    def finish_authentication(self, request: Request) -> Response:
+        """Verify the use of a passkey.
+
+        With `mfa_token` it completes that login; of a passkey sign-in it is the only step. Both answer tokens.
+        """
+        asked = self.valid(serializers.EndUserAssertionIn)
+        done = actions.finish_authentication(
+            realm=END_USERS,
+            caller=self.caller(asked["tenant_id"]),
+            tenant_id=asked["tenant_id"],
+            email=asked.get("email"),
+            response=asked["response"],
+            mfa_token=asked.get("mfa_token"),
+        )
+        return verified(done)
+
+
+class PasskeySignUpViewSet(FactorViewSet):
+    """The general registration, which signs the user in."""
+
+    @endpoint(
+        serializers.EndUserCredentialIn,
+        returns={200: serializers.EnrolledAndSignedInOut},
+        refuses=[*FINISH, PasskeyNotVerified],
+        token="optional",
+        headers=PROOFS,
+    )
+    def finish_registration(self, request: Request) -> Response:
+        """Store an end user's new passkey and answer tokens; the authenticator must have verified the user."""
+        asked = self.valid(serializers.EndUserCredentialIn)
+        asked["response"] = asked.pop("credential")
+        done = actions.finish_registration_and_sign_in(caller=self.caller(asked["tenant_id"]), **asked)
+        assert done.tokens is not None  # this action issues them
+        return Response({**enrolled(done), **done.tokens.members()}, headers=NO_STORE)
+
+
+class RelatedOriginsViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+
+    @endpoint(
+        query=serializers.RelatedOriginsQuery,
+        returns={200: serializers.RelatedOriginsOut},
+        refuses=[UnknownTenant],
+        token="none",
+    )
+    def retrieve(self, request: Request) -> Response:
+        """Origins that may use the passkeys of this domain (WebAuthn Level 3 section 5.11)."""
+        stated: UUID | None = self.valid_query(serializers.RelatedOriginsQuery).get("tenant_id")
+        domain = request.META.get("HTTP_HOST", "").partition(":")[0].lower()
+        origins = related_origins(domain=domain, tenant_id=stated)
+        return Response({"origins": origins}, headers=PUBLIC_FOR_FIVE_MINUTES)
