@@ -59,7 +59,7 @@ def claim(realm: Realm, user: Any, proof: Proof) -> Any:
 
 def lock(realm: Realm, user_id: UUID) -> Any | None:
     """The active user, locked until the transaction ends; everything that changes somebody's factors begins here."""
-    return realm.users._default_manager.select_for_update().filter(pk=user_id, active=True).first()
+    return realm.users._default_manager.select_for_update(no_key=True).filter(pk=user_id, active=True).first()
 
 
 def settle(
@@ -86,10 +86,15 @@ def settle(
 
 def methods_of(user: Any) -> list[str]:
     """The methods that the user's tables hold, in the order of the login answer."""
+    return [method for method, rows, enrolled in _homes(user) if rows.filter(enrolled).exists()]
+
+
+def _homes(user: Any) -> list[tuple[str, Any, Q]]:
+    """Method, rows and which of them are enrolled; admin users have no phones."""
     return [
-        method
+        (method, getattr(user, relation), enrolled)
         for method, (relation, enrolled) in _ENROLLED.items()
-        if getattr(user, relation).filter(enrolled).exists()
+        if hasattr(user, relation)
     ]
 
 
@@ -105,9 +110,9 @@ def list_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID) -> dict
         user: Any = realm.users._default_manager.get(pk=user_id)
         found = [
             factor.summary()
-            for method, (relation, enrolled) in _ENROLLED.items()
+            for method, rows, enrolled in _homes(user)
             if method != BACKUP_CODE
-            for factor in getattr(user, relation).filter(enrolled).order_by("created_at")
+            for factor in rows.filter(enrolled).order_by("created_at")
         ]
         return {
             "factors": found,
@@ -128,8 +133,8 @@ def remove_factor(*, realm: Realm, tenant_id: UUID | None, factor_id: UUID, call
             raise NoProof
         # The age of the sign-in is the same question for every kind.
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=TOTP, needs_replace=True)
-        for method, (relation, enrolled) in _ENROLLED.items():
-            if method == BACKUP_CODE or not getattr(user, relation).filter(enrolled, pk=factor_id).delete()[0]:
+        for method, rows, enrolled in _homes(user):
+            if method == BACKUP_CODE or not rows.filter(enrolled, pk=factor_id).delete()[0]:
                 continue
             if method == TOTP:
                 user.backup_codes.all().delete()
@@ -150,8 +155,9 @@ def reset_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason
             raise UnknownUser
         if not may_change_others(realm, user, by):
             raise SomebodyElse
-        removed = {method: getattr(user, relation).all().delete()[0] for method, (relation, _) in _ENROLLED.items()}
-        user.sms_codes.all().delete()
+        removed = {method: rows.all().delete()[0] for method, rows, _ in _homes(user)}
+        if realm is END_USERS:
+            user.sms_codes.all().delete()
         tickets.end_tickets(realm, user)
         settle(realm, user, change="reset", kind="all", rung="admin", reason=reason, removed=removed)
         lasting = timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)

@@ -1,16 +1,28 @@
-"""What the view sets of all factors share: they are public, and look at every proof that a request brings along."""
+"""Factors of every kind over HTTP, and what the view sets of all kinds share."""
 
 from typing import Any
 from uuid import UUID
 
-from identity_platform.api.views import ApiViewSet
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import NotAllowed
+from identity_platform.api.views import ApiViewSet, endpoint
+from mfa import factors, serializers
 from mfa.enrollment import Caller
-from userflow.permissions import Anyone, tenant_at
-from userflow.principals import Principal
+from mfa.errors import NoProof, SignInTooOld, SomebodyElse, UnknownFactor
+from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
+from userflow.errors import UnknownUser
+from userflow.ids import id_or
+from userflow.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
+from userflow.principals import CLIENT, Principal
+from userflow.realms import ADMINS, END_USERS
 from userflow.signin.views import NO_STORE, TICKET_HEADER
+from userflow.tokens.issue import realm_of
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in; or send a fresh access token."}
-__all__ = ["NO_STORE", "PROOFS", "FactorViewSet"]
+__all__ = ["NO_STORE", "PROOFS", "AdminFactorResetViewSet", "FactorListViewSet", "FactorViewSet"]
 
 
 class FactorViewSet(ApiViewSet):
@@ -30,3 +42,64 @@ class FactorViewSet(ApiViewSet):
             ticket=self.request.META.get("HTTP_X_ENROLLMENT_TICKET"),
             user_agent=self.request.META.get("HTTP_USER_AGENT", ""),
         )
+
+
+class FactorListViewSet(ApiViewSet):
+    """The caller's own factors; and for admins the reset of somebody's."""
+
+    def get_permissions(self) -> list[BasePermission]:
+        kind = needs("endusers:write", OPERATOR, ADMIN) if self.action == "reset" else SignedIn
+        return [kind()]
+
+    @endpoint(returns={200: serializers.FactorListOut})
+    def list(self, request: Request) -> Response:
+        """The caller's own factors."""
+        who = _person_at(request)
+        found = factors.list_factors(realm=realm_of(who.kind), tenant_id=who.tenant_id, user_id=who.id)
+        return Response(found)
+
+    @endpoint(returns={200: serializers.RemovedOut}, refuses=[UnknownFactor, SignInTooOld, NoProof])
+    def destroy(self, request: Request, factor_id: str) -> Response:
+        """Remove one of the caller's own factors; needs a sign-in that is at most 15 minutes old."""
+        who = _person_at(request)
+        factors.remove_factor(
+            realm=realm_of(who.kind),
+            tenant_id=who.tenant_id,
+            factor_id=id_or(factor_id, UnknownFactor),
+            caller=Caller(principal=who),
+        )
+        return Response({"message": "The factor is removed.", "success": True})
+
+    @endpoint(
+        serializers.ResetIn,
+        returns={200: serializers.ResetOut},
+        refuses=[UnknownUser, SomebodyElse, UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch],
+    )
+    def reset(self, request: Request) -> Response:
+        """Remove all factors of an end user who has lost them; opens an enrollment window at the caller's address."""
+        asked = self.valid(serializers.ResetIn)
+        tenant_id = tenant_at(request, asked.pop("tenant_id"))
+        removed = factors.reset_factors(realm=END_USERS, tenant_id=tenant_id, **asked, by=principal_at(request))
+        return _reset(asked["user_id"], removed)
+
+
+class AdminFactorResetViewSet(ApiViewSet):
+    permission_classes = [needs("admins:write", OPERATOR, ADMIN)]
+
+    @endpoint(serializers.AdminResetIn, returns={200: serializers.ResetOut}, refuses=[UnknownUser, SomebodyElse])
+    def reset(self, request: Request) -> Response:
+        """Remove all factors of an admin user who has lost them."""
+        asked = self.valid(serializers.AdminResetIn)
+        removed = factors.reset_factors(realm=ADMINS, tenant_id=None, **asked, by=principal_at(request))
+        return _reset(asked["user_id"], removed)
+
+
+def _person_at(request: Request) -> Principal:
+    principal = principal_at(request)
+    if principal.kind == CLIENT:
+        raise NotAllowed("An application has no factors.")
+    return principal
+
+
+def _reset(user_id: UUID, removed: dict[str, int]) -> Response:
+    return Response({"message": "All factors of the user are removed.", "user_id": user_id, "removed": removed})

@@ -1,0 +1,39 @@
+"""Serializer fields of codes: a wrong form is a bad request (400), not an attempt."""
+
+import re
+from typing import Any, ClassVar
+
+from identity_platform.api.fields import Text
+from mfa.totp import backup_codes
+
+# ASCII only: `\d` takes Arabic digits, and `int()` takes ten more alphabets, underscores and blanks.
+_SIX_DIGITS = re.compile(r"[0-9]{6}")
+
+
+class SixDigits(Text):
+    """A code of exactly six ASCII digits in a string."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send six digits in a string."}
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str) or not _SIX_DIGITS.fullmatch(data):
+            self.fail("invalid")
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^[0-9]{6}$"}
+
+
+class BackupCodeText(Text):
+    """A backup code, with or without dashes and in any case; its plain form inside."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send a backup code as xxxx-xxxx-xxxx-xxxx."}
+
+    def to_internal_value(self, data: Any) -> str:
+        code = backup_codes.normalised(data) if isinstance(data, str) else None
+        if code is None:
+            self.fail("invalid")
+        return code
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^[0-9A-TV-Za-tv-z]{4}(-?[0-9A-TV-Za-tv-z]{4}){3}$"}

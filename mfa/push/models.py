@@ -1,0 +1,39 @@
+"""Push devices and push authentication requests.
+
+Push itself is not offered; the tables stand so that a hard delete names and removes these records, as the specification
+demands, from the first day on which something writes them.
+"""
+
+import uuid
+
+from django.db import models
+
+from tenants.models import TenantModel
+from userflow.endusers.models import EndUser
+
+
+class PushDevice(TenantModel):
+    """A device of an end user that could be asked."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="push_devices")
+    platform = models.CharField(max_length=16)
+    address_sealed = models.BinaryField(editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.platform
+
+
+class PushAuthenticationRequest(TenantModel):
+    """One question to a device."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="push_authentication_requests")
+    device = models.ForeignKey(PushDevice, on_delete=models.CASCADE, related_name="requests")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    answered_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return str(self.id)

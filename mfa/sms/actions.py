@@ -1,0 +1,276 @@
+"""Codes by SMS for end users: begin, confirm, request, verify."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, connections
+from django.utils.timezone import now
+
+from identity_platform.api.fields import email_key
+from identity_platform.audit.writer import record_for_tenant
+from identity_platform.crypto import SealContext, same, seal, unseal
+from mfa import factors
+from mfa.completion import complete_second_step, waiting_login
+from mfa.enrollment import Caller, enrollment_proof, is_this_user
+from mfa.errors import AttemptsExceeded, CodeExpired, InvalidCode, NoPhone, NoProof, PhoneTaken
+from mfa.notices import issuer_of
+from mfa.people import check_client, find_user
+from mfa.sms import codes, sending
+from mfa.sms.models import Phone, SmsCode
+from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.states import Purpose
+from userflow.realms import END_USERS
+from userflow.signin import attempts, tickets
+from userflow.tokens.issue import TokenPair
+
+CodePurpose = Literal["enrollment", "verification"]
+ENROLLMENT: Final[CodePurpose] = "enrollment"
+VERIFICATION: Final[CodePurpose] = "verification"
+AMR: Final = ("sms",)  # RFC 8176 section 2
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSent:
+    """What the answer says about a code that is on its way."""
+
+    phone_display: str
+    attempts_remaining: int
+    expires_in_minutes: int = int(codes.LIFETIME.total_seconds()) // 60
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A code that was right; with the tokens of the login that waited for it, if one did."""
+
+    user: Any
+    tokens: TokenPair | None
+
+
+def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_number: str, caller: Caller) -> CodeSent:
+    """Send a code to a number that the user wants to enrol.
+
+    Whether somebody else has the number is said only to who proves to hold it, at the confirmation. Refuses with
+    PhoneRefused (400), NoProof (401; also for an unknown user), SignInTooOld (401), SomebodyElse (403), SmsBudgetSpent
+    (429), SmsUnavailable (503).
+    """
+    with in_tenant(tenant_id):
+        check_client(client_id, tenant_id)
+        user, _ = _proven(email, caller)
+        number = codes.mobile_number(phone_number, countries=_countries())
+        return _send_code(user, number, purpose=ENROLLMENT, budget=attempts.KNOWN)
+
+
+def confirm_sms_setup(
+    *, tenant_id: UUID, client_id: UUID, email: str, phone_number: str, code: str, caller: Caller
+) -> Phone:
+    """Enrol the number with the code that it received.
+
+    Refuses with PhoneRefused, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired, NoProof, SignInTooOld (401),
+    SomebodyElse (403), AttemptsLocked (429).
+    """
+    with in_tenant(tenant_id):
+        check_client(client_id, tenant_id)
+        user, proof = _proven(email, caller)
+        number = codes.mobile_number(phone_number, countries=_countries())
+        digest = codes.number_digest(number.e164, data_key=END_USERS.data_key())
+        row = _try_code(user, ENROLLMENT, digest, code, budget=attempts.KNOWN)
+        try:
+            with tenant_atomic():
+                locked = factors.claim(END_USERS, user, proof)
+                _spend(row)
+                replaced = bool(locked.phones.all().delete()[0])
+                phone = Phone(user=locked, number_digest=digest, last_four=number.last_four)
+                phone.number_sealed = seal(number.e164.encode(), data_key=END_USERS.data_key(), context=_place(phone))
+                phone.save(force_insert=True)
+                sending.convert(locked)
+                attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=attempts.KNOWN)
+                factors.settle(
+                    END_USERS,
+                    locked,
+                    change="replaced" if replaced else "enrolled",
+                    kind=factors.SMS,
+                    rung=proof.rung,
+                    factor_id=phone.pk,
+                )
+        except IntegrityError as clash:
+            # The index on the number's digest: also when two users confirm it at once.
+            raise PhoneTaken from clash
+    return phone
+
+
+def _proven(email: str, caller: Caller) -> tuple[Any, Any]:
+    user = find_user(END_USERS, email)
+    if user is None:
+        # The specification has no 404 here, so nobody is told who exists.
+        attempts.limit_address("unknown_user")
+        raise NoProof
+    return user, enrollment_proof(realm=END_USERS, user=user, caller=caller, kind=factors.SMS)
+
+
+def request_sms_code(
+    *, tenant_id: UUID, client_id: UUID, email: str, caller: Caller, mfa_token: str | None = None
+) -> CodeSent:
+    """Send a code to the user's enrolled phone.
+
+    `mfa_token`, the ticket of a login that waits, makes the caller a known one. Refuses with NoPhone (400, an unknown
+    user alike), SmsBudgetSpent (429), SmsUnavailable (503), NotSignedInByTicket (401).
+    """
+    with in_tenant(tenant_id, Purpose.SIGN_IN):
+        check_client(client_id, tenant_id)
+        user = find_user(END_USERS, email)
+        login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
+        phone = user.phones.first() if user else None
+        if user is None or phone is None:
+            attempts.limit_address("unknown_user")
+            raise NoPhone
+        e164 = unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_place(phone)).decode()
+        # Checked again: the tenant may have taken a country off its list since.
+        number = codes.mobile_number(e164, countries=_countries())
+        return _send_code(user, number, purpose=VERIFICATION, budget=_budget(user, caller, login))
+
+
+def verify_sms_code(
+    *, tenant_id: UUID, client_id: UUID, email: str, code: str, caller: Caller, mfa_token: str | None = None
+) -> Verified:
+    """Check the code that the user's phone received; `mfa_token` completes a login that waits for it.
+
+    The code works once, also under parallel use; the try is counted before it is compared. Refuses with InvalidCode
+    (400, an unknown user or no code alike), AttemptsExceeded (400), CodeExpired (401), NotSignedInByTicket (401),
+    AttemptsLocked, TooManyFromAddress (429).
+    """
+    attempts.refuse_guessing_address()
+    with in_tenant(tenant_id, Purpose.SIGN_IN):
+        check_client(client_id, tenant_id)
+        user = find_user(END_USERS, email)
+        login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
+        budget = _budget(user, caller, login)
+        phone = user.phones.first() if user else None
+        if user is None or phone is None:
+            _refuse_unknown(user, email, budget)
+        row = _try_code(user, VERIFICATION, bytes(phone.number_digest), code, budget=budget, login=login)
+        with tenant_atomic():
+            # The user's row first, as every change of factors does: two orders would end in a deadlock.
+            factors.lock(END_USERS, user.pk)
+            _spend(row)
+            tokens = complete_second_step(
+                realm=END_USERS, user=user, ticket=login, amr=AMR, user_agent=caller.user_agent
+            )
+            attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
+            user.phones.update(last_used_at=now())
+            sending.convert(user)
+            if tokens is None:
+                record_for_tenant("factor.verified", target=("end_user", user.pk), details={"kind": factors.SMS})
+    return Verified(user, tokens)
+
+
+def _refuse_unknown(user: Any, email: str, budget: str) -> None:
+    """The same steps as for a wrong code, so that neither text nor time nor lock tells who exists or has a phone."""
+    attempts.limit_address("unknown_user")
+    attempts.count(END_USERS, user.pk if user else email_key(email), factor=factors.SMS, caller=budget)
+    attempts.count_wrong_secret()
+    target = ("end_user", user.pk) if user else None
+    record_for_tenant("factor.refused", target=target, outcome="refused", details={"kind": factors.SMS})
+    raise InvalidCode
+
+
+def _budget(user: Any, caller: Caller, login: Any) -> str:
+    known = login is not None or (user is not None and is_this_user(END_USERS, user, caller.principal))
+    return attempts.KNOWN if known else attempts.STRANGER
+
+
+def _countries() -> list[str] | None:
+    own: list[str] | None = current_tenant().settings.get("sms_countries")
+    return own if own is not None else (settings.SMS_COUNTRIES or None)
+
+
+def _send_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str) -> CodeSent:
+    key = END_USERS.data_key()
+    digest = codes.number_digest(number.e164, data_key=key)
+    code = codes.new_code()
+    with tenant_atomic():
+        if factors.lock(END_USERS, user.pk) is None:
+            raise NoPhone
+        message = sending.reserve(user=user, caller=budget, country_prefix=number.country_prefix)
+        # The row stays and with it the tries: asking for a new code does not reset them.
+        row, _ = SmsCode.objects.update_or_create(
+            user=user,
+            purpose=purpose,
+            number_digest=digest,
+            defaults={
+                "code_digest": codes.code_digest(
+                    code, data_key=key, user_id=user.pk, purpose=purpose, number_digest=digest
+                ),
+                "expires_at": now() + codes.LIFETIME,
+                "used_at": None,
+            },
+        )
+        record_for_tenant("sms.requested", target=("end_user", user.pk), details={"purpose": purpose})
+    issuer = issuer_of(END_USERS, user)
+    sending.hand_over(message, to=number.e164, body=f"{code} is your code for {issuer}. It is good for 5 minutes.")
+    return CodeSent(number.display, _remaining(row, budget))
+
+
+def _remaining(row: SmsCode, budget: str) -> int:
+    tries, tried_at = getattr(row, f"{budget}_tries"), getattr(row, f"{budget}_tried_at")
+    if tried_at is None or now() - tried_at > codes.TRIES_KEPT:
+        return codes.TRIES
+    return max(0, codes.TRIES - int(tries))
+
+
+# One statement counts a try or gives no row back: of sixty parallel guesses five are compared.
+_TRY = """
+UPDATE mfa_smscode SET
+  {budget}_tries = CASE WHEN {budget}_tried_at > now() - %(kept)s THEN {budget}_tries + 1 ELSE 1 END,
+  {budget}_tried_at = now()
+WHERE id = %(id)s AND ({budget}_tries < %(most)s OR {budget}_tried_at IS NULL OR {budget}_tried_at <= now() - %(kept)s)
+"""
+
+
+def _try_code(
+    user: Any, purpose: CodePurpose, digest: bytes, code: str, *, budget: str, login: tickets.Spendable | None = None
+) -> SmsCode:
+    """Count one try, then compare; the row of the right code. InvalidCode, AttemptsExceeded, CodeExpired otherwise."""
+    row = SmsCode.objects.filter(user=user, purpose=purpose, number_digest=digest).first()
+    if row is None or row.used_at is not None:
+        attempts.count(END_USERS, user.pk, factor=factors.SMS, caller=budget)
+        _record_refusal(user)
+        raise InvalidCode
+    if row.expires_at <= now():
+        raise CodeExpired
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_TRY.format(budget=budget), {"id": row.pk, "most": codes.TRIES, "kept": codes.TRIES_KEPT})
+        if cursor.rowcount != 1:
+            _record_refusal(user)
+            raise AttemptsExceeded
+    attempts.count(END_USERS, user.pk, factor=factors.SMS, caller=budget)
+    if login is not None:
+        tickets.count_wrong_code(END_USERS, login)
+    key = END_USERS.data_key()
+    expected = codes.code_digest(code, data_key=key, user_id=user.pk, purpose=purpose, number_digest=digest)
+    if not same(bytes(row.code_digest), expected):
+        _record_refusal(user)
+        raise InvalidCode
+    return row
+
+
+def _record_refusal(user: Any) -> None:
+    attempts.count_wrong_secret()
+    record_for_tenant("factor.refused", target=("end_user", user.pk), outcome="refused", details={"kind": factors.SMS})
+
+
+def _spend(row: SmsCode) -> None:
+    """Use the code up; of two at once one wins, and a code that a newer one has replaced is gone."""
+    spent = SmsCode.objects.filter(pk=row.pk, code_digest=row.code_digest, used_at=None, expires_at__gt=now()).update(
+        used_at=now(), known_tries=0, stranger_tries=0
+    )
+    if not spent:
+        raise InvalidCode
+
+
+def _place(phone: Phone) -> SealContext:
+    # The user belongs to the place: a number copied to somebody else's row does not open there.
+    return SealContext(
+        tenant=END_USERS.owner(), table="mfa_phone", column="number_sealed", row=f"{phone.user_id}/{phone.pk}"
+    )

@@ -1,0 +1,130 @@
+"""Sending a message within the budgets that keep fraud out (contract.md section 6, "SMS sending").
+
+What counts per user and tenant lies in the tenant's database, so that losing the cache resets nothing. What counts per
+address spans tenants and lies in Valkey; while that cannot be read nothing is sent.
+"""
+
+from datetime import timedelta
+from typing import Any, Final
+from uuid import uuid4
+
+import structlog
+from django.conf import settings
+from django.db import connections
+from django.db.models import Count, Max
+from django.utils.timezone import now
+from prometheus_client import Counter
+
+from identity_platform.api import ratelimit
+from identity_platform.api.cache import degraded
+from identity_platform.audit.origin import current_origin
+from identity_platform.audit.writer import record_for_tenant
+from mfa.errors import SmsBudgetSpent, SmsUnavailable
+from mfa.sms.gateway import NotSent, gateway
+from mfa.sms.models import SmsMessage
+from tenants.context import current_tenant
+from userflow.signin import attempts
+
+log = structlog.get_logger("identity.sms")
+SENT = Counter("identity_sms_messages", "Messages by outcome.", ["outcome"])
+ALARMS = Counter("identity_sms_conversion_alarm", "Countries whose codes were hardly ever used.", ["country_prefix"])
+
+TENANT_BUDGET_LOCK: Final = 7_215_006
+# A code that is younger may still be used; it says nothing about the conversion yet.
+_YOUNG: Final = timedelta(minutes=5)
+
+
+def reserve(*, user: Any, caller: str, country_prefix: str) -> SmsMessage:
+    """Count one message before it is sent. Call it in a transaction, with the user's row locked.
+
+    Callers who hold a ticket or token of the user are not held up by what strangers had sent; strangers are counted with
+    everything. Refuses with SmsBudgetSpent (429), SmsUnavailable (503, the counters cannot be read).
+    """
+    _check_user(user, caller)
+    _count_address()
+    _check_tenant()
+    return SmsMessage.objects.create(user=user, caller=caller, country_prefix=country_prefix)
+
+
+def _check_user(user: Any, caller: str) -> None:
+    counted = SmsMessage.objects.filter(user=user)
+    if caller == attempts.KNOWN:
+        counted = counted.filter(caller=caller)
+    for name in ("user_day", "user_hour", "user_minute"):
+        most, seconds = settings.SMS_LIMITS[name]
+        times = list(
+            counted.filter(sent_at__gt=now() - timedelta(seconds=seconds), failed=False)
+            .order_by("-sent_at")
+            .values_list("sent_at", flat=True)[:most]
+        )
+        if len(times) >= most:
+            raise SmsBudgetSpent(retry_after=_until(times[-1], seconds))
+
+
+def _until(oldest: Any, seconds: int) -> int:
+    return int((oldest + timedelta(seconds=seconds) - now()).total_seconds()) + 1
+
+
+def _count_address() -> None:
+    address = current_origin().address
+    most, seconds = settings.SMS_LIMITS["address_hour"]
+    network = ratelimit.network_of(address) if address else "local"
+    usage = ratelimit.count(group="sms_address", key=network, limit=most, period=seconds)
+    if degraded():
+        # A count that this process takes alone would be one of many, each with the whole budget.
+        raise SmsUnavailable
+    if usage.limited:
+        raise SmsBudgetSpent(retry_after=usage.retry_after)
+
+
+def _check_tenant() -> None:
+    most, seconds = settings.SMS_LIMITS["tenant_day"]
+    with connections["tenant"].cursor() as cursor:
+        # One after the other per tenant, or parallel requests would all see the last free place.
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [TENANT_BUDGET_LOCK])
+    today = SmsMessage.objects.filter(sent_at__gt=now() - timedelta(seconds=seconds))
+    used = today.aggregate(number=Count("id"), last=Max("sent_at"))
+    if used["number"] >= most:
+        oldest = today.order_by("-sent_at")[most - 1 : most].values_list("sent_at", flat=True)[0]
+        raise SmsBudgetSpent(retry_after=_until(oldest, seconds))
+
+
+def hand_over(message: SmsMessage, *, to: str, body: str) -> None:
+    """Give the message to the gateway. Call it outside any transaction: a gateway may take seconds.
+
+    Refuses with SmsUnavailable (503); the message then does not stand in the way of a second try.
+    """
+    try:
+        gateway().send(to=to, body=body, key=str(uuid4()))
+    except NotSent as problem:
+        SmsMessage.objects.filter(pk=message.pk).update(failed=True)
+        SENT.labels("failed").inc()
+        log.warning("sms_not_sent", reason=problem.reason, country_prefix=message.country_prefix)
+        raise SmsUnavailable from problem
+    SENT.labels("sent").inc()
+    _watch_conversion(message.country_prefix)
+
+
+def convert(user: Any) -> None:
+    """A code of the user was used: the newest message has served its purpose."""
+    newest = SmsMessage.objects.filter(user=user).order_by("-sent_at").values_list("pk", flat=True)[:1]
+    SmsMessage.objects.filter(pk__in=list(newest)).update(converted_at=now())
+
+
+def _watch_conversion(country_prefix: str) -> None:
+    """Raise the alarm when a country takes many messages and uses few codes: the mark of toll fraud (pumping)."""
+    moment = now()
+    counted = SmsMessage.objects.filter(
+        country_prefix=country_prefix, failed=False, sent_at__gt=moment - timedelta(days=1), sent_at__lt=moment - _YOUNG
+    ).aggregate(sent=Count("id"), used=Count("converted_at"))
+    if counted["sent"] < settings.SMS_ALARM_MESSAGES:
+        return
+    if counted["used"] * 100 >= counted["sent"] * settings.SMS_ALARM_PERCENT:
+        return
+    # Once an hour for each country of a tenant; the counter only spares the readers repetition.
+    key = f"{current_tenant().tenant_id}:{country_prefix}"
+    if ratelimit.count(group="sms_alarm", key=key, limit=1, period=3600).limited:
+        return
+    ALARMS.labels(country_prefix).inc()
+    log.warning("sms_conversion_low", country_prefix=country_prefix, **counted)
+    record_for_tenant("sms.conversion_low", outcome="failed", details={"country_prefix": country_prefix, **counted})

@@ -1,0 +1,53 @@
+"""Shapes of the SMS calls."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import EmailAddress, Identifier, Text
+from mfa.fields import SixDigits
+from mfa.totp.serializers import LoginTokens
+
+
+class Whom(serializers.Serializer[Any]):
+    client_id = Identifier()
+    email = EmailAddress()
+    tenant_id = Identifier()
+
+
+class Begin(Whom):
+    phone_number = Text(max_length=32, help_text="E.164: plus sign, country code, digits.")
+
+
+class Confirm(Begin):
+    code = SixDigits()
+
+
+class RequestCode(Whom):
+    mfa_token = Text(max_length=256, required=False, help_text="Ticket of the login that waits for the code.")
+
+
+class Verify(RequestCode):
+    code = SixDigits()
+
+
+class SentOut(serializers.Serializer[Any]):
+    attempts_remaining = serializers.IntegerField()
+    expires_in_minutes = serializers.IntegerField()
+    message = serializers.CharField()
+    phone_display = serializers.CharField()
+    success = serializers.BooleanField()
+
+
+class ConfirmedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    phone_display = serializers.CharField()
+    success = serializers.BooleanField()
+
+
+class VerifiedOut(LoginTokens):
+    email = serializers.CharField()
+    message = serializers.CharField()
+    method = serializers.CharField(help_text="sms")
+    success = serializers.BooleanField()
+    tenant_id = serializers.UUIDField()

@@ -1,0 +1,98 @@
+"""SMS over HTTP; end users only."""
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import endpoint
+from mfa.errors import (
+    AttemptsExceeded,
+    CodeExpired,
+    InvalidCode,
+    NoPhone,
+    NoProof,
+    PhoneRefused,
+    PhoneTaken,
+    SignInTooOld,
+    SmsBudgetSpent,
+    SmsUnavailable,
+    SomebodyElse,
+)
+from mfa.sms import actions, serializers
+from mfa.views import NO_STORE, PROOFS, FactorViewSet
+from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
+from userflow.errors import AttemptsLocked, NotSignedInByTicket
+
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
+LADDER = [NoProof, SignInTooOld, SomebodyElse]
+SENDING = [PhoneRefused, SmsBudgetSpent, SmsUnavailable]
+CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
+
+
+class SmsViewSet(FactorViewSet):
+    @endpoint(
+        serializers.Begin,
+        returns={200: serializers.SentOut},
+        refuses=[*TENANCY, *LADDER, *SENDING],
+        token="optional",
+        headers=PROOFS,
+    )
+    def begin(self, request: Request) -> Response:
+        """Send a code to a phone that is to be enrolled."""
+        asked = self.valid(serializers.Begin)
+        return self._sent(actions.begin_sms_setup(**asked, caller=self.caller(asked["tenant_id"])))
+
+    @endpoint(
+        serializers.Confirm,
+        returns={200: serializers.ConfirmedOut},
+        refuses=[*TENANCY, *LADDER, *CODE, PhoneRefused, PhoneTaken],
+        token="optional",
+        headers=PROOFS,
+    )
+    def confirm(self, request: Request) -> Response:
+        """Enrol the phone with the code that it received."""
+        asked = self.valid(serializers.Confirm)
+        phone = actions.confirm_sms_setup(**asked, caller=self.caller(asked["tenant_id"]))
+        return Response({"message": "The phone is enrolled.", "phone_display": phone.display, "success": True})
+
+    @endpoint(
+        serializers.RequestCode,
+        returns={200: serializers.SentOut},
+        refuses=[*TENANCY, *SENDING, NoPhone, NotSignedInByTicket],
+        token="optional",
+    )
+    def request_code(self, request: Request) -> Response:
+        """Send a code to the enrolled phone."""
+        asked = self.valid(serializers.RequestCode)
+        return self._sent(actions.request_sms_code(**asked, caller=self.caller(asked["tenant_id"])))
+
+    @endpoint(
+        serializers.Verify,
+        returns={200: serializers.VerifiedOut},
+        refuses=[*TENANCY, *CODE, NotSignedInByTicket],
+        token="optional",
+    )
+    def verify(self, request: Request) -> Response:
+        """Check the code; with `mfa_token` it answers the login's tokens."""
+        asked = self.valid(serializers.Verify)
+        done = actions.verify_sms_code(**asked, caller=self.caller(asked["tenant_id"]))
+        answer: dict[str, Any] = {
+            "email": done.user.email,
+            "message": "The code is right.",
+            "method": "sms",
+            "success": True,
+            "tenant_id": asked["tenant_id"],
+        }
+        return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
+
+    def _sent(self, sent: actions.CodeSent) -> Response:
+        return Response(
+            {
+                "attempts_remaining": sent.attempts_remaining,
+                "expires_in_minutes": sent.expires_in_minutes,
+                "message": "A code is on its way.",
+                "phone_display": sent.phone_display,
+                "success": True,
+            }
+        )

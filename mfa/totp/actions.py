@@ -1,0 +1,294 @@
+"""TOTP and backup codes: begin, confirm, verify, disable, regenerate; for end users and admin users."""
+
+import base64
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils.timezone import now
+
+from identity_platform.crypto import SealContext, same, seal, unseal
+from mfa import factors
+from mfa.completion import complete_second_step, waiting_login
+from mfa.enrollment import Caller, enrollment_proof, is_this_user
+from mfa.errors import InvalidCode, NotEnrolled, SecretNotIssued, TooManyPending
+from mfa.notices import issuer_of
+from mfa.people import check_client, entered, require_user
+from mfa.totp import backup_codes, engine
+from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
+from tenants.states import Purpose
+from userflow.realms import END_USERS, Realm
+from userflow.signin import attempts, tickets
+from userflow.tokens.issue import TokenPair
+
+PENDING_FOR: Final = timedelta(minutes=10)
+PENDING_AT_ONCE: Final = 3
+AMR: Final = ("otp",)  # RFC 8176 section 2
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What beginSetup hands out, once."""
+
+    secret: str
+    manual_entry: str
+    otp_auth_url: str
+    qr_code: str
+    account: str
+    issuer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A code that was right; with the tokens of the login that waited for it, if one did."""
+
+    user: Any
+    method: str
+    tokens: TokenPair | None
+
+
+def begin_totp_setup(
+    *, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller, client_id: UUID | None = None
+) -> Setup:
+    """Issue a secret to the user; it can be confirmed for ten minutes.
+
+    Three may stand side by side, and a fourth is refused rather than voiding one: nobody can void another's begin.
+    Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403), TooManyPending (429).
+    """
+    with entered(realm, tenant_id):
+        _check_client(client_id, tenant_id)
+        user = require_user(realm, email)
+        enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
+        secret = engine.new_secret()
+        with realm.atomic():
+            factors.lock(realm, user.pk)
+            _make_room(user)
+            row = _secrets(realm)(user=user, expires_at=now() + PENDING_FOR)
+            row.secret_sealed = seal(secret, data_key=realm.data_key(), context=_place(realm, row))
+            row.save(force_insert=True)
+        issuer = issuer_of(realm, user)
+    url = engine.otp_auth_url(secret, issuer=issuer, account=user.email)
+    return Setup(
+        secret=engine.encoded(secret),
+        manual_entry=engine.grouped(secret),
+        otp_auth_url=url,
+        qr_code=base64.b64encode(engine.qr_png(url)).decode("ascii"),
+        account=user.email,
+        issuer=issuer,
+    )
+
+
+def _make_room(user: Any) -> None:
+    pending = user.totp_secrets.filter(confirmed_at=None)
+    pending.filter(expires_at__lte=now()).delete()
+    standing = list(pending.order_by("expires_at").values_list("expires_at", flat=True))
+    if len(standing) >= PENDING_AT_ONCE:
+        raise TooManyPending(retry_after=int((standing[0] - now()).total_seconds()) + 1)
+
+
+def confirm_totp_setup(
+    *,
+    realm: Realm,
+    tenant_id: UUID | None,
+    email: str,
+    secret: str,
+    code: str,
+    caller: Caller,
+    client_id: UUID | None = None,
+) -> list[str]:
+    """Enrol the secret with its first code; gives ten backup codes, once.
+
+    Only a secret that was issued to this user and is still held is taken. No attempt is counted: whoever knows the
+    secret can compute the code. Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403),
+    SecretNotIssued, InvalidCode (400).
+    """
+    with entered(realm, tenant_id):
+        _check_client(client_id, tenant_id)
+        user = require_user(realm, email)
+        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
+        row = _pending(realm, user, secret)
+        step = engine.matching_step(_opened(realm, row), code, at=time.time())
+        if step is None:
+            attempts.count_wrong_secret()
+            raise InvalidCode
+        with realm.atomic():
+            locked = factors.claim(realm, user, proof)
+            replaced = bool(locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0])
+            # A parallel confirmation of the same secret has taken the row meanwhile.
+            if not locked.totp_secrets.filter(pk=row.pk, confirmed_at=None).update(confirmed_at=now(), last_step=step):
+                raise SecretNotIssued
+            locked.totp_secrets.filter(confirmed_at=None).delete()
+            codes = _new_backup_codes(realm, locked)
+            factors.settle(
+                realm,
+                locked,
+                change="replaced" if replaced else "enrolled",
+                kind=factors.TOTP,
+                rung=proof.rung,
+                factor_id=row.pk,
+            )
+    return codes
+
+
+def _pending(realm: Realm, user: Any, secret: str) -> Any:
+    found = None
+    for row in user.totp_secrets.filter(confirmed_at=None, expires_at__gt=now()):
+        if same(engine.encoded(_opened(realm, row)), secret):
+            found = row
+    if found is None:
+        raise SecretNotIssued
+    return found
+
+
+def verify_totp(
+    *,
+    realm: Realm,
+    tenant_id: UUID | None,
+    email: str,
+    caller: Caller,
+    code: str | None = None,
+    backup_code: str | None = None,
+    mfa_token: str | None = None,
+    client_id: UUID | None = None,
+) -> Verified:
+    """Check a code of the authenticator or, without one, spend a backup code; `mfa_token` completes a waiting login.
+
+    A time step and a backup code are accepted once, also under parallel use. The try is counted before it is compared.
+    Refuses with UnknownPerson (404), InvalidCode (400; also where nothing is enrolled), AttemptsLocked,
+    TooManyFromAddress (429), NotSignedInByTicket (401).
+    """
+    attempts.refuse_guessing_address()
+    with entered(realm, tenant_id, Purpose.SIGN_IN):
+        _check_client(client_id, tenant_id)
+        user = require_user(realm, email)
+        login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
+        budget = attempts.KNOWN if login or is_this_user(realm, user, caller.principal) else attempts.STRANGER
+        method = factors.TOTP if code is not None else factors.BACKUP_CODE
+        attempts.count(realm, user.pk, factor=method, caller=budget)
+        if login is not None:
+            tickets.count_wrong_code(realm, login)
+        try:
+            with realm.atomic():
+                if login is not None or code is None:
+                    # The user's row first, as every change of factors does: two orders would end in a deadlock.
+                    factors.lock(realm, user.pk)
+                if code is not None:
+                    _spend_step(realm, user, code)
+                else:
+                    assert backup_code is not None  # the serializer wants one of the two
+                    _spend_backup_code(realm, user, backup_code)
+                tokens = complete_second_step(
+                    realm=realm, user=user, ticket=login, amr=AMR, user_agent=caller.user_agent
+                )
+                attempts.clear(realm, user.pk, factor=method, caller=budget)
+                if tokens is None:
+                    _record(realm, user, "factor.verified", method)
+        except InvalidCode:
+            attempts.count_wrong_secret()
+            _record(realm, user, "factor.refused", method, outcome="refused")
+            raise
+    return Verified(user, method, tokens)
+
+
+def _spend_step(realm: Realm, user: Any, code: str) -> None:
+    row = user.totp_secrets.filter(confirmed_at__isnull=False).first()
+    # Without a factor the same work is done, so that the time does not tell who has one.
+    secret = _opened(realm, row) if row else engine.new_secret()
+    step = engine.matching_step(secret, code, at=time.time(), after=row.last_step if row else None)
+    if row is None or step is None:
+        raise InvalidCode
+    unused = Q(last_step=None) | Q(last_step__lt=step)
+    if not user.totp_secrets.filter(unused, pk=row.pk).update(last_step=step, last_used_at=now()):
+        raise InvalidCode
+
+
+def _spend_backup_code(realm: Realm, user: Any, code: str) -> None:
+    digest = backup_codes.digest(code, data_key=realm.data_key(), user_id=user.pk)
+    if not user.backup_codes.filter(digest=digest, used_at=None).update(used_at=now()):
+        raise InvalidCode
+    if not user.backup_codes.filter(used_at=None).exists():
+        realm.users._default_manager.filter(pk=user.pk).update(mfa_methods=factors.methods_of(user))
+
+
+def disable_totp(
+    *, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller, client_id: UUID | None = None
+) -> None:
+    """Remove the user's authenticator and backup codes.
+
+    Needs a proof that may replace. Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403),
+    NotEnrolled (400).
+    """
+    with entered(realm, tenant_id):
+        _check_client(client_id, tenant_id)
+        user = require_user(realm, email)
+        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP, needs_replace=True)
+        with realm.atomic():
+            locked = factors.claim(realm, user, proof)
+            if not locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0]:
+                raise NotEnrolled
+            locked.backup_codes.all().delete()
+            factors.settle(realm, locked, change="removed", kind=factors.TOTP, rung=proof.rung)
+
+
+def regenerate_backup_codes(
+    *, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller, client_id: UUID | None = None
+) -> list[str]:
+    """Ten new backup codes instead of the old ones; the same proof and refusals as `disable_totp`."""
+    with entered(realm, tenant_id):
+        _check_client(client_id, tenant_id)
+        user = require_user(realm, email)
+        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP, needs_replace=True)
+        with realm.atomic():
+            locked = factors.claim(realm, user, proof)
+            if not locked.totp_secrets.filter(confirmed_at__isnull=False).exists():
+                raise NotEnrolled
+            codes = _new_backup_codes(realm, locked)
+            factors.settle(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, rung=proof.rung)
+    return codes
+
+
+def _new_backup_codes(realm: Realm, user: Any) -> list[str]:
+    codes = backup_codes.new_codes()
+    key = realm.data_key()
+    kept = AdminBackupCode if realm is not END_USERS else EndUserBackupCode
+    user.backup_codes.all().delete()
+    kept._default_manager.bulk_create(
+        kept(
+            user=user,
+            digest=backup_codes.digest(backup_codes.normalised(code) or "", data_key=key, user_id=user.pk),
+        )
+        for code in codes
+    )
+    return codes
+
+
+def _check_client(client_id: UUID | None, tenant_id: UUID | None) -> None:
+    if tenant_id is not None:
+        check_client(client_id, tenant_id)
+
+
+def _secrets(realm: Realm) -> Any:
+    return EndUserTotpSecret if realm is END_USERS else AdminTotpSecret
+
+
+def _place(realm: Realm, row: Any) -> SealContext:
+    # The user belongs to the place: a secret copied to somebody else's row does not open there.
+    place = f"{row.user_id}/{row.pk}"
+    return SealContext(tenant=realm.owner(), table=row._meta.db_table, column="secret_sealed", row=place)
+
+
+def _opened(realm: Realm, row: Any) -> bytes:
+    return unseal(bytes(row.secret_sealed), data_key=realm.data_key(), context=_place(realm, row))
+
+
+def _record(realm: Realm, user: Any, action: str, method: str, *, outcome: str = "success") -> None:
+    realm.record(
+        action,
+        target=("end_user" if realm is END_USERS else "admin_user", user.pk),
+        tenant_id=getattr(user, "tenant_id", None),
+        outcome=outcome,
+        details={"kind": method},
+    )

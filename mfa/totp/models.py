@@ -1,0 +1,92 @@
+"""TOTP secrets and backup codes, in the database of the user they protect."""
+
+import uuid
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+
+from tenants.models import TenantModel
+from userflow.admins.models import AdminUser
+from userflow.endusers.models import EndUser
+
+
+class TotpSecret(models.Model):
+    """A shared secret, sealed. Unconfirmed ones stand side by side for ten minutes; one is confirmed at most."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    secret_sealed = models.BinaryField(editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    confirmed_at = models.DateTimeField(null=True)
+    # The last time step whose code was accepted; older steps and this one are not accepted again (RFC 6238 section 5.2).
+    last_step = models.BigIntegerField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    def summary(self) -> dict[str, Any]:
+        """The factor in lists."""
+        return {
+            "id": self.id,
+            "kind": "totp",
+            "name": "Authenticator app",
+            "created_at": self.confirmed_at,
+            "last_used_at": self.last_used_at,
+        }
+
+
+class AdminTotpSecret(TotpSecret):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="totp_secrets")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user"], condition=Q(confirmed_at__isnull=False), name="admin_totp_one_confirmed"
+            )
+        ]
+        indexes = [models.Index(fields=["expires_at"], name="admin_totp_expiry")]
+
+
+class EndUserTotpSecret(TotpSecret, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="totp_secrets")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user"], condition=Q(confirmed_at__isnull=False), name="end_user_totp_one_confirmed"
+            )
+        ]
+        indexes = [models.Index(fields=["expires_at"], name="end_user_totp_expiry")]
+
+
+class BackupCode(models.Model):
+    """One way in without the authenticator, once. `digest` is HMAC-SHA256 under a key outside the database."""
+
+    digest = models.BinaryField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return "used" if self.used_at else "unused"
+
+
+class AdminBackupCode(BackupCode):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="backup_codes")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "digest"], name="admin_backup_code_unique")]
+
+
+class EndUserBackupCode(BackupCode, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="backup_codes")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "digest"], name="end_user_backup_code_unique")]

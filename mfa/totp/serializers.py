@@ -1,0 +1,91 @@
+"""Shapes of the TOTP calls."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import EmailAddress, Identifier, Text
+from mfa.fields import BackupCodeText, SixDigits
+
+
+class AdminBegin(serializers.Serializer[Any]):
+    email = EmailAddress()
+
+
+class Begin(AdminBegin):
+    tenant_id = Identifier()
+    client_id = Identifier(required=False)
+
+
+class AdminConfirm(AdminBegin):
+    code = SixDigits()
+    secret = Text(max_length=128, help_text="From beginSetup.")
+
+
+class Confirm(AdminConfirm):
+    tenant_id = Identifier()
+    client_id = Identifier(required=False)
+
+
+class AdminVerify(AdminBegin):
+    code = SixDigits(required=False)
+    backup_code = BackupCodeText(required=False, help_text="Looked at where there is no `code`.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "code" not in attrs and "backup_code" not in attrs:
+            raise serializers.ValidationError({"code": ["Send a code or a backup_code."]})
+        return attrs
+
+
+class Verify(AdminVerify):
+    tenant_id = Identifier()
+    client_id = Identifier(required=False)
+
+
+class AdminVerifyLogin(AdminVerify):
+    mfa_token = Text(max_length=256, required=False, help_text="Ticket of the login that waits for this step.")
+
+
+class VerifyLogin(AdminVerifyLogin):
+    tenant_id = Identifier()
+    client_id = Identifier(required=False)
+
+
+class BeginOut(serializers.Serializer[Any]):
+    account = serializers.CharField()
+    issuer = serializers.CharField()
+    manual_entry = serializers.CharField(help_text="The secret in groups of four.")
+    otp_auth_url = serializers.CharField()
+    qr_code = serializers.CharField(help_text="PNG in base64 of exactly otp_auth_url.")
+    secret = serializers.CharField()
+
+
+class BackupCodesOut(serializers.Serializer[Any]):
+    backup_codes = serializers.ListField(child=serializers.CharField())
+    message = serializers.CharField()
+    success = serializers.BooleanField()
+
+
+class DoneOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    success = serializers.BooleanField()
+
+
+class LoginTokens(serializers.Serializer[Any]):
+    """What a success with `mfa_token` answers besides."""
+
+    access_token = serializers.CharField(required=False)
+    refresh_token = serializers.CharField(required=False)
+    token_type = serializers.CharField(required=False)
+    expires_in = serializers.IntegerField(required=False)
+
+
+class AdminVerifiedOut(LoginTokens):
+    email = serializers.CharField()
+    message = serializers.CharField()
+    method = serializers.ChoiceField(choices=["totp", "backup_code"])
+    success = serializers.BooleanField()
+
+
+class VerifiedOut(AdminVerifiedOut):
+    tenant_id = serializers.UUIDField()

@@ -1,0 +1,196 @@
+"""TOTP over HTTP, for end users and for admin users: the same calls, the latter without a tenant."""
+
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import endpoint
+from mfa.errors import (
+    InvalidCode,
+    NoProof,
+    NotEnrolled,
+    SecretNotIssued,
+    SignInTooOld,
+    SomebodyElse,
+    TooManyPending,
+    UnknownPerson,
+)
+from mfa.totp import actions, serializers
+from mfa.views import NO_STORE, PROOFS, FactorViewSet
+from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
+from userflow.errors import AttemptsLocked, NotSignedInByTicket
+from userflow.realms import ADMINS, END_USERS, Realm
+
+REALM = [TenantSuspended, TenantBusy, TenantMismatch, UnknownPerson]
+TENANCY = [*REALM, UnknownTenant]
+LADDER = [NoProof, SignInTooOld, SomebodyElse]
+SECOND_STEP = [InvalidCode, AttemptsLocked, NotSignedInByTicket]
+
+
+class TotpMechanism(FactorViewSet):
+    """What both realms do with a valid request."""
+
+    realm: ClassVar[Realm]
+
+    def whom(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Realm, tenant and proofs for the action; the rest of the members go to it as they are."""
+        tenant_id = asked.pop("tenant_id", None)
+        return {"realm": self.realm, "tenant_id": tenant_id, "caller": self.caller(tenant_id), **asked}
+
+    def answer_begin(self, asked: dict[str, Any]) -> Response:
+        """200 with the secret, once."""
+        setup = actions.begin_totp_setup(**self.whom(asked))
+        return Response({name: getattr(setup, name) for name in setup.__slots__}, headers=NO_STORE)
+
+    def answer_confirm(self, asked: dict[str, Any]) -> Response:
+        """200 with the backup codes, once."""
+        codes = actions.confirm_totp_setup(**self.whom(asked))
+        message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
+        return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
+
+    def answer_verify(self, asked: dict[str, Any]) -> Response:
+        """200 with what was verified, and the tokens of a login that waited for it."""
+        place = {"tenant_id": asked["tenant_id"]} if "tenant_id" in asked else {}
+        done = actions.verify_totp(**self.whom(asked))
+        answer = {
+            "email": done.user.email,
+            "message": "The code is right.",
+            "method": done.method,
+            "success": True,
+            **place,
+        }
+        return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
+
+    def answer_disable(self, asked: dict[str, Any]) -> Response:
+        """200 once it is gone."""
+        actions.disable_totp(**self.whom(asked))
+        return Response({"message": "The authenticator and its backup codes are removed.", "success": True})
+
+    def answer_regenerate(self, asked: dict[str, Any]) -> Response:
+        """200 with the new codes, once."""
+        codes = actions.regenerate_backup_codes(**self.whom(asked))
+        message = "The old backup codes are void. Keep these: they are not shown again."
+        return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
+
+
+class TotpViewSet(TotpMechanism):
+    realm = END_USERS
+
+    @endpoint(
+        serializers.Begin,
+        returns={200: serializers.BeginOut},
+        refuses=[*TENANCY, *LADDER, TooManyPending],
+        token="optional",
+        headers=PROOFS,
+    )
+    def begin(self, request: Request) -> Response:
+        """Issue a secret for an authenticator app."""
+        return self.answer_begin(self.valid(serializers.Begin))
+
+    @endpoint(
+        serializers.Confirm,
+        returns={200: serializers.BackupCodesOut},
+        refuses=[*TENANCY, *LADDER, SecretNotIssued, InvalidCode],
+        token="optional",
+        headers=PROOFS,
+    )
+    def confirm(self, request: Request) -> Response:
+        """Enrol the authenticator with its first code; answers the backup codes once."""
+        return self.answer_confirm(self.valid(serializers.Confirm))
+
+    @endpoint(
+        serializers.Verify,
+        returns={200: serializers.VerifiedOut},
+        refuses=[*TENANCY, InvalidCode, AttemptsLocked],
+        token="optional",
+    )
+    def verify(self, request: Request) -> Response:
+        """Check a code or spend a backup code."""
+        return self.answer_verify(self.valid(serializers.Verify))
+
+    @endpoint(
+        serializers.VerifyLogin,
+        returns={200: serializers.VerifiedOut},
+        refuses=[*TENANCY, *SECOND_STEP],
+        token="optional",
+    )
+    def verify_login(self, request: Request) -> Response:
+        """The same as a login's second step: with `mfa_token` it answers the login's tokens."""
+        return self.answer_verify(self.valid(serializers.VerifyLogin))
+
+    @endpoint(
+        serializers.Begin,
+        returns={200: serializers.DoneOut},
+        refuses=[*TENANCY, *LADDER, NotEnrolled],
+        token="optional",
+    )
+    def disable(self, request: Request) -> Response:
+        """Remove authenticator and backup codes; needs a fresh access token."""
+        return self.answer_disable(self.valid(serializers.Begin))
+
+    @endpoint(
+        serializers.Begin,
+        returns={200: serializers.BackupCodesOut},
+        refuses=[*TENANCY, *LADDER, NotEnrolled],
+        token="optional",
+    )
+    def regenerate(self, request: Request) -> Response:
+        """New backup codes instead of the old ones; needs a fresh access token."""
+        return self.answer_regenerate(self.valid(serializers.Begin))
+
+
+class AdminTotpViewSet(TotpMechanism):
+    realm = ADMINS
+
+    @endpoint(
+        serializers.AdminBegin,
+        returns={200: serializers.BeginOut},
+        refuses=[*REALM, *LADDER, TooManyPending],
+        token="optional",
+        headers=PROOFS,
+    )
+    def begin(self, request: Request) -> Response:
+        """Issue a secret for an admin user's authenticator app."""
+        return self.answer_begin(self.valid(serializers.AdminBegin))
+
+    @endpoint(
+        serializers.AdminConfirm,
+        returns={200: serializers.BackupCodesOut},
+        refuses=[*REALM, *LADDER, SecretNotIssued, InvalidCode],
+        token="optional",
+        headers=PROOFS,
+    )
+    def confirm(self, request: Request) -> Response:
+        """Enrol an admin user's authenticator with its first code."""
+        return self.answer_confirm(self.valid(serializers.AdminConfirm))
+
+    @endpoint(
+        serializers.AdminVerifyLogin,
+        returns={200: serializers.AdminVerifiedOut},
+        refuses=[*REALM, *SECOND_STEP],
+        token="optional",
+    )
+    def verify_login(self, request: Request) -> Response:
+        """Check an admin user's code; with `mfa_token` it answers the login's tokens."""
+        return self.answer_verify(self.valid(serializers.AdminVerifyLogin))
+
+    @endpoint(
+        serializers.AdminBegin,
+        returns={200: serializers.DoneOut},
+        refuses=[*REALM, *LADDER, NotEnrolled],
+        token="optional",
+    )
+    def disable(self, request: Request) -> Response:
+        """Remove an admin user's authenticator and backup codes."""
+        return self.answer_disable(self.valid(serializers.AdminBegin))
+
+    @endpoint(
+        serializers.AdminBegin,
+        returns={200: serializers.BackupCodesOut},
+        refuses=[*REALM, *LADDER, NotEnrolled],
+        token="optional",
+    )
+    def regenerate(self, request: Request) -> Response:
+        """New backup codes of an admin user."""
+        return self.answer_regenerate(self.valid(serializers.AdminBegin))
