@@ -1,0 +1,58 @@
+"""The README's lines work when pasted, in order, into a shell."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.machine.conftest import ROOT, Platform
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WALK = re.compile(r"<!-- walk -->\s*```bash\n(.*?)```", re.DOTALL)
+WALKS = [(path, number) for path in DOCUMENTS for number, _ in enumerate(WALK.findall(path.read_text()))]
+
+
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A first start, and the variables that it prints."""
+    from tests.machine.conftest import free_port, within
+
+    home = tmp_path_factory.mktemp("home")
+    log = home / "printed"
+    with log.open("w") as into:
+        platform = Platform(home, free_port(), into, LOG_LEVEL="WARNING")
+        assert within(90, platform.is_up), log.read_text()
+        exports = dict(re.findall(r"^export (\w+)=(.*)$", log.read_text(), re.MULTILINE))
+        yield exports | {"IDENTITY_VAR": str(home)}
+        platform.process.terminate()
+        assert platform.process.wait(60) == 0
+
+
+def test_a_first_start_prints_what_the_walk_needs(newcomer: dict[str, str]) -> None:
+    assert set(newcomer) >= {
+        "BASE_URL",
+        "TENANT_ID",
+        "CLIENT_ID",
+        "ADMIN_USERNAME",
+        "ADMIN_PASSWORD",
+        "OPERATOR_USERNAME",
+        "OPERATOR_PASSWORD",
+    }
+
+
+@pytest.mark.parametrize(("document", "number"), WALKS, ids=[f"{path.name}-{number}" for path, number in WALKS])
+def test_a_walk_works_line_by_line(document: Path, number: int, newcomer: dict[str, str]) -> None:
+    script = WALK.findall(document.read_text())[number]
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail"],
+        input=script,
+        env={"PATH": os.environ["PATH"], "HOME": newcomer["IDENTITY_VAR"], **newcomer},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
