@@ -34,7 +34,8 @@ PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """How a first step ended: with tokens, or with a ticket for the second step."""
+    """How a first step ended: with tokens, with a ticket for the second step, or (the tenant requires a factor and there
+    is none) with an enrollment ticket only."""
 
     user: Any
     tenant_id: UUID | None
@@ -185,6 +186,10 @@ def _after_first_step(
         realm.record("signin.first_step", target=("user", user.pk), tenant_id=speaker.tenant_id)
         return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
     enrollment = tickets.open_enrollment(realm, user, cause="login")
+    if route is not None and route.settings.get("mfa_policy") == "required":
+        # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
+        realm.record("signin.factor_missing", target=("user", user.pk), tenant_id=speaker.tenant_id)
+        return SignIn(**facts, enrollment_ticket=enrollment)
     return SignIn(
         **facts,
         tokens=complete_sign_in(realm, user, speaker, amr=amr, route=route, user_agent=user_agent),
