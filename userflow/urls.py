@@ -3,13 +3,14 @@
 from django.urls import path
 
 from userflow.admins.views import AdminUserViewSet
+from userflow.clients.views import ClientViewSet
 from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
 from userflow.health.views import HealthViewSet
 from userflow.roles.views import RoleViewSet
 from userflow.signin import views as signin
 from userflow.tenants.views import TenantViewSet
-from userflow.tokens.views import JwksViewSet
+from userflow.tokens.views import TokenViewSet, WellKnownViewSet
 
 urlpatterns = [
     # Admin users
@@ -49,9 +50,27 @@ urlpatterns = [
     path("uflow/ready", HealthViewSet.as_view({"get": "ready"})),
     path("uflow/live", HealthViewSet.as_view({"get": "live"})),
     # Tokens
-    path("authmgr/token", signin.TokenViewSet.as_view({"post": "token"})),
+    path("authmgr/token", TokenViewSet.as_view({"post": "token"})),
+    path("authmgr/token/revoke", TokenViewSet.as_view({"post": "revoke"})),
+    path("authmgr/token/introspect", TokenViewSet.as_view({"post": "introspect"})),
     path("authmgr/logout", signin.SignOutViewSet.as_view({"post": "logout"})),
-    path(".well-known/jwks.json", JwksViewSet.as_view({"get": "retrieve"})),
+    path(".well-known/jwks.json", WellKnownViewSet.as_view({"get": "jwks"})),
+    path(".well-known/oauth-authorization-server", WellKnownViewSet.as_view({"get": "metadata"})),
+    # Clients
+    path("clientms/tenants/<str:tenant_id>/clients", ClientViewSet.as_view({"get": "list", "post": "create"})),
+    path(
+        "clientms/tenants/<str:tenant_id>/clients/<str:client_id>",
+        ClientViewSet.as_view({"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}),
+    ),
+    path(
+        "clientms/tenants/<str:tenant_id>/clients/<str:client_id>/activate",
+        ClientViewSet.as_view({"patch": "activate"}),
+    ),
+    path(
+        "clientms/tenants/<str:tenant_id>/clients/<str:client_id>/deactivate",
+        ClientViewSet.as_view({"patch": "deactivate"}),
+    ),
+    path("clientms/tenants/<str:tenant_id>/clients/<str:client_id>/secret", ClientViewSet.as_view({"post": "secret"})),
     # Roles and groups of end users
     path("authmgr/roles", RoleViewSet.as_view({"get": "list", "post": "create"})),
     path("authmgr/roles/<str:role_id>", RoleViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"})),

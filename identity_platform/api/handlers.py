@@ -31,7 +31,9 @@ def envelope(path: str, refusal: errors.ApiError) -> dict[str, Any]:
     if path.startswith("/authmgr/token"):
         fallback = "temporarily_unavailable" if refusal.status == 503 else "invalid_request"
         name = getattr(refusal, "error", None) or OAUTH_ERRORS.get(refusal.status, fallback)
-        return {"error": name, "error_description": refusal.text}
+        # RFC 6749 section 5.2 allows neither double quotes nor backslashes nor anything beyond ASCII there.
+        plain = refusal.text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
+        return {"error": name, "error_description": plain}
     body: dict[str, Any] = {"error": refusal.phrase, "message": refusal.text}
     if refusal.details:
         body["details"] = refusal.details

@@ -16,7 +16,7 @@ from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import SealContext, hash_token, new_token, seal, unseal
 from tenants import routes
 from tenants.context import in_tenant
-from tenants.errors import UnknownTenant
+from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
 from userflow.admins.models import AdminUser
@@ -209,7 +209,7 @@ def complete_sign_in(
 # --- refresh ---------------------------------------------------------------------------------------------------------
 
 
-def refresh_session(*, refresh_token: str, client_id: UUID | None = None) -> TokenPair:
+def refresh_session(*, refresh_token: str) -> TokenPair:
     """Exchange a refresh token for its successor and a new access token (RFC 6749 section 6, RFC 9700 section 4.14.2).
 
     The loser of a race within ten seconds gets the winner's answer. Any later use of a used token ends the session, as
@@ -218,13 +218,11 @@ def refresh_session(*, refresh_token: str, client_id: UUID | None = None) -> Tok
     try:
         claims = claims_of(refresh_token, RefreshTokenJwt)
         realm = issue.realm_of(claims["kind"])
-        if client_id is not None and claims.get("client_id") != str(client_id):
-            raise InvalidGrant
         if realm is END_USERS:
             with in_tenant(UUID(claims["tenant_id"]), Purpose.SIGN_IN):
                 return _rotate(realm, claims)
         return _rotate(realm, claims)
-    except (InvalidToken, state.NotStanding, UnknownTenant, ValueError) as problem:
+    except (InvalidToken, state.NotStanding, UnknownTenant, TenantSuspended, ValueError) as problem:
         raise InvalidGrant from problem
 
 

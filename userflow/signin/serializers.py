@@ -58,16 +58,3 @@ class LogoutIn(serializers.Serializer[Any]):
 class LogoutOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     sessions_ended = serializers.IntegerField()
-
-
-class TokenIn(serializers.Serializer[Any]):
-    grant_type = Text(max_length=64, help_text="refresh_token")
-    refresh_token = Text(max_length=4096, required=False)
-    client_id = Identifier(required=False)
-
-
-class TokenOut(serializers.Serializer[Any]):
-    access_token = serializers.CharField()
-    refresh_token = serializers.CharField()
-    token_type = serializers.CharField()
-    expires_in = serializers.IntegerField()

@@ -5,11 +5,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import TooManyRequests, ValidationFailed
-from identity_platform.api.parsers import StrictFormParser, StrictJSONParser
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantSuspended
-from userflow.errors import InvalidGrant, UnsupportedGrant, WrongCredentials
+from userflow.errors import WrongCredentials
 from userflow.permissions import Anyone, SignedIn, principal_at
 from userflow.signin import actions, serializers, tickets
 from userflow.signin.actions import SignIn
@@ -71,28 +69,6 @@ class EndUserSignInViewSet(ApiViewSet):
         )
         user = {"id": done.user.pk, "email": done.user.email, "name": done.user.name}
         return answer(done, user=user, tenant_id=done.tenant_id, client_id=done.client_id)
-
-
-class TokenViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-    parser_classes = [StrictFormParser, StrictJSONParser]
-
-    @endpoint(
-        serializers.TokenIn,
-        returns={200: serializers.TokenOut},
-        refuses=[InvalidGrant, UnsupportedGrant, TooManyRequests],
-        token="none",
-    )
-    def token(self, request: Request) -> Response:
-        """Exchange a refresh token (RFC 6749 section 6)."""
-        asked = self.valid(serializers.TokenIn)
-        if asked["grant_type"] != "refresh_token":
-            raise UnsupportedGrant
-        if "refresh_token" not in asked:
-            raise ValidationFailed("refresh_token is missing.")
-        pair = actions.refresh_session(refresh_token=asked["refresh_token"], client_id=asked.get("client_id"))
-        return Response(pair.members(), headers={**NO_STORE, "Pragma": "no-cache"})
 
 
 class SignOutViewSet(ApiViewSet):

@@ -1,0 +1,183 @@
+"""Tokens on request: a client's own, refreshed ones, revoked ones, and what others may know of one."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.timezone import now
+
+from identity_platform.audit.origin import set_actor
+from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import hash_token
+from tenants.context import in_tenant
+from tenants.errors import TenantSuspended, UnknownTenant
+from userflow import principals
+from userflow.clients.credentials import KnownClient, authenticate_client
+from userflow.errors import InvalidGrant, InvalidScope, UnauthorizedClient
+from userflow.principals import Principal, moment
+from userflow.realms import END_USERS
+from userflow.signin.actions import end_sessions, refresh_session
+from userflow.tokens import issue, state
+from userflow.tokens.classes import AccessToken, InvalidToken, RefreshTokenJwt, claims_of
+from userflow.tokens.issue import TokenPair
+from userflow.tokens.models import RevokedToken
+
+INACTIVE: dict[str, Any] = {"active": False}
+
+
+def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, Any]:
+    """An access token of a confidential client that speaks for itself (RFC 6749 section 4.4); the answer's members.
+
+    `scope` is blank-separated; all that the client holds if unsaid. Refuses with UnauthorizedClient (a public client),
+    InvalidScope.
+    """
+    if not client.confidential:
+        raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
+    wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split(" ")))
+    if not set(wanted) <= set(client.scopes):
+        raise InvalidScope
+    token, seconds = issue.client_token(
+        client_id=client.id, generation=client.generation, scopes=wanted, route=client.route
+    )
+    set_actor(principals.CLIENT, str(client.id))
+    record_for_platform("client.signed_in", tenant_id=client.route.tenant_id, target=("client", client.id))
+    answer = {"access_token": token, "token_type": "Bearer", "expires_in": seconds}
+    return {**answer, "scope": " ".join(wanted)}
+
+
+def refresh_tokens(*, refresh_token: str, client_id: str | None, secret: str | None) -> TokenPair:
+    """The next pair of tokens of a session (RFC 6749 section 6).
+
+    The token is bound to the client it was issued to: a confidential one must prove itself, a public one may state its
+    id. Refuses with InvalidClient, InvalidGrant.
+    """
+    client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
+    try:
+        bound = claims_of(refresh_token, RefreshTokenJwt).get("client_id")
+    except InvalidToken as problem:
+        raise InvalidGrant from problem
+    if client is not None and str(client.id) != bound:
+        raise InvalidGrant
+    if client is None and bound:
+        authenticate_client(client_id=bound, secret=None)
+    return refresh_session(refresh_token=refresh_token)
+
+
+def granted_scope(pair: TokenPair) -> str:
+    """What a pair's access token carries, as a scope."""
+    return " ".join(claims_of(pair.access_token)["permissions"])
+
+
+def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> None:
+    """Revoke a token (RFC 7009): one of a user ends its whole session, a client's own ends alone.
+
+    A token that is unknown, expired or revoked is no error. Refuses with InvalidClient, UnauthorizedClient (another
+    client's token).
+    """
+    client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
+    claims = _claims(token)
+    if claims is None:
+        return
+    bound = claims.get("client_id")
+    if client is None and bound:
+        authenticate_client(client_id=bound, secret=None)
+    elif client is not None and str(client.id) != bound:
+        raise UnauthorizedClient("This token was not issued to this client.")
+    set_actor(claims["kind"], claims["sub"])
+    if claims["kind"] == principals.CLIENT:
+        revoke_client_token(claims)
+    elif claims["kind"] == principals.END_USER:
+        with in_tenant(UUID(claims["tenant_id"])):
+            _end_session(claims)
+    else:
+        _end_session(claims)
+
+
+def revoke_client_token(claims: dict[str, Any]) -> None:
+    """Refuse one access token of a client from the next request on."""
+    expires_at = moment(claims["exp"])
+    assert expires_at is not None  # a verified token always has one
+    with transaction.atomic():
+        RevokedToken.objects.bulk_create(
+            [RevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
+        )
+        record_for_platform(
+            "client_token.revoked", tenant_id=UUID(claims["tenant_id"]), target=("client", claims["sub"])
+        )
+
+
+def _end_session(claims: dict[str, Any]) -> None:
+    realm = issue.realm_of(claims["kind"])
+    tenant_id = UUID(claims["tenant_id"]) if claims.get("tenant_id") else None
+    with realm.atomic():
+        ended = end_sessions(realm, user_id=UUID(claims["sub"]), session_id=UUID(claims["sid"]), reason="revoked")
+        if ended:
+            realm.record("session.revoked", target=("session", claims["sid"]), tenant_id=tenant_id)
+
+
+def purge_revoked_tokens() -> int:
+    """Forget revoked tokens that would have expired by now; gives how many."""
+    return RevokedToken.objects.filter(expires_at__lt=now()).delete()[0]
+
+
+def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, Any]:
+    """What a token means now (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
+
+    Anything else, whatever the reason, is `{"active": false}`. Refuses with TenantBusy.
+    """
+    claims = _claims(token)
+    if claims is None or not _may_know(by, claims):
+        return INACTIVE
+    try:
+        principal = state.principal_of(claims)
+    except (state.NotStanding, TenantSuspended, UnknownTenant, ValueError):
+        return INACTIVE
+    refresh = claims["typ"] == RefreshTokenJwt.token_type
+    if refresh and not _unused(principal, claims):
+        return INACTIVE
+    user = principal.user
+    members = {
+        "active": True,
+        "scope": " ".join(sorted(principal.permissions)),
+        "client_id": principal.client_id,
+        "username": user.get("username") or user.get("email"),
+        "token_type": "refresh_token" if refresh else "Bearer",
+        **{name: claims[name] for name in ("exp", "iat", "nbf", "sub", "aud", "iss")},
+        # A refresh token's id is its secret half.
+        "jti": None if refresh else claims["jti"],
+        "kind": principal.kind,
+        "tenant_id": principal.tenant_id,
+        "sid": principal.session_id,
+        "roles": principal.roles,
+        "permissions": sorted(principal.permissions),
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _may_know(by: KnownClient | Principal, claims: dict[str, Any]) -> bool:
+    if isinstance(by, KnownClient):
+        return str(by.route.tenant_id) == claims.get("tenant_id")
+    if by.kind == principals.OPERATOR:
+        return True
+    return by.kind in (principals.ADMIN, principals.CLIENT) and str(by.tenant_id) == claims.get("tenant_id")
+
+
+def _unused(principal: Principal, claims: dict[str, Any]) -> bool:
+    realm = issue.realm_of(principal.kind)
+    row = realm.refresh_tokens._default_manager.filter(
+        digest=hash_token(claims["jti"]), session_id=principal.session_id, used_at=None
+    )
+    if realm is not END_USERS:
+        return row.exists()
+    assert principal.tenant_id is not None  # an end user always has a tenant
+    with in_tenant(principal.tenant_id, state.Purpose.READ):
+        return row.exists()
+
+
+def _claims(token: str) -> dict[str, Any] | None:
+    for kind in (AccessToken, RefreshTokenJwt):
+        try:
+            return claims_of(token, kind)
+        except InvalidToken:
+            continue
+    return None

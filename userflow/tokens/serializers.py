@@ -1,0 +1,78 @@
+"""Shapes of the OAuth endpoints."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Text
+
+
+class ClientProof(serializers.Serializer[Any]):
+    """RFC 6749 section 2.3.1, second form; the first one is HTTP Basic."""
+
+    client_id = Text(max_length=255, required=False)
+    client_secret = Text(max_length=255, required=False)
+
+
+class TokenIn(ClientProof):
+    grant_type = Text(max_length=64, help_text="client_credentials or refresh_token")
+    refresh_token = Text(max_length=4096, required=False)
+    scope = Text(max_length=4096, required=False, help_text="Blank-separated; a part of what the client holds.")
+
+
+class TokenOut(serializers.Serializer[Any]):
+    access_token = serializers.CharField()
+    refresh_token = serializers.CharField(required=False)
+    token_type = serializers.CharField()
+    expires_in = serializers.IntegerField()
+    scope = serializers.CharField(required=False)
+
+
+class TokenNamed(ClientProof):
+    token = Text(max_length=8192)
+    token_type_hint = Text(max_length=64, required=False, help_text="Taken and not needed.")
+
+
+class RevokedOut(serializers.Serializer[Any]):
+    """An empty object: a revocation tells nothing."""
+
+
+class IntrospectionOut(serializers.Serializer[Any]):
+    active = serializers.BooleanField()
+    scope = serializers.CharField(required=False)
+    client_id = serializers.UUIDField(required=False)
+    username = serializers.CharField(required=False)
+    token_type = serializers.CharField(required=False)
+    exp = serializers.IntegerField(required=False)
+    iat = serializers.IntegerField(required=False)
+    nbf = serializers.IntegerField(required=False)
+    sub = serializers.CharField(required=False)
+    aud = serializers.CharField(required=False)
+    iss = serializers.CharField(required=False)
+    jti = serializers.CharField(required=False)
+    kind = serializers.CharField(required=False)
+    tenant_id = serializers.UUIDField(required=False)
+    sid = serializers.UUIDField(required=False)
+    roles = serializers.ListField(child=serializers.CharField(), required=False)
+    permissions = serializers.ListField(child=serializers.CharField(), required=False)
+
+
+class JwksOut(serializers.Serializer[Any]):
+    keys = serializers.ListField(child=serializers.DictField())
+
+
+class MetadataOut(serializers.Serializer[Any]):
+    """RFC 8414 section 2."""
+
+    issuer = serializers.CharField()
+    token_endpoint = serializers.CharField()
+    revocation_endpoint = serializers.CharField()
+    introspection_endpoint = serializers.CharField()
+    jwks_uri = serializers.CharField()
+    service_documentation = serializers.CharField()
+    response_types_supported = serializers.ListField(child=serializers.CharField())
+    grant_types_supported = serializers.ListField(child=serializers.CharField())
+    scopes_supported = serializers.ListField(child=serializers.CharField())
+    token_endpoint_auth_methods_supported = serializers.ListField(child=serializers.CharField())
+    revocation_endpoint_auth_methods_supported = serializers.ListField(child=serializers.CharField())
+    introspection_endpoint_auth_methods_supported = serializers.ListField(child=serializers.CharField())
