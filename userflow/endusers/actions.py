@@ -84,11 +84,14 @@ def register_end_user(
     return user, ticket
 
 
-def list_end_users(*, tenant_id: UUID, page: int, limit: int, filters: dict[str, Any]) -> Page:
+def list_end_users(
+    *, tenant_id: UUID, page: int, limit: int, filters: dict[str, Any], purpose: Purpose = Purpose.READ
+) -> Page:
     """One page of a tenant's end users, newest first; `rows` is ready JSON.
 
     Filters: `active` (bool), `client_id` (UUID), `email`, `name`, `provider` (contains, without regard to case),
-    `project_id` (of the users' clients). Refuses with UnknownTenant, TenantSuspended, TenantBusy.
+    `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Refuses with UnknownTenant,
+    TenantSuspended, TenantBusy.
     """
     filters = dict(filters)
     project = filters.pop("project_id", None)
@@ -96,14 +99,14 @@ def list_end_users(*, tenant_id: UUID, page: int, limit: int, filters: dict[str,
         filters["clients"] = list(
             Client.objects.filter(tenant_id=tenant_id, project_id=project).values_list("id", flat=True)
         )
-    with in_tenant(tenant_id, Purpose.READ):
+    with in_tenant(tenant_id, purpose):
         total, rows = queries.page_of_end_users(filters=filters, page=page, limit=limit)
     return Page(rows, page, limit, total)
 
 
-def read_end_user(*, tenant_id: UUID, user_id: UUID) -> orjson.Fragment:
+def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.READ) -> orjson.Fragment:
     """One end user with metadata and factors, as ready JSON; UnknownUser if there is none."""
-    with in_tenant(tenant_id, Purpose.READ):
+    with in_tenant(tenant_id, purpose):
         found = queries.one_end_user(user_id)
     if found is None:
         raise UnknownUser

@@ -22,6 +22,7 @@ from userflow.permissions import (
     SignedIn,
     needs,
     principal_at,
+    reading,
     require,
     tenant_at,
 )
@@ -54,7 +55,9 @@ class EndUserListViewSet(ApiViewSet):
     def _page(self, request: Request, asked: dict[str, Any]) -> Response:
         tenant_id = tenant_at(request, asked.pop("tenant_id"))
         page, limit = asked.pop("page"), asked.pop("limit")
-        found = actions.list_end_users(tenant_id=tenant_id, page=page, limit=limit, filters=asked)
+        found = actions.list_end_users(
+            tenant_id=tenant_id, page=page, limit=limit, filters=asked, purpose=reading(principal_at(request))
+        )
         return Response({**found.totals(), "users": found.rows})
 
 
@@ -106,7 +109,7 @@ class EndUserViewSet(ApiViewSet):
     def retrieve(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """One end user with metadata and factors; an end user may read only themselves."""
         tenant, user = self._named(request, tenant_id, user_id, "endusers:read")
-        return Response(actions.read_end_user(tenant_id=tenant, user_id=user))
+        return Response(actions.read_end_user(tenant_id=tenant, user_id=user, purpose=reading(principal_at(request))))
 
     @endpoint(
         serializers.EndUserChanges,
