@@ -66,7 +66,7 @@ def list_services(
     `type` means "contains" without regard to case, `status` is exact.
     """
     total, rows = queries.page_of_services(tenant_id=tenant_id, page=page, limit=limit, type=type, status=status)
-    return Page(rows, page, limit, total)  # type: ignore[arg-type]  # a fragment of ready JSON stands for the rows
+    return Page(rows, page, limit, total)
 
 
 def read_service(*, tenant_id: UUID, service_id: UUID) -> orjson.Fragment:
@@ -264,7 +264,11 @@ def _opened(tenant_id: UUID, rows: list[ServiceCredential]) -> tuple[dict[UUID, 
     for row in rows:
         try:
             opened[row.pk] = open_secret(
-                row.secret, data_key=data_key, tenant_id=tenant_id, service_id=row.service_id, credential_id=row.pk
+                bytes(row.secret),
+                data_key=data_key,
+                tenant_id=tenant_id,
+                service_id=row.service_id,
+                credential_id=row.pk,
             )
         except SealBroken:
             unreadable.append(row.pk)

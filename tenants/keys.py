@@ -1,10 +1,23 @@
 """The data keys: one per tenant and one for the platform, wrapped by the key ring, opened once per process."""
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from threading import Lock
 from uuid import UUID
 
-from identity_platform.crypto import new_data_key, unwrap_data_key, wrap_data_key
+from django.db import transaction
+from django.db.models import Count
+
+from identity_platform.crypto import (
+    RingKeyMissing,
+    SealBroken,
+    key_ring,
+    new_data_key,
+    rewrap,
+    unwrap_data_key,
+    wrap_data_key,
+)
 from tenants.models import DataKey
 
 # Opening is one query and one AES-GCM; the most used tenants' keys stay at hand.
@@ -56,3 +69,62 @@ def forget(owner: str | None = None) -> None:
             _opened.clear()
         else:
             _opened.pop(owner, None)
+
+
+# --- rotation of the key ring ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one step of a rotation did: data keys now under the first ring key, and owners whose key does not open."""
+
+    done: int
+    failed: tuple[str, ...]
+
+
+def under_each_ring_key() -> dict[str, int]:
+    """How many data keys are wrapped under each key of the ring, by its id; ids that hold none are not in it."""
+    counted = DataKey.objects.values_list("ring_key_id").annotate(Count("owner")).order_by("ring_key_id")
+    return dict(counted)
+
+
+def rewrap_in_batches(size: int = 200) -> Iterator[Batch]:
+    """Bring every data key under the first key of the ring, `size` of them in a transaction.
+
+    What the data keys seal stays as it is, so a tenant costs the same whatever it has stored, and requests go on: a
+    data key is the same before and after. Killed at any point, the next run does the rest. A key that does not open
+    (altered, or under a ring key that is missing) is reported and left alone.
+    """
+    last = ""
+    while True:
+        with transaction.atomic():
+            rows = list(
+                DataKey.objects.select_for_update(no_key=True)
+                .exclude(ring_key_id=key_ring().primary_id)
+                .filter(owner__gt=last)
+                .order_by("owner")[:size]
+            )
+            failed = tuple(row.owner for row in rows if not _rewrapped(row))
+            done = [row for row in rows if row.owner not in failed]
+            DataKey.objects.bulk_update(done, ["ring_key_id", "wrapped"])
+        if not rows:
+            return
+        yield Batch(len(done), failed)
+        last = rows[-1].owner
+
+
+def _rewrapped(row: DataKey) -> bool:
+    try:
+        row.ring_key_id, row.wrapped = rewrap(row.ring_key_id, row.wrapped, owner=row.owner)
+    except (RingKeyMissing, SealBroken):
+        return False
+    return True
+
+
+def that_do_not_open() -> Iterator[str]:
+    """Owners whose data key cannot be opened with the ring of this process."""
+    for row in DataKey.objects.order_by("owner").iterator():
+        try:
+            unwrap_data_key(row.ring_key_id, row.wrapped, owner=row.owner)
+        except (RingKeyMissing, SealBroken):
+            yield row.owner

@@ -282,7 +282,8 @@ def test_a_limit_above_a_hundred_counts_as_a_hundred_and_no_page_is_too_far(hous
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", ""), ("POST", ""), ("GET", "/x"), ("PUT", "/x"), ("DELETE", "/x"), ("GET", "/x/credentials")]
+    ("method", "path"),
+    [("GET", ""), ("POST", ""), ("GET", "/x"), ("PUT", "/x"), ("DELETE", "/x"), ("GET", "/x/credentials")],
 )
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer x.y.z", "Basic YTpi", "Bearer a b"])
 def test_without_a_valid_token_nothing_is_answered(api: Api, method: str, path: str, header: str | None) -> None:

@@ -1,0 +1,98 @@
+"""`rotate_encryption_keys`: bring every data key under the first key of ENCRYPTION_KEYS."""
+
+import base64
+import secrets
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+
+from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import KeyRing, key_ring
+from identity_platform.crypto.framing import KEY_BYTES
+from tenants import keys
+
+
+class Command(BaseCommand):
+    help = (
+        "Wrap every tenant's data key anew under the first key of ENCRYPTION_KEYS. Secrets themselves are not touched, "
+        "requests go on meanwhile, and after an interruption the next run does the rest. When it ends well the other "
+        "keys can be taken out of ENCRYPTION_KEYS. Example: rotate_encryption_keys"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--new-key", metavar="ID", help="Only print a new key as ID:base64 for ENCRYPTION_KEYS.")
+        parser.add_argument("--check", action="store_true", help="Change nothing: see that every data key opens.")
+        parser.add_argument("--batch", type=int, default=200, help="Data keys in one transaction (default 200).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["new_key"]:
+            self._print_new_key(options["new_key"])
+        elif options["check"]:
+            self._check()
+        else:
+            self._rotate(options["batch"])
+
+    def _print_new_key(self, key_id: str) -> None:
+        entry = f"{key_id}:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
+        if key_id in key_ring().ids:
+            raise CommandError(f"ENCRYPTION_KEYS has a key {key_id!r} already: choose an id that was never used.")
+        try:
+            KeyRing.parse(entry)
+        except ImproperlyConfigured as problem:
+            raise CommandError(str(problem)) from problem
+        self.stdout.write(entry)
+
+    def _check(self) -> None:
+        shut = list(keys.that_do_not_open())
+        self._table()
+        if shut:
+            raise CommandError(self._names(shut))
+        self.stdout.write("Every data key opens.")
+
+    def _rotate(self, size: int) -> None:
+        if not 1 <= size <= 10_000:
+            raise CommandError("--batch must be between 1 and 10000.")
+        primary = key_ring().primary_id
+        waiting = sum(number for key_id, number in keys.under_each_ring_key().items() if key_id != primary)
+        done = 0
+        failed: list[str] = []
+        for batch in keys.rewrap_in_batches(size):
+            done += batch.done
+            failed += batch.failed
+            if self.stderr.isatty():
+                self.stderr.write(f"\r{done} of {waiting} data keys", ending="")
+        if self.stderr.isatty() and waiting:
+            self.stderr.write("")
+        if done or failed:
+            record_for_platform(
+                "encryption_keys.rotated",
+                target=("ring_key", primary),
+                outcome="failed" if failed else "success",
+                details={"rewrapped": done, "failed": len(failed)},
+            )
+        self.stdout.write(f"{done} data keys were wrapped under {primary}.")
+        self._table()
+        if failed:
+            raise CommandError(self._names(failed))
+        self._say_what_may_go()
+
+    def _table(self) -> None:
+        counted = keys.under_each_ring_key()
+        for key_id in dict.fromkeys([*key_ring().ids, *counted]):
+            missing = "" if key_id in key_ring().ids else "  (missing in ENCRYPTION_KEYS)"
+            self.stdout.write(f"  {key_id:16} {counted.get(key_id, 0):>9} data keys{missing}")
+
+    def _say_what_may_go(self) -> None:
+        used = keys.under_each_ring_key()
+        idle = [key_id for key_id in key_ring().ids[1:] if key_id not in used]
+        if idle:
+            self.stdout.write(
+                f"Nothing needs {', '.join(idle)} any more. Take them out of ENCRYPTION_KEYS once every process has "
+                f"{key_ring().primary_id} in front; keep them with backups that are older than today."
+            )
+
+    def _names(self, owners: list[str]) -> str:
+        shown = ", ".join(owners[:20]) + (f" and {len(owners) - 20} more" if len(owners) > 20 else "")
+        return f"{len(owners)} data keys do not open with ENCRYPTION_KEYS, and were left as they are: {shown}."

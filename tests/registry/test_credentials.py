@@ -1,0 +1,480 @@
+"""Secrets bound to services: kept sealed, handed out by name of the reader only, and never twice by accident."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import close_old_connections, connection
+
+from identity_platform.audit.models import PlatformEvent
+from registry.models import Service, ServiceCredential
+from tests.registry.conftest import (
+    SERVICES,
+    Registry,
+    as_client,
+    as_end_user,
+    at,
+    credential_at,
+    credentials_of,
+    new_service,
+    some_name,
+)
+from tests.world import Api, House, statements
+
+MEMBERS = {
+    "id",
+    "name",
+    "type",
+    "status",
+    "secret",
+    "metadata",
+    "created_at",
+    "updated_at",
+    "expires_at",
+    "last_read_at",
+}
+
+
+def code(answer: Any) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def later(**time: float) -> str:
+    return (datetime.now(UTC) + timedelta(**time)).isoformat()
+
+
+def trail(target: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = PlatformEvent.objects.filter(target_id=target["id"]).order_by("id")
+    return list(rows.values_list("action", "outcome"))
+
+
+@pytest.mark.parametrize("secret", ["s3cret", "two\nlines\tü", "x" * 65_536, {"id": "a", "key": {"n": [1, None]}}, {}])
+def test_a_secret_comes_back_as_it_was_stored(registry: Registry, secret: Any) -> None:
+    service = registry.create()
+    made = registry.bind(service, secret, type="oauth2", metadata={"owner": "ops"}, expires_at=later(days=1))
+    answer = registry.api.get(credentials_of(service))
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert set(answer.headers) >= {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+    found = answer.json()
+    assert set(found) == {"service_id", "service_name", "service_type", "base_url", "credentials", "retrieved_at"}
+    assert (found["service_id"], found["service_name"]) == (service["id"], service["name"])
+    assert (found["service_type"], found["base_url"]) == (service["type"], service["base_url"])
+    (credential,) = found["credentials"]
+    assert set(credential) == MEMBERS
+    assert credential["secret"] == secret
+    assert {**made, "last_read_at": found["retrieved_at"], "secret": secret} == {
+        **credential,
+        "service_id": service["id"],
+    }
+
+
+def test_no_answer_but_the_read_holds_the_secret(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service, "planted-once")
+    answers = [
+        registry.api.post(credentials_of(service), {"name": credential["name"], "secret": "planted-twice"}),
+        registry.api.put(credential_at(service, credential), {"secret": "planted-thrice"}),
+        registry.api.put(credential_at(service, credential), {"secret": "planted-last", "status": "planted-status"}),
+        registry.api.get(at(service)),
+        registry.api.get(SERVICES),
+        registry.api.delete(at(service)),
+        registry.api.delete(credential_at(service, credential)),
+    ]
+    assert [answer.status_code for answer in answers] == [409, 200, 400, 200, 200, 409, 200]
+    assert not any(b"planted" in answer.content for answer in answers)
+    assert "secret" not in credential
+
+
+def test_each_secret_that_is_read_is_one_audit_row(house: House, registry: Registry) -> None:
+    service = registry.create()
+    one, two = registry.bind(service), registry.bind(service)
+    reader = Api(token=registry.api.token)
+    reader.get(credentials_of(service), headers={"X-Request-ID": "request-of-this-test"})
+    rows = PlatformEvent.objects.filter(action="service_credential.read", target_id__in=[one["id"], two["id"]])
+    assert {row.target_id for row in rows} == {one["id"], two["id"]}
+    for row in rows:
+        assert (row.address, row.request_id, row.actor_kind) == (reader.address, "request-of-this-test", "admin")
+        assert str(row.tenant_id) == service["tenant_id"]
+        assert row.target_kind == "service_credential"
+        assert row.details == {"service_id": service["id"]}
+        assert row.actor_id
+
+
+def test_a_secret_whose_audit_row_cannot_be_written_is_not_handed_out(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service, "stays-here")
+    with connection.cursor() as cursor:
+        # A constraint that only this credential's row breaks: other tests go on writing theirs.
+        cursor.execute(
+            "ALTER TABLE audit_platformevent ADD CONSTRAINT no_such_row CHECK (target_id <> %s) NOT VALID",
+            [credential["id"]],
+        )
+        try:
+            answer = registry.api.get(credentials_of(service))
+        finally:
+            cursor.execute("ALTER TABLE audit_platformevent DROP CONSTRAINT no_such_row")
+    assert answer.status_code >= 500
+    assert b"stays-here" not in answer.content
+    assert ServiceCredential.objects.get(pk=credential["id"]).last_read_at is None
+
+
+def test_reading_is_remembered(registry: Registry) -> None:
+    service = registry.create()
+    assert registry.bind(service)["last_read_at"] is None
+    first = registry.read(service)["credentials"][0]["last_read_at"]
+    assert registry.read(service)["credentials"][0]["last_read_at"] > first
+
+
+def test_a_rotated_secret_replaces_the_old_one(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service, "old")
+    answer = registry.api.put(credential_at(service, credential), {"secret": {"new": 1}, "metadata": {"m": 1}})
+    assert answer.status_code == 200
+    assert answer.json() == {**credential, "metadata": {"m": 1}, "updated_at": answer.json()["updated_at"]}
+    assert answer.json()["updated_at"] > credential["updated_at"]
+    assert registry.read(service)["credentials"][0]["secret"] == {"new": 1}
+    assert trail(credential) == [
+        ("service_credential.created", "success"),
+        ("service_credential.rotated", "success"),
+        ("service_credential.read", "success"),
+    ]
+
+
+def test_a_revoked_credential_is_listed_without_its_secret_and_can_come_back(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service, "kept")
+    answer = registry.api.put(credential_at(service, credential), {"status": "revoked"})
+    assert answer.json()["status"] == "revoked"
+    assert registry.read(service)["credentials"] == []
+    (shown,) = registry.read(service, status="revoked")["credentials"]
+    assert (shown["id"], shown["status"], shown["secret"]) == (credential["id"], "revoked", None)
+    registry.api.put(credential_at(service, credential), {"status": "active"})
+    assert registry.read(service)["credentials"][0]["secret"] == "kept"
+
+
+def test_an_expired_credential_is_not_active_and_not_handed_out(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service, expires_at=later(hours=1))
+    answer = registry.api.put(credential_at(service, credential), {"expires_at": "2020-01-01T00:00:00Z"})
+    assert (answer.status_code, answer.json()["status"]) == (200, "expired")
+    assert registry.read(service)["credentials"] == []
+    (shown,) = registry.read(service, status="expired")["credentials"]
+    assert (shown["status"], shown["secret"], shown["last_read_at"]) == ("expired", None, None)
+    assert registry.api.delete(at(service)).status_code == 200
+
+
+def test_an_expiry_can_be_taken_away(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service, expires_at=later(hours=1))
+    registry.api.put(credential_at(service, credential), {"expires_at": "2020-01-01T00:00:00Z"})
+    assert registry.api.put(credential_at(service, credential), {"expires_at": None}).json()["status"] == "active"
+    assert len(registry.read(service)["credentials"]) == 1
+
+
+def test_a_deleted_credential_is_gone(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service)
+    answer = registry.api.delete(credential_at(service, credential))
+    assert answer.status_code == 200
+    assert answer.json() == {"message": answer.json()["message"], "id": credential["id"]}
+    assert code(registry.api.delete(credential_at(service, credential))) == (404, "CREDENTIAL_NOT_FOUND")
+    assert not ServiceCredential.objects.filter(pk=credential["id"]).exists()
+
+
+def test_names_are_taken_once_for_a_service(registry: Registry) -> None:
+    one, other = registry.create(), registry.create()
+    name = registry.bind(one)["name"]
+    assert code(registry.api.post(credentials_of(one), {"name": name, "secret": "x"})) == (409, "CREDENTIAL_EXISTS")
+    registry.bind(other, name=name)
+
+
+def test_a_service_in_use_stays(registry: Registry) -> None:
+    service = registry.create()
+    credentials = [registry.bind(service) for _ in range(3)]
+    registry.api.put(credential_at(service, credentials[0]), {"status": "revoked"})
+    answer = registry.api.delete(at(service))
+    assert code(answer) == (409, "SERVICE_IN_USE")
+    assert answer.json()["error"]["details"] == {"active_credentials": 2}
+    assert registry.api.get(at(service)).json() == service
+    for credential in credentials[1:]:
+        registry.api.put(credential_at(service, credential), {"status": "revoked"})
+    assert registry.api.delete(at(service)).status_code == 200
+    assert not ServiceCredential.objects.filter(service_id=service["id"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        *[("name", value) for value in (None, "", " ", 1, "x" * 256)],
+        *[("secret", value) for value in (None, "", 1, 1.5, True, ["s3cret"], "x" * 65_537, {"x": "y" * 65_536})],
+        *[("type", value) for value in ("", None, "password", 1)],
+        *[("metadata", value) for value in (None, [], "x")],
+        *[("expires_at", value) for value in ("", "tomorrow", 1, "2020-01-01T00:00:00Z", "2030-01-01")],
+    ],
+)
+def test_a_wrong_member_is_named_and_never_repeated(table: tuple[Registry, Any], member: str, value: object) -> None:
+    registry, service = table
+    answer = registry.api.post(credentials_of(service), {"name": some_name(), "secret": "s3cret", member: value})
+    assert code(answer) == (400, "VALIDATION_ERROR")
+    assert list(answer.json()["error"]["details"]) == [member]
+    assert b"s3cret" not in answer.content
+
+
+@pytest.fixture(scope="module")
+def table(django_db_setup: None, django_db_blocker: Any) -> tuple[Registry, Any]:
+    """A service for the many calls of one table."""
+    from tests.world import build_house
+
+    with django_db_blocker.unblock():
+        registry = Registry(build_house("table").api)
+        return registry, registry.create()
+
+
+def test_an_update_names_wrong_members(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service)
+    for wrong in ({"secret": ""}, {"secret": None}, {"status": "expired"}, {"status": ""}, {"expires_at": "x"}):
+        answer = registry.api.put(credential_at(service, credential), wrong)
+        assert code(answer) == (400, "VALIDATION_ERROR")
+        assert list(answer.json()["error"]["details"]) == list(wrong)
+    assert registry.read(service)["credentials"][0]["secret"] == "s3cret"
+    assert code(registry.api.get(credentials_of(service), {"status": "all"})) == (400, "VALIDATION_ERROR")
+
+
+def test_unknown_services_and_credentials(registry: Registry) -> None:
+    service, other = registry.create(), registry.create()
+    elsewhere = registry.bind(other)
+    unknown = {"id": str(uuid4())}
+    for bad in (unknown, {"id": "x"}):
+        assert code(registry.api.get(credentials_of(bad))) == (404, "SERVICE_NOT_FOUND")
+        assert code(registry.api.post(credentials_of(bad), {"name": "x", "secret": "y"})) == (404, "SERVICE_NOT_FOUND")
+        assert code(registry.api.put(credential_at(bad, unknown), {})) == (404, "SERVICE_NOT_FOUND")
+        assert code(registry.api.delete(credential_at(bad, unknown))) == (404, "SERVICE_NOT_FOUND")
+    for bad in (unknown, {"id": "x"}, elsewhere):
+        assert code(registry.api.put(credential_at(service, bad), {"secret": "z"})) == (404, "CREDENTIAL_NOT_FOUND")
+        assert code(registry.api.delete(credential_at(service, bad))) == (404, "CREDENTIAL_NOT_FOUND")
+
+
+def test_a_read_costs_the_same_for_one_secret_and_for_many(registry: Registry) -> None:
+    one, many = registry.create(), registry.create()
+    registry.bind(one)
+    for _ in range(8):
+        registry.bind(many)
+    counts = []
+    for service in (one, many):
+        with statements() as seen:
+            registry.read(service)
+        counts.append(seen.counts)
+    # The caller's state, the service, its credentials, the time of reading, the audit rows.
+    assert counts == [(5, 0), (5, 0)]
+
+
+# --- who may read secrets ----------------------------------------------------------------------------------------------
+
+
+def test_rights_to_services_and_to_their_secrets_are_apart(house: House) -> None:
+    admin = Registry(house.api)
+    service = admin.create()
+    credential = admin.bind(service)
+    about, secrets = as_client(house, "services:read"), as_client(house, "services:credentials")
+    assert about.get(at(service)).status_code == 200
+    assert code(about.get(credentials_of(service))) == (403, "FORBIDDEN")
+    assert code(secrets.get(at(service))) == (403, "FORBIDDEN")
+    assert secrets.get(credentials_of(service)).json()["credentials"][0]["secret"] == "s3cret"
+    row = PlatformEvent.objects.filter(target_id=credential["id"], action="service_credential.read").get()
+    assert row.actor_kind == "client"
+
+
+def test_an_application_that_fetches_secrets_changes_none(house: House) -> None:
+    admin = Registry(house.api)
+    service = admin.create()
+    credential = admin.bind(service)
+    reads, manages = (
+        as_client(house, "services:credentials"),
+        as_client(house, "services:credentials", "services:write"),
+    )
+    assert reads.post(credentials_of(service), {"name": "x", "secret": "y"}).status_code == 403
+    assert reads.put(credential_at(service, credential), {"secret": "y"}).status_code == 403
+    assert reads.delete(credential_at(service, credential)).status_code == 403
+    assert manages.put(credential_at(service, credential), {"secret": "y"}).status_code == 200
+
+
+def test_a_scope_that_a_token_did_not_ask_for_is_not_there(house: House) -> None:
+    service = Registry(house.api).create()
+    token = as_client(house, "services:read", granted=("services:read", "services:credentials"))
+    assert token.get(credentials_of(service)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("permission", "passes"),
+    [
+        ("services:read", {"list", "retrieve"}),
+        ("services:write", {"create", "update"}),
+        ("services:delete", {"destroy"}),
+        ("services:credentials", {"credentials", "bind", "rotate", "remove"}),
+        ("services:other", set()),
+    ],
+)
+def test_an_end_user_may_what_the_roles_say(house: House, permission: str, passes: set[str]) -> None:
+    caller = as_end_user(house, permission)
+    service = {"id": str(uuid4())}
+    answers = {
+        "list": caller.get(SERVICES),
+        "create": caller.post(SERVICES, new_service()),
+        "retrieve": caller.get(at(service)),
+        "update": caller.put(at(service), {}),
+        "destroy": caller.delete(at(service)),
+        "credentials": caller.get(credentials_of(service)),
+        "bind": caller.post(credentials_of(service), {"name": "x", "secret": "y"}),
+        "rotate": caller.put(credential_at(service, service), {}),
+        "remove": caller.delete(credential_at(service, service)),
+    }
+    assert {name for name, answer in answers.items() if answer.status_code != 403} == passes
+    assert all(code(answer) == (403, "FORBIDDEN") for name, answer in answers.items() if name not in passes)
+
+
+def test_a_permission_that_is_taken_away_is_gone_with_the_next_call(house: House) -> None:
+    from userflow.clients.models import Client
+
+    service = Registry(house.api).create()
+    caller = as_client(house, "services:credentials")
+    assert caller.get(credentials_of(service)).status_code == 200
+    Client.objects.filter(tenant_id=house.id, scopes=["services:credentials"]).update(scopes=[])
+    assert caller.get(credentials_of(service)).status_code == 403
+
+
+# --- rows that were tampered with --------------------------------------------------------------------------------------
+
+
+def test_secrets_swapped_between_services_do_not_open(registry: Registry) -> None:
+    one, two = registry.create(), registry.create()
+    first, second = registry.bind(one, "first"), registry.bind(two, "second")
+    good = registry.bind(one, "good")
+    rows = {row["id"]: ServiceCredential.objects.get(pk=row["id"]).secret for row in (first, second)}
+    ServiceCredential.objects.filter(pk=first["id"]).update(secret=rows[second["id"]])
+    ServiceCredential.objects.filter(pk=second["id"]).update(secret=rows[first["id"]])
+    found = registry.read(one)
+    assert [row["secret"] for row in found["credentials"]] == ["good"]
+    assert found["unreadable"] == [first["id"]]
+    assert registry.read(two)["credentials"] == []
+    assert trail(first)[-1] == ("service_credential.unreadable", "failed")
+    assert trail(good)[-1] == ("service_credential.read", "success")
+    assert ServiceCredential.objects.get(pk=first["id"]).last_read_at is None
+
+
+def test_a_row_moved_to_another_service_does_not_open_there(registry: Registry) -> None:
+    one, mine = registry.create(), registry.create()
+    credential = registry.bind(one, "theirs")
+    ServiceCredential.objects.filter(pk=credential["id"]).update(service_id=mine["id"])
+    answer = registry.api.get(credentials_of(mine))
+    assert answer.json()["credentials"] == []
+    assert b"theirs" not in answer.content
+    assert trail(credential)[-1] == ("service_credential.unreadable", "failed")
+
+
+@pytest.mark.parametrize("moved", ["credential", "credential and its tenant", "service", "service and credential"])
+def test_a_row_moved_to_another_tenant_does_not_open_there(
+    registry: Registry, other_registry: Registry, moved: str
+) -> None:
+    theirs, mine = registry.create(), other_registry.create()
+    credential = registry.bind(theirs, "theirs")
+    rows, services = ServiceCredential.objects.filter(pk=credential["id"]), Service.objects.filter(pk=theirs["id"])
+    where = theirs
+    if moved.startswith("credential"):
+        where = mine
+        rows.update(service_id=mine["id"])
+    else:
+        services.update(tenant_id=mine["tenant_id"])
+    if moved.endswith(("its tenant", "and credential")):
+        rows.update(tenant_id=mine["tenant_id"])
+    answer = other_registry.api.get(credentials_of(where))
+    assert answer.status_code == 200
+    assert answer.json()["credentials"] == []
+    assert answer.json()["unreadable"] == [credential["id"]]
+    assert b"theirs" not in answer.content
+    assert trail(credential)[-1] == ("service_credential.unreadable", "failed")
+
+
+def test_an_unreadable_secret_can_be_stored_again(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service)
+    ServiceCredential.objects.filter(pk=credential["id"]).update(secret=b"\x01damaged")
+    assert registry.read(service)["unreadable"] == [credential["id"]]
+    registry.api.put(credential_at(service, credential), {"secret": "again"})
+    found = registry.read(service)
+    assert [row["secret"] for row in found["credentials"]] == ["again"]
+    assert "unreadable" not in found
+
+
+# --- at the same moment ------------------------------------------------------------------------------------------------
+
+
+def at_once(number: int, call: Any) -> list[Any]:
+    """Answers of that many calls that begin together; each gets its number."""
+    barrier = threading.Barrier(number)
+
+    def run(index: int) -> Any:
+        barrier.wait()
+        try:
+            return call(index)
+        finally:
+            connection.close()
+            close_old_connections()
+
+    with ThreadPoolExecutor(number) as pool:
+        return list(pool.map(run, range(number)))
+
+
+def statuses(answers: list[Any]) -> list[int]:
+    return sorted(answer.status_code for answer in answers)
+
+
+def test_twenty_creates_of_one_name_make_one_service(registry: Registry) -> None:
+    body = new_service()
+    answers = at_once(20, lambda _: Api(token=registry.api.token).post(SERVICES, body))
+    assert statuses(answers) == [201] + [409] * 19
+    assert registry.api.get(SERVICES).json()["pagination"]["total"] == 1
+
+
+def test_twenty_renames_to_one_name_rename_one_service(registry: Registry) -> None:
+    services = [registry.create() for _ in range(20)]
+    name = some_name("wanted")
+    answers = at_once(20, lambda n: Api(token=registry.api.token).put(at(services[n]), {"name": name}))
+    assert statuses(answers) == [200] + [409] * 19
+    assert Service.objects.filter(name=name).count() == 1
+
+
+def test_twenty_credentials_of_one_name_make_one(registry: Registry) -> None:
+    service = registry.create()
+    body = {"name": some_name(), "secret": "x"}
+    answers = at_once(20, lambda _: Api(token=registry.api.token).post(credentials_of(service), body))
+    assert statuses(answers) == [201] + [409] * 19
+
+
+def test_a_credential_is_never_bound_to_a_service_that_goes_at_the_same_moment(registry: Registry) -> None:
+    for _ in range(8):
+        service = registry.create()
+        calls = [
+            lambda service=service: Api(token=registry.api.token).delete(at(service)),
+            lambda service=service: Api(token=registry.api.token).post(
+                credentials_of(service), {"name": "x", "secret": "y"}
+            ),
+        ]
+        deleted, bound = at_once(2, lambda n, calls=calls: calls[n]())
+        assert (deleted.status_code, bound.status_code) in {(200, 404), (409, 201)}
+
+
+def test_parallel_reads_of_many_secrets_do_not_wait_for_each_other_for_ever(registry: Registry) -> None:
+    service = registry.create()
+    for _ in range(5):
+        registry.bind(service)
+    answers = at_once(12, lambda _: Api(token=registry.api.token).get(credentials_of(service)))
+    assert statuses(answers) == [200] * 12
+    rows = PlatformEvent.objects.filter(action="service_credential.read", details__service_id=service["id"])
+    assert rows.count() == 12 * 5
