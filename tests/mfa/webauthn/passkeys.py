@@ -1,0 +1,72 @@
+"""What the tests of passkeys say to the server: begin and finish, for end users and admin users."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from tests.mfa.webauthn.authenticator import ES256, UP, UV, Authenticator
+from tests.world import Api, House, Person
+
+ORIGIN = settings.WEBAUTHN_ORIGINS[0]
+
+
+def new_authenticator(*, alg: int = ES256, flags: int = UP | UV, counting: bool = True) -> Authenticator:
+    """An honest authenticator in a browser on the platform's page."""
+    return Authenticator(origin=ORIGIN, alg=alg, flags=flags, counting=counting)
+
+
+@dataclass
+class Home:
+    """Where a user's passkeys live, and how its calls name a user."""
+
+    prefix: str
+    naming: dict[str, str]
+
+    def begin_registration(self, api: Api, person: Person) -> Any:
+        return api.post(f"{self.prefix}/beginRegistration", {"email": person.email, **self.naming})
+
+    def finish_registration(self, api: Api, person: Person, credential: Any) -> Any:
+        body = {"email": person.email, "credential": credential, **self.naming}
+        return api.post(f"{self.prefix}/finishRegistration", body)
+
+    def begin_authentication(self, person: Person | None = None, api: Api | None = None, **members: Any) -> Any:
+        named = {"email": person.email} if person else {}
+        return (api or Api()).post(f"{self.prefix}/beginAuthentication", {**named, **self.naming, **members})
+
+    def finish_authentication(
+        self, person: Person | None, response: Any, api: Api | None = None, **members: Any
+    ) -> Any:
+        named = {"email": person.email} if person else {}
+        body = {**named, "response": response, **self.naming, **members}
+        return (api or Api()).post(f"{self.prefix}/finishAuthentication", body)
+
+    def enrol(self, api: Api, person: Person, authenticator: Authenticator | None = None) -> Authenticator:
+        """Enrol a passkey with the proof that `api` carries."""
+        authenticator = authenticator or new_authenticator()
+        options = self.begin_registration(api, person)
+        assert options.status_code == 200, options.content
+        answer = self.finish_registration(api, person, authenticator.create(options.json()))
+        assert answer.status_code == 200, answer.content
+        return authenticator
+
+    def options(self, person: Person | None = None) -> dict[str, Any]:
+        """Request options for one use."""
+        answer = self.begin_authentication(person)
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json())
+
+
+def end_users_of(house: House) -> Home:
+    """The calls for a tenant's end users."""
+    return Home("/webauthn/enduser", {"tenant_id": str(house.id)})
+
+
+ADMIN_USERS = Home("/webauthn/admin", {})
+
+
+def somebody_with_passkey(house: House, *, counting: bool = True) -> tuple[Person, Authenticator]:
+    """A new end user with one passkey."""
+    person = house.register()
+    authenticator = end_users_of(house).enrol(house.as_user(person), person, new_authenticator(counting=counting))
+    return person, authenticator
