@@ -346,9 +346,13 @@ LIMITS: dict[str, tuple[int, int]] = {
     "unknown_user": (whole("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
     "wrong_secret": (whole("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
     "forgot": (whole("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
+    "email_resend": (whole("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
     "registry": (whole("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
     "anonymous_registry": (whole("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
 }
+
+# How long events of the audit trail are kept; the database itself refuses to let go of any in their first 30 days.
+AUDIT_RETENTION_DAYS = whole("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
 
 # --- messages out ----------------------------------------------------------------------------------------------------
 

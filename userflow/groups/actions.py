@@ -143,7 +143,7 @@ def _found(group_id: UUID, *, lock: bool = False) -> Group:
 
 def _with_roles(group: Group) -> Group:
     """Read the roles while the tenant is entered: a serializer must not query."""
-    return list(Group.objects.filter(pk=group.pk).prefetch_related("roles"))[0]
+    return Group.objects.prefetch_related("roles").get(pk=group.pk)
 
 
 def _permissions(roles: Any) -> set[str]:

@@ -1,0 +1,59 @@
+"""`verify_audit`: whether the audit trails stand as they were written."""
+
+import sys
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from identity_platform.api.errors import ApiError
+from tenants import trails
+from tenants.management import terminal
+
+
+class Command(BaseCommand):
+    help = (
+        "Read the audit trails and compare them with their hash chains: of the platform and of all tenants, or of those "
+        "named. Finds events that were changed, removed, added or exchanged, and chains that were. Exit code 0: all "
+        "stands; 1: something does not, or could not be read. Example: verify_audit acme"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("only", nargs="*", metavar="TENANT", help="Slug or id of a tenant, or `platform`.")
+        parser.add_argument(
+            "--accept-end",
+            action="store_true",
+            help="For one tenant that was restored from a backup: take the newest link that is there as the chain's end.",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            owners = trails.owners(options["only"], states=trails.READABLE)
+        except ApiError as refusal:
+            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        if options["accept_end"]:
+            if len(owners) != 1:
+                raise CommandError("--accept-end needs exactly one TENANT.", returncode=terminal.NOT_TRIED)
+            self.stdout.write(f"{owners[0].name}: the chain ends with link {trails.accept_end(owners[0])}.")
+        began, events, broken = time.monotonic(), 0, 0
+        with terminal.progress(self.stdout, "Verifying trails") as (begun, step):
+            begun(len(owners))
+            for owner in owners:
+                try:
+                    verdict = trails.verify(owner)
+                except trails.TrailUnreachable as problem:
+                    broken += 1
+                    step(f"{owner.name}: not read, {problem}")
+                    continue
+                events += verdict.events
+                step(
+                    f"{owner.name}: {verdict.events} events under {verdict.links} links, {verdict.unsealed} not sealed "
+                    f"yet, {len(verdict.faults) or 'no'} faults"
+                )
+                broken += bool(verdict.faults)
+                for fault in verdict.faults:
+                    self.stderr.write(f"{owner.name}: {fault}")
+        seconds = max(time.monotonic() - began, 0.001)
+        self.stdout.write(f"{events} events in {seconds:.1f} s ({events / seconds:.0f} a second), {broken} trails broken.")
+        sys.exit(1 if broken else 0)

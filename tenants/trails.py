@@ -1,0 +1,120 @@
+"""All audit trails: the platform's and every tenant's, each sealed, verified and purged under its owner's key."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import DatabaseError
+from django.utils.timezone import now
+from psycopg import Error as DriverError
+
+from identity_platform.api.errors import ApiError
+from identity_platform.audit import chain
+from identity_platform.audit.chain import Sealed, Trail, Verdict
+from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import RingKeyMissing, SealBroken
+from tenants import keys
+from tenants.context import in_tenant
+from tenants.errors import UnknownTenant
+from tenants.models import TenantDatabase
+from tenants.schema import schema_version
+from tenants.states import Purpose, State
+
+# What may be written to: while a tenant is moved or migrated a new link would be lost or wait.
+WRITABLE = (State.ACTIVE, State.SUSPENDED)
+READABLE = (*WRITABLE, State.MIGRATING, State.MOVING)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose trail: a tenant's, or without an id the platform's."""
+
+    name: str
+    tenant_id: UUID | None = None
+
+
+THE_PLATFORM = Owner(chain.PLATFORM)
+
+
+@contextmanager
+def opened(owner: Owner) -> Iterator[Trail]:
+    """The owner's trail, its tenant entered. Also a suspended tenant's is kept, so it is entered to inspect it."""
+    if owner.tenant_id is None:
+        yield chain.platform_trail(keys.platform_key())
+        return
+    with in_tenant(owner.tenant_id, Purpose.INSPECT):
+        yield chain.tenant_trail(owner.tenant_id, keys.tenant_key(owner.tenant_id))
+
+
+def owners(only: Sequence[str] = (), *, states: Sequence[State] = WRITABLE) -> list[Owner]:
+    """The platform and every tenant in one of the states; or those of `only` (slugs, ids, `platform`).
+
+    Refuses with UnknownTenant, which names what there is not.
+    """
+    found = TenantDatabase.objects.filter(status__in=states, schema_version=schema_version()).order_by("tenant_id")
+    everybody = [
+        THE_PLATFORM,
+        *(Owner(slug, tenant_id) for tenant_id, slug in found.values_list("tenant_id", "tenant__slug").iterator()),
+    ]
+    if not only:
+        return everybody
+    wanted = set(only)
+    chosen = [owner for owner in everybody if {owner.name, str(owner.tenant_id)} & wanted]
+    missing = wanted - {name for owner in chosen for name in (owner.name, str(owner.tenant_id))}
+    if missing:
+        raise UnknownTenant(f"No tenant that could be looked at is called {', '.join(sorted(missing))}.")
+    return chosen
+
+
+class TrailUnreachable(Exception):
+    """The owner's database or key does not answer; the others are not affected."""
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Narrow what a database, a key or a tenant's state may raise to TrailUnreachable, without data of people."""
+    try:
+        yield
+    except ApiError as refusal:
+        raise TrailUnreachable(refusal.text) from refusal
+    except (DatabaseError, DriverError) as problem:
+        # The driver's text may quote rows.
+        raise TrailUnreachable(f"its database failed: {type(problem).__name__}") from problem
+    except (RingKeyMissing, SealBroken) as problem:
+        raise TrailUnreachable("its data key cannot be opened") from problem
+
+
+def seal(owner: Owner, *, wait: float = chain.WAIT_SECONDS) -> Sealed:
+    """Seal one trail as far as it is certain. Raises TrailUnreachable."""
+    with reachable(), opened(owner) as trail:
+        return chain.seal(trail, wait=wait)
+
+
+def verify(owner: Owner, *, seen: Callable[[int], None] = lambda events: None) -> Verdict:
+    """Compare one trail with its chain. Raises TrailUnreachable."""
+    with reachable(), opened(owner) as trail:
+        return chain.verify(trail, seen=seen)
+
+
+def purge(owner: Owner, *, days: int | None = None, seen: Callable[[int], None] = lambda events: None) -> int:
+    """Seal, then let go of the events that are older than AUDIT_RETENTION_DAYS. Raises TrailUnreachable."""
+    before = now() - timedelta(days=days or settings.AUDIT_RETENTION_DAYS)
+    with reachable(), opened(owner) as trail:
+        chain.seal(trail)
+        return chain.purge(trail, before=before, seen=seen)
+
+
+def accept_end(owner: Owner) -> int:
+    """Take a restored tenant's newest link as the end of its chain, and write that down. Raises TrailUnreachable."""
+    with reachable(), opened(owner) as trail:
+        number = chain.accept_end(trail)
+        record_for_platform(
+            "audit.end_accepted",
+            tenant_id=owner.tenant_id,
+            target=("trail", trail.owner),
+            details={"link": number},
+        )
+        return number
