@@ -31,6 +31,10 @@ class ConsoleBackend(BaseBackend):
             attempts.count_wrong_secret()
             ADMINS.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused")
             return None
+        if user.mfa_methods:
+            # The console asks for a password only: it must not be the way around a second factor.
+            ADMINS.record("console.refused", target=("user", user.pk), outcome="refused", details={"reason": "factor"})
+            return None
         attempts.clear(ADMINS, who, factor=attempts.PASSWORD)
         AdminUser.objects.filter(pk=user.pk).update(last_login=now())
         ADMINS.record("console.signed_in", target=("user", user.pk))
