@@ -1,0 +1,104 @@
+"""Where a run lives: a folder, embedded servers and an environment of its own."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from identity_platform import embedded
+from identity_platform.embedded.postgres import Postgres
+from identity_platform.embedded.valkey import Valkey
+
+ROOT = Path(__file__).resolve().parent.parent
+# Every tenant of the random walk keeps its connection in both workers.
+MAX_CONNECTIONS = 1300
+# Limits are counted as in production; they are only too high to be reached.
+LIMITS = (
+    "SIGNIN_PER_MINUTE",
+    "REGISTRATION_PER_MINUTE",
+    "UNKNOWN_USER_PER_MINUTE",
+    "WRONG_SECRETS_PER_10_MINUTES",
+    "CEREMONIES_PER_MINUTE",
+    "REGISTRY_PER_MINUTE",
+)
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of a run, and what a process needs to know to take part in it."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def with_database(self, name: str) -> str:
+        """The URL of another database on the run's server."""
+        return self.environment["DATABASE_URL"].replace("/identity?", f"/{name}?")
+
+
+@contextmanager
+def opened(folder: Path, *, keep: bool) -> Iterator[Home]:
+    """A fresh home (or with `keep` the one that is there) with running servers; removed at the end unless kept."""
+    _stop(folder)
+    if not keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield Home(folder, _environment(folder, _servers(folder)))
+    finally:
+        embedded.leave(folder)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stop(folder: Path) -> None:
+    """End the servers of a run that was killed."""
+    if folder.exists():
+        with embedded.starting_or_stopping(folder):
+            Postgres(folder).stop()
+            Valkey(folder).stop()
+
+
+def _servers(folder: Path) -> embedded.Servers:
+    settings = folder / "postgres" / "postgresql.conf"
+    stated = f"max_connections = {MAX_CONNECTIONS}\n"
+    if not settings.exists():
+        # The safe settings of bin/serve; only the number of connections is another.
+        embedded.attach(var=folder)
+        embedded.leave(folder)
+        with settings.open("a", encoding="utf-8") as file:
+            file.write(stated)
+    return embedded.attach(var=folder)
+
+
+def _environment(folder: Path, servers: embedded.Servers) -> dict[str, str]:
+    """Production's way to start (servers named, secrets set), so that nothing runs beside the workers."""
+    secret = folder / "secrets"
+    if not secret.exists():
+        key = base64.b64encode(secrets.token_bytes(32)).decode()
+        secret.write_text(f"{secrets.token_urlsafe(64)}\nk1:{key}\n", encoding="ascii")
+    secret_key, encryption_keys = secret.read_text(encoding="ascii").split()
+    cores = str(os.cpu_count() or 1)
+    return {
+        **{name: value for name, value in os.environ.items() if not name.endswith("_FILE")},
+        "IDENTITY_VAR": str(folder),
+        "DATABASE_URL": servers.database_url or "",
+        "REDIS_URL": servers.redis_url or "",
+        "SECRET_KEY": secret_key,
+        "ENCRYPTION_KEYS": encryption_keys,
+        "ALLOWED_HOSTS": "127.0.0.1",
+        "SECURE_SSL_REDIRECT": "false",
+        "EMAIL_URL": f"file:{folder / 'mail'}",
+        # Not of the port: the tokens are issued here and read by servers on several.
+        "BASE_URL": "http://127.0.0.1",
+        "WEBAUTHN_RP_ID": "localhost",
+        "TENANT_DATABASE_PREFIX": "bench_",
+        "TENANT_WARM_POOL": "0",
+        "ACCESS_TOKEN_SECONDS": "86400",
+        "WEB_WORKERS": os.environ.get("WEB_WORKERS", cores),
+        **{f"LIMIT_{name}": "1000000000" for name in LIMITS},
+    }

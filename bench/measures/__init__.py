@@ -1,0 +1,18 @@
+"""The measurements, in the order in which they run: the databases only grow from one to the next."""
+
+from collections.abc import Callable
+
+from bench.measures import fleet, limits, provisioning, reads, signin, tenancy
+from bench.run import Row, Run
+
+MEASURES: dict[str, Callable[[Run], list[Row]]] = {
+    "provisioning": provisioning.measure,
+    "read": reads.measure_one,
+    "list": reads.measure_list,
+    "login": signin.measure_login,
+    "latency": signin.measure_latency,
+    "ratelimit": limits.measure,
+    "tenants": tenancy.measure,
+    "migrate": fleet.measure_migrate,
+    "start": fleet.measure_start,
+}

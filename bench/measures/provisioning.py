@@ -1,0 +1,154 @@
+"""Target 4: a new tenant as its caller sees it, against django-tenants with the same tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from bench import world
+from bench.home import ROOT, Home
+from bench.run import Row, Run
+from tenants import routes
+from tenants.capacity import main_server
+from tenants.models import Tenant
+from tenants.warm import refill
+from userflow.tenants.actions import open_tenant
+
+PEER = ROOT / "bench" / "peers" / "django_tenants"
+# In each round; the tenants stay, so few of them.
+CLAIMS, COPIES, SCHEMAS = 4, 2, 2
+
+
+def measure(run: Run) -> list[Row]:
+    """Claims from the warm pool, copies of the template and django-tenants' schemas, with ever more tenants there."""
+    claims: dict[int, list[float]] = {}
+    copies: dict[int, list[float]] = {}
+    schemas: dict[int, list[float]] = {}
+    world.grow(1, run.say)
+    with _django_tenants(run.home, run.say) as make_schemas:
+        for step in run.sizes.steps:
+            world.grow(step, run.say)
+            _open_tenants(1)  # what a process pays once (connection, template check) is not the caller's every time
+            for number in range(run.rounds):
+                run.say(f"{step} tenants, round {number + 1} of {run.rounds}")
+                refill(main_server(), CLAIMS)
+                claims.setdefault(step, []).extend(_open_tenants(CLAIMS))
+                copies.setdefault(step, []).extend(_open_tenants(COPIES))
+                # What it costs there does not count for the growth of ours.
+                schemas.setdefault(step, []).extend(make_schemas(SCHEMAS))
+    run.raw["provisioning"] = {"claims_ms": claims, "copies_ms": copies, "django_tenants_ms": schemas}
+    first, last = run.sizes.steps[0], run.sizes.steps[-1]
+    theirs = statistics.median(schemas[first])
+    rows = [
+        _against_schemas("a new tenant, warm pool filled", claims[first], theirs, least=50.0),
+        _against_schemas("a new tenant, copied from the template", copies[first], theirs, least=None),
+    ]
+    growth = statistics.median(claims[last]) / statistics.median(claims[first])
+    rows.append(
+        Row(
+            "4",
+            f"a new tenant with {last} there, warm pool filled",
+            ours=f"{statistics.median(claims[last]):.2f} ms",
+            against=f"with {first} there: {statistics.median(claims[first]):.2f} ms",
+            ratio=growth,
+            wanted="≤ 1.3",
+            met=growth <= 1.3,
+            beside=", ".join(f"at {step}: {statistics.median(found):.2f} ms" for step, found in claims.items()),
+        )
+    )
+    return rows
+
+
+def _against_schemas(what: str, ours: list[float], theirs: float, *, least: float | None) -> Row:
+    mine = statistics.median(ours)
+    return Row(
+        "4" if least else "–",
+        what,
+        ours=f"{mine:.2f} ms",
+        against=f"django-tenants: {theirs:.0f} ms",
+        ratio=theirs / mine,
+        wanted=f"≥ {least:.0f}" if least else "no target",
+        met=least is None or theirs / mine >= least,
+    )
+
+
+def _open_tenants(number: int) -> list[float]:
+    times = []
+    for _ in range(number):
+        began = time.perf_counter()
+        open_tenant(name="A new tenant")
+        times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
+# --- the peer --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _django_tenants(home: Home, say: world.Say) -> Iterator[Schemas]:
+    """A process of django-tenants that waits for orders, in a database of its own."""
+    say("django-tenants")
+    python = _environment_of_the_peer(home.folder.parent / "bench-django-tenants")
+    with psycopg.connect(home.environment["DATABASE_URL"], autocommit=True) as raw:
+        raw.execute("DROP DATABASE IF EXISTS django_tenants WITH (FORCE)")
+        raw.execute("CREATE DATABASE django_tenants")
+    folder = home.folder / "django_tenants"
+    source = routes.find(Tenant.objects.filter(database__status="active").order_by("created_at")[0].pk).database
+    environment = {
+        **os.environ,
+        "PEER_FOLDER": str(folder),
+        "PEER_DATABASE_URL": home.with_database("django_tenants"),
+        "PEER_SOURCE_URL": home.with_database(source),
+    }
+    for step in ("read", "migrate"):
+        subprocess.run([python, PEER / "peer.py", step], env=environment, check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [python, PEER / "peer.py", "make"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        schemas = Schemas(process)
+        schemas(1)
+        yield schemas
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Schemas:
+    """Makes schema tenants in the peer's process; gives their times in ms as the peer measured them."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None  # pipes, as asked for
+        assert process.stdout is not None
+        self._orders, self._answers = process.stdin, process.stdout
+        self._answers.readline()
+
+    def __call__(self, number: int) -> list[float]:
+        self._orders.write(f"{number}\n")
+        self._orders.flush()
+        return [float(time) for time in json.loads(self._answers.readline())]
+
+
+def _environment_of_the_peer(folder: Path) -> Path:
+    """Its virtual environment, made when missing or when its requirements have changed."""
+    wanted = (PEER / "requirements.txt").read_text(encoding="ascii")
+    stamp, python = folder / ".installed", folder / "bin" / "python"
+    if not stamp.exists() or stamp.read_text(encoding="ascii") != wanted:
+        subprocess.run([sys.executable, "-I", "-m", "venv", "--clear", folder], check=True)
+        pip = [python, "-I", "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-input"]
+        subprocess.run([*pip, "--requirement", PEER / "requirements.txt"], check=True, stdout=subprocess.DEVNULL)
+        stamp.write_text(wanted, encoding="ascii")
+    return python

@@ -1,0 +1,70 @@
+"""Target 3: a random tenant of many against always the same one, on the same server."""
+
+from __future__ import annotations
+
+import os
+import random
+
+from bench import servers, world
+from bench.measures.reads import cost
+from bench.rounds import Subject, middle, ratio, sample
+from bench.run import Row, Run
+
+# Until each worker has met every tenant: a connection is opened once per tenant and worker.
+WARM_UP_SECONDS = 10.0
+
+
+def measure(run: Run) -> list[Row]:
+    """The same read, over all tenants in random order and over one; with a roomy and with the default budget."""
+    houses = world.customers(run.sizes.tenants, run.sizes.users_of_each, run.say)
+    walk = [(house, user) for house in houses for user in house.users[: run.sizes.users_of_each]]
+    random.Random(3).shuffle(walk)
+    many = [world.get(f"/uflow/user/enduser/{house.tenant_id}/{user}", house.token) for house, user in walk]
+    one = [
+        world.get(f"/uflow/user/enduser/{houses[0].tenant_id}/{user}", houses[0].token)
+        for user in houses[0].users[: run.sizes.users_of_each]
+    ]
+    roomy = str(run.sizes.tenants + 20)
+    with (
+        servers.platform(run.home, "roomy", TENANT_CONNECTION_BUDGET=roomy) as spacious,
+        servers.platform(run.home, "tight", TENANT_CONNECTION_BUDGET="20") as tight,
+    ):
+        everywhere = Subject("many", spacious, many)
+        run.say("every worker meets every tenant")
+        sample(run.home, everywhere, WARM_UP_SECONDS if run.seconds >= 1 else run.seconds)
+        taken = run.compare("tenants", [everywhere, Subject("one", spacious, one), Subject("tight", tight, many)])
+    speed, cpu = ratio(taken, "many", "one"), ratio(taken, "many", "one", "server_us")
+    rows = [
+        Row(
+            "3",
+            f"random tenant of {len(houses)}, budget {roomy}",
+            ours=cost(taken["many"]),
+            against=f"one tenant: {cost(taken['one'])}",
+            ratio=speed,
+            wanted="≥ 0.85",
+            met=speed >= 0.85,
+            beside=f"p99 {middle(taken['many'], 'p99_ms'):.1f} against {middle(taken['one'], 'p99_ms'):.1f} ms",
+        ),
+        Row(
+            "3",
+            "the same: CPU of the server",
+            ours=f"{middle(taken['many'], 'server_us'):.0f} µs",
+            against=f"one tenant: {middle(taken['one'], 'server_us'):.0f} µs",
+            ratio=cpu,
+            wanted="≤ 1.08",
+            met=cpu <= 1.08,
+        ),
+    ]
+    budget = ratio(taken, "tight", "one")
+    rows.append(
+        Row(
+            "–",
+            f"random tenant of {len(houses)}, budget 20 of each of {os.cpu_count()} workers: nearly all misses",
+            ours=cost(taken["tight"]),
+            against=f"one tenant: {cost(taken['one'])}",
+            ratio=budget,
+            wanted="no target",
+            met=True,
+        )
+    )
+    return rows

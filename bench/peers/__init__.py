@@ -1,0 +1,1 @@
+"""What the platform is compared with."""

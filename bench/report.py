@@ -1,0 +1,83 @@
+"""The result: a table on the terminal, and JSON and Markdown in bench/results/."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from bench.home import ROOT, Home
+from bench.run import Row
+
+COLUMNS = ("#", "what", "ours", "against", "ratio", "wanted", "met", "beside")
+
+
+def machine(home: Home) -> dict[str, Any]:
+    """Where the figures come from; the load average at the start shows whether it had other things to do."""
+    with psycopg.connect(home.environment["DATABASE_URL"]) as raw:
+        row = raw.execute("SHOW server_version").fetchone()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return {
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit.stdout.strip(),
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "python": platform.python_version(),
+        "postgresql": row[0] if row else "",
+        "load_average_before": load_average(),
+        "web_workers": home.environment["WEB_WORKERS"],
+        "web_threads": os.environ.get("WEB_THREADS", "default"),
+        "hashes_at_once": os.environ.get("HASHES_AT_ONCE", "default"),
+    }
+
+
+def load_average() -> list[float]:
+    """Of the last 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def show(console: Console, rows: list[Row], about: dict[str, Any]) -> None:
+    """Print the table."""
+    table = Table(title=f"{about['commit']} · load {about['load_average_before']} → {about['load_average_after']}")
+    for column in COLUMNS:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*_cells(row), style="" if row.met else "red")
+    console.print(table)
+
+
+def write(folder: Path, rows: list[Row], about: dict[str, Any], raw: dict[str, Any]) -> Path:
+    """Write `<time>.json` and `<time>.md`; gives the Markdown's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = about["began"].replace(":", "").partition("+")[0]
+    document = {"about": about, "rows": [asdict(row) for row in rows], "samples": raw}
+    (folder / f"{stem}.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    lines = [f"# bin/bench, {about['began']}", "", *(f"- {name}: {value}" for name, value in about.items()), ""]
+    lines += [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
+    lines += [f"| {' | '.join(_cells(row))} |" for row in rows]
+    path = folder / f"{stem}.md"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    met = "yes" if row.met else "NO"
+    met = "" if row.wanted == "no target" else met
+    return (row.target, row.what, row.ours, row.against, f"{row.ratio:.2f}", row.wanted, met, row.beside)

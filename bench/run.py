@@ -1,0 +1,57 @@
+"""One run: how long, how large, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.home import Home
+from bench.rounds import Sample, Subject, side_by_side
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much there is of everything."""
+
+    users: int = 1000
+    tenants: int = 500
+    users_of_each: int = 20
+    steps: tuple[int, ...] = (1, 100, 1000)
+    fleet: int = 1000
+    known: int = 10_000
+
+
+SMOKE = Sizes(users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known=20)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A target and what was measured. `beside` says what does not count but explains: CPU, spread."""
+
+    target: str
+    what: str
+    ours: str
+    against: str
+    ratio: float
+    wanted: str
+    met: bool
+    beside: str = ""
+
+
+@dataclass
+class Run:
+    """What a measurement needs; it puts its raw samples into `raw`."""
+
+    home: Home
+    rounds: int
+    seconds: float
+    sizes: Sizes
+    say: Callable[[str], None]
+    raw: dict[str, Any] = field(default_factory=dict)
+
+    def compare(self, name: str, subjects: Sequence[Subject]) -> dict[str, list[Sample]]:
+        """Load the subjects side by side and keep every sample."""
+        taken = side_by_side(self.home, subjects, rounds=self.rounds, seconds=self.seconds, say=self.say)
+        self.raw[name] = {subject: [asdict(one) for one in samples] for subject, samples in taken.items()}
+        return taken

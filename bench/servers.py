@@ -1,0 +1,118 @@
+"""Servers under load: started, watched, stopped; and how much CPU they and PostgreSQL have used."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bench.home import ROOT, Home
+
+START_SECONDS = 60.0
+
+
+class NotStarted(Exception):
+    """A server did not answer in time."""
+
+
+@dataclass
+class Server:
+    """A running server. `port` is where it answers, `seconds_to_start` what it took until it did."""
+
+    name: str
+    port: int
+    process: subprocess.Popen[bytes]
+    seconds_to_start: float = 0.0
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process tree so far."""
+        return tree_cpu_seconds(self.process.pid)
+
+    def worker_memory(self) -> float:
+        """Bytes that a worker has for itself (USS), the mean of all."""
+        workers = psutil.Process(self.process.pid).children(recursive=True)
+        return sum(worker.memory_full_info().uss for worker in workers) / len(workers)
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """User and system time of a process, of its children, and of those of them that have ended."""
+    total = 0.0
+    root = psutil.Process(pid)
+    for process in [root, *root.children(recursive=True)]:
+        try:
+            spent = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += spent.user + spent.system + spent.children_user + spent.children_system
+    return total
+
+
+def postgres_cpu_seconds(home: Home) -> float:
+    """What the run's PostgreSQL has used, backends that have ended included."""
+    pid = (home.folder / "postgres" / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0]
+    return tree_cpu_seconds(int(pid))
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def platform(home: Home, name: str = "platform", **settings: str) -> Iterator[Server]:
+    """This platform, as bin/serve starts it; `settings` are environment variables. Raises NotStarted."""
+    with _running(home, name, ["-m", "identity_platform.server"], settings, path="/uflow/live") as server:
+        yield server
+
+
+@contextmanager
+def peer(home: Home, module: str, **settings: str) -> Iterator[Server]:
+    """A peer of bench/peers on the same server program with the same flags. Raises NotStarted."""
+    with _running(home, module, ["-m", "bench.peers.serve", f"bench.peers.{module}"], settings, path="/") as server:
+        yield server
+
+
+@contextmanager
+def _running(home: Home, name: str, arguments: list[str], settings: dict[str, str], *, path: str) -> Iterator[Server]:
+    port = free_port()
+    log = home.folder / f"{name}-{port}.log"
+    environment = {**home.environment, **settings, "HOST": "127.0.0.1", "PORT": str(port), "PYTHONPATH": str(ROOT)}
+    began = time.perf_counter()
+    with log.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-P", *arguments], env=environment, stdout=output, stderr=output)
+    server = Server(name, port, process)
+    try:
+        _wait(server, path, log)
+        server.seconds_to_start = time.perf_counter() - began
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _wait(server: Server, path: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and server.process.poll() is None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        try:
+            connection.request("GET", path)
+            connection.getresponse().read()
+            return
+        except OSError:
+            time.sleep(0.01)
+        finally:
+            connection.close()
+    raise NotStarted(f"{server.name} does not answer:\n{log.read_text(encoding='utf-8', errors='replace')[-2000:]}")

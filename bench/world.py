@@ -1,0 +1,145 @@
+"""What is in the databases: tenants with databases of their own, their people, and tokens to read them with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from uuid import UUID
+
+from django.db import connection, connections
+from django.utils.timezone import now
+
+from identity_platform.api.fields import email_key
+from tenants import routes
+from tenants.capacity import main_server
+from tenants.context import in_tenant
+from tenants.models import Tenant, TenantDatabase
+from tenants.schema import schema_version
+from tenants.states import Purpose, State
+from userflow.admins.actions import create_admin_user
+from userflow.admins.models import AdminUser
+from userflow.clients.models import Client
+from userflow.endusers.models import EndUser
+from userflow.realms import ADMINS
+from userflow.signin import passwords
+from userflow.signin.actions import PASSWORD_AMR, admin_speaker
+from userflow.tenants.actions import open_tenant
+from userflow.tokens import issue
+
+PASSWORD = "correct horse 9 battery"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Customer:
+    """A tenant with people in it and its admin's token."""
+
+    tenant_id: UUID
+    client_id: UUID
+    token: str
+    users: tuple[UUID, ...]
+    emails: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def password_hash() -> str:
+    """One hash for everybody: making a thousand of them would take longer than the benchmark."""
+    return passwords.hashed(PASSWORD)
+
+
+def grow(number: int, say: Say) -> None:
+    """Open tenants, each with a database, until there are so many."""
+    for count in range(tenants_with_database(), number):
+        if count % 50 == 0:
+            say(f"tenant {count} of {number}")
+        open_tenant(name=f"Tenant {count}")
+
+
+def tenants_with_database() -> int:
+    """How many tenants have a database of their own."""
+    return TenantDatabase.objects.filter(status=State.ACTIVE).exclude(name__startswith="known_").count()
+
+
+def know(number: int) -> None:
+    """Add tenants that exist in the global database only, until so many are known."""
+    server, version = main_server(), schema_version()
+    missing = number - TenantDatabase.objects.count()
+    tenants = Tenant.objects.bulk_create(
+        [Tenant(name=f"Known {i}", slug=f"known-{now().timestamp():.0f}-{i}") for i in range(missing)]
+    )
+    TenantDatabase.objects.bulk_create(
+        TenantDatabase(
+            tenant=tenant, server=server, name=f"known_{tenant.pk.hex}", status=State.ACTIVE, schema_version=version
+        )
+        for tenant in tenants
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+
+def customers(number: int, users: int, say: Say) -> list[Customer]:
+    """So many tenants with at least so many end users each."""
+    grow(number, say)
+    found = Tenant.objects.exclude(database__name__startswith="known_").filter(database__status=State.ACTIVE)
+    chosen = []
+    for count, tenant in enumerate(found.order_by("created_at", "id")[:number]):
+        if count % 50 == 0:
+            say(f"people of tenant {count} of {number}")
+        chosen.append(_customer(tenant, users))
+    return chosen
+
+
+def _customer(tenant: Tenant, users: int) -> Customer:
+    client_id = Client.objects.filter(tenant_id=tenant.pk, is_default=True).values_list("id", flat=True)[0]
+    with in_tenant(tenant.pk, Purpose.WRITE):
+        missing = users - EndUser.objects.count()
+        addresses = [f"person-{random.getrandbits(64):016x}@example.com" for _ in range(missing)]
+        EndUser.objects.bulk_create(
+            EndUser(
+                email=address,
+                email_key=email_key(address),
+                name=f"Person {number}",
+                client_id=client_id,
+                password=password_hash(),
+                metadata={"department": "Research", "floor": number % 40},
+            )
+            for number, address in enumerate(addresses)
+        )
+        if missing > 0:
+            with connections["tenant"].cursor() as cursor:
+                cursor.execute("ANALYZE")
+        people = list(EndUser.objects.order_by("id").values_list("id", "email")[:users])
+    return Customer(
+        tenant.pk,
+        client_id,
+        admin_token(tenant.pk),
+        tuple(user for user, _ in people),
+        tuple(email for _, email in people),
+    )
+
+
+def admin_token(tenant_id: UUID) -> str:
+    """An access token of the tenant's admin, with a session behind it."""
+    user = AdminUser.objects.filter(tenant_id=tenant_id).first()
+    if user is None:
+        name = f"admin-{tenant_id.hex[:12]}"
+        user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
+    pair = issue.open_session(ADMINS, admin_speaker(user), amr=PASSWORD_AMR, route=routes.find(tenant_id))
+    return pair.access_token
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+def get(path: str, token: str | None = None) -> bytes:
+    """The bytes of a GET."""
+    bearer = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n{bearer}\r\n".encode("ascii")
+
+
+def post(path: str, body: bytes) -> bytes:
+    """The bytes of a POST of JSON."""
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return head.encode("ascii") + b"\r\n\r\n" + body
