@@ -3,14 +3,17 @@
 from django.urls import path
 
 from userflow.admins.views import AdminUserViewSet
+from userflow.audit.views import AuditViewSet
 from userflow.clients.views import ClientViewSet
 from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
 from userflow.health.views import HealthViewSet
+from userflow.profile.views import ProfileViewSet
 from userflow.roles.views import RoleViewSet
 from userflow.signin import views as signin
 from userflow.tenants.views import TenantViewSet
 from userflow.tokens.views import TokenViewSet, WellKnownViewSet
+from userflow.validation.views import ValidationViewSet
 
 urlpatterns = [
     # Admin users
@@ -56,6 +59,14 @@ urlpatterns = [
     path("authmgr/logout", signin.SignOutViewSet.as_view({"post": "logout"})),
     path(".well-known/jwks.json", WellKnownViewSet.as_view({"get": "jwks"})),
     path(".well-known/oauth-authorization-server", WellKnownViewSet.as_view({"get": "metadata"})),
+    path("authmgr/sessions", signin.SessionViewSet.as_view({"get": "list"})),
+    path("authmgr/sessions/<str:session_id>", signin.SessionViewSet.as_view({"delete": "destroy"})),
+    # Validation and profile
+    path("authmgr/validate", ValidationViewSet.as_view({"get": "validate"})),
+    path("authmgr/validate/scope", ValidationViewSet.as_view({"get": "scope"})),
+    path("authmgr/validate/resource", ValidationViewSet.as_view({"get": "resource"})),
+    path("authmgr/validate/permissions", ValidationViewSet.as_view({"post": "permissions"})),
+    path("authmgr/profile", ProfileViewSet.as_view({"get": "retrieve", "put": "update"})),
     # Clients
     path("clientms/tenants/<str:tenant_id>/clients", ClientViewSet.as_view({"get": "list", "post": "create"})),
     path(
@@ -87,4 +98,6 @@ urlpatterns = [
         "authmgr/groups/<str:group_id>/users",
         GroupViewSet.as_view({"get": "members", "post": "join", "delete": "leave"}),
     ),
+    # Audit
+    path("uflow/admin/audit", AuditViewSet.as_view({"get": "list"})),
 ]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import F
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
@@ -25,6 +26,7 @@ from userflow.permissions_catalogue import EVERY_PERMISSION, OPERATOR_PERMISSION
 from userflow.principals import Principal
 from userflow.realms import END_USERS
 from userflow.roles.models import Role
+from userflow.tokens.revocation import revoke_client_token
 
 DEFAULT_CLIENT = "Default client"
 # Readable, so that scanners for leaked secrets can name what they found.
@@ -222,6 +224,16 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
             raise DefaultClientStays
         _record("client.deleted", client)
         client.delete()
+
+
+def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
+    """End the token that a client calls with, or all of its own tokens."""
+    if not everywhere:
+        revoke_client_token(principal.claims)
+        return
+    with transaction.atomic():
+        Client.objects.filter(pk=principal.id).update(generation=F("generation") + 1)
+        record_for_platform("client.tokens_ended", tenant_id=principal.tenant_id, target=("client", principal.id))
 
 
 def _locked(tenant_id: UUID, client_id: UUID) -> Client:

@@ -4,7 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Flag, Identifier, Text
+from identity_platform.api.fields import EmailAddress, Flag, Identifier, QueryWhole, Text
+from identity_platform.api.pagination import LARGEST_PAGE
 
 
 class AdminLoginIn(serializers.Serializer[Any]):
@@ -58,3 +59,54 @@ class LogoutIn(serializers.Serializer[Any]):
 class LogoutOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     sessions_ended = serializers.IntegerField()
+
+
+class SessionNamedQuery(serializers.Serializer[Any]):
+    user_id = Identifier(required=False, help_text="Whose; the caller if left out.")
+    tenant_id = Identifier(required=False, help_text="For operators: the user's tenant.")
+
+
+class SessionListQuery(SessionNamedQuery):
+    page = QueryWhole(required=False, default=1, min_value=1)
+    limit = QueryWhole(required=False, default=20, min_value=1)
+
+    def validate_limit(self, value: int) -> int:
+        return min(value, LARGEST_PAGE)
+
+
+class SessionOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    user_id = serializers.UUIDField()
+    client_id = serializers.UUIDField(allow_null=True)
+    amr = serializers.ListField(child=serializers.CharField())
+    auth_time = serializers.DateTimeField()
+    created_at = serializers.DateTimeField()
+    refreshed_at = serializers.DateTimeField(allow_null=True)
+    expires_at = serializers.DateTimeField()
+    address = serializers.CharField()
+    user_agent = serializers.CharField()
+    current = serializers.BooleanField(help_text="Whether it is the session of this call's token.")
+
+
+class SessionListOut(serializers.Serializer[Any]):
+    sessions = SessionOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class SessionEndedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    id = serializers.UUIDField()
+
+
+def session_record(session: Any, *, current: Any) -> dict[str, Any]:
+    """A session as answers show it."""
+    members = ("user_id", "client_id", "amr", "auth_time", "created_at", "refreshed_at", "expires_at", "address")
+    return {
+        "id": session.pk,
+        **{name: getattr(session, name) for name in members},
+        "user_agent": session.user_agent,
+        "current": session.pk == current,
+    }

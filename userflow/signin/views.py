@@ -1,15 +1,18 @@
 """Sign-in, refresh and sign-out over HTTP."""
 
 from typing import Any
+from uuid import UUID
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.errors import TenantSuspended
-from userflow.errors import WrongCredentials
-from userflow.permissions import Anyone, SignedIn, principal_at
-from userflow.signin import actions, serializers, tickets
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.clients.actions import end_client_tokens
+from userflow.errors import UnknownSession, UnknownUser, WrongCredentials
+from userflow.ids import id_or
+from userflow.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
+from userflow.signin import actions, serializers, sessions, tickets
 from userflow.signin.actions import SignIn
 
 TICKET_HEADER = "X-Enrollment-Ticket"
@@ -76,7 +79,51 @@ class SignOutViewSet(ApiViewSet):
 
     @endpoint(serializers.LogoutIn, returns={200: serializers.LogoutOut})
     def logout(self, request: Request) -> Response:
-        """End this session, or with `all` every session of the caller."""
+        """End this session, or with `all` every session of the caller; for a client, this token or all of its tokens."""
         everywhere = self.valid(serializers.LogoutIn)["all"]
-        ended = actions.sign_out(principal=principal_at(request), everywhere=everywhere)
+        caller = principal_at(request)
+        if caller.kind == CLIENT:
+            end_client_tokens(principal=caller, everywhere=everywhere)
+            return Response({"message": "Signed out.", "sessions_ended": 0})
+        ended = actions.sign_out(principal=caller, everywhere=everywhere)
         return Response({"message": "Signed out.", "sessions_ended": ended})
+
+
+class SessionViewSet(ApiViewSet):
+    """Sessions that stand: one's own, or those of a user of the tenant."""
+
+    permission_classes = [SignedIn]
+
+    @endpoint(
+        query=serializers.SessionListQuery,
+        returns={200: serializers.SessionListOut},
+        refuses=[UnknownUser, UnknownTenant, TenantSuspended, TenantBusy],
+    )
+    def list(self, request: Request) -> Response:
+        """Own sessions, or with `sessions:read` those of `user_id`; newest first."""
+        asked = self.valid_query(serializers.SessionListQuery)
+        asked["tenant_id"] = _tenant_if_any(request, asked.pop("tenant_id", None))
+        caller = principal_at(request)
+        found = sessions.list_sessions(by=caller, **asked)
+        rows = [serializers.session_record(session, current=caller.session_id) for session in found.rows]
+        return Response({"sessions": rows, **found.totals()})
+
+    @endpoint(
+        query=serializers.SessionNamedQuery,
+        returns={200: serializers.SessionEndedOut},
+        refuses=[UnknownSession, UnknownTenant, TenantSuspended, TenantBusy],
+    )
+    def destroy(self, request: Request, session_id: str) -> Response:
+        """End one of one's own sessions, or with `sessions:write` one of a user of the tenant."""
+        asked = self.valid_query(serializers.SessionNamedQuery)
+        asked["tenant_id"] = _tenant_if_any(request, asked.pop("tenant_id", None))
+        session = id_or(session_id, UnknownSession)
+        sessions.end_one_session(by=principal_at(request), session_id=session, **asked)
+        return Response({"message": "The session is ended.", "id": session})
+
+
+def _tenant_if_any(request: Request, stated: UUID | None) -> UUID | None:
+    """The tenant of the call; none for an operator who names none and so means admin users."""
+    if principal_at(request).tenant_id or stated or request.META.get("HTTP_X_TENANT_ID"):
+        return tenant_at(request, stated)
+    return None

@@ -3,9 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.utils.timezone import now
-
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token
@@ -14,13 +11,13 @@ from tenants.errors import TenantSuspended, UnknownTenant
 from userflow import principals
 from userflow.clients.credentials import KnownClient, authenticate_client
 from userflow.errors import InvalidGrant, InvalidScope, UnauthorizedClient
-from userflow.principals import Principal, moment
+from userflow.principals import Principal
 from userflow.realms import END_USERS
 from userflow.signin.actions import end_sessions, refresh_session
 from userflow.tokens import issue, state
 from userflow.tokens.classes import AccessToken, InvalidToken, RefreshTokenJwt, claims_of
 from userflow.tokens.issue import TokenPair
-from userflow.tokens.models import RevokedToken
+from userflow.tokens.revocation import revoke_client_token
 
 INACTIVE: dict[str, Any] = {"active": False}
 
@@ -93,19 +90,6 @@ def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> No
         _end_session(claims)
 
 
-def revoke_client_token(claims: dict[str, Any]) -> None:
-    """Refuse one access token of a client from the next request on."""
-    expires_at = moment(claims["exp"])
-    assert expires_at is not None  # a verified token always has one
-    with transaction.atomic():
-        RevokedToken.objects.bulk_create(
-            [RevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
-        )
-        record_for_platform(
-            "client_token.revoked", tenant_id=UUID(claims["tenant_id"]), target=("client", claims["sub"])
-        )
-
-
 def _end_session(claims: dict[str, Any]) -> None:
     realm = issue.realm_of(claims["kind"])
     tenant_id = UUID(claims["tenant_id"]) if claims.get("tenant_id") else None
@@ -113,11 +97,6 @@ def _end_session(claims: dict[str, Any]) -> None:
         ended = end_sessions(realm, user_id=UUID(claims["sub"]), session_id=UUID(claims["sid"]), reason="revoked")
         if ended:
             realm.record("session.revoked", target=("session", claims["sid"]), tenant_id=tenant_id)
-
-
-def purge_revoked_tokens() -> int:
-    """Forget revoked tokens that would have expired by now; gives how many."""
-    return RevokedToken.objects.filter(expires_at__lt=now()).delete()[0]
 
 
 def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, Any]:

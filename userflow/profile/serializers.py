@@ -1,0 +1,46 @@
+"""Shapes of profiles: one answer for both kinds of users, each with the members of its own record."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import EmailAddress, JsonObject, Text
+
+
+class EndUserProfileChanges(serializers.Serializer[Any]):
+    name = Text(max_length=255, required=False, allow_blank=True)
+    email = EmailAddress(required=False)
+    metadata = JsonObject(required=False)
+
+
+class AdminProfileChanges(serializers.Serializer[Any]):
+    username = Text(max_length=150, required=False)
+    email = EmailAddress(required=False)
+    first_name = Text(max_length=150, required=False, allow_blank=True)
+    last_name = Text(max_length=150, required=False, allow_blank=True)
+
+
+class ProfileChanges(AdminProfileChanges, EndUserProfileChanges):
+    """What either kind of user may send; each is read by its own part of it."""
+
+
+class ProfileOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    kind = serializers.CharField()
+    tenant_id = serializers.UUIDField(allow_null=True)
+    email = serializers.CharField()
+    active = serializers.BooleanField()
+    roles = serializers.ListField(child=serializers.CharField())
+    groups = serializers.ListField(child=serializers.CharField())
+    permissions = serializers.ListField(child=serializers.CharField())
+    mfa_methods = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+    last_login = serializers.DateTimeField(allow_null=True)
+    name = serializers.CharField(required=False, help_text="End users.")
+    provider = serializers.CharField(required=False, help_text="End users.")
+    client_id = serializers.UUIDField(required=False, allow_null=True, help_text="End users.")
+    metadata = serializers.DictField(required=False, help_text="End users.")
+    username = serializers.CharField(required=False, help_text="Admin users.")
+    first_name = serializers.CharField(required=False, help_text="Admin users.")
+    last_name = serializers.CharField(required=False, help_text="Admin users.")

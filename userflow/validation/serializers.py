@@ -1,0 +1,69 @@
+"""Shapes of the validation endpoints."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Text
+
+ALL, ANY = "all", "any"
+
+
+class ScopeQuery(serializers.Serializer[Any]):
+    scope = Text(max_length=4096, help_text="One scope, or several with blanks between them: all are needed.")
+
+    def validate_scope(self, value: str) -> list[str]:
+        scopes = list(dict.fromkeys(value.split()))
+        if not scopes:
+            raise serializers.ValidationError("Send at least one scope.")
+        return scopes
+
+
+class ResourceQuery(serializers.Serializer[Any]):
+    resource = Text(max_length=128, help_text="A resource (any action on it will do) or resource:action.")
+
+
+class Mode(Text):
+    """`all` or `any`."""
+
+    def to_internal_value(self, data: Any) -> str:
+        value = super().to_internal_value(data)
+        if value not in (ALL, ANY):
+            raise serializers.ValidationError(f"Send {ALL} or {ANY}.")
+        return value
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "enum": [ALL, ANY]}
+
+
+class PermissionsIn(serializers.Serializer[Any]):
+    permissions = serializers.ListField(child=Text(max_length=128), allow_empty=False, max_length=100)
+    mode = Mode(required=False, default=ALL)
+
+
+class ValidOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    sub = serializers.UUIDField()
+    kind = serializers.CharField()
+    tenant_id = serializers.UUIDField(allow_null=True)
+    client_id = serializers.UUIDField(allow_null=True)
+    roles = serializers.ListField(child=serializers.CharField())
+    permissions = serializers.ListField(child=serializers.CharField())
+    scopes = serializers.ListField(child=serializers.CharField())
+    groups = serializers.ListField(child=serializers.CharField())
+    expires_at = serializers.DateTimeField()
+
+
+class HoldsOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    required = serializers.ListField(child=serializers.CharField())
+    held = serializers.ListField(child=serializers.CharField(), help_text="All that the caller holds now.")
+
+
+class ResourceOut(HoldsOut):
+    resource = serializers.CharField()
+    actions = serializers.ListField(child=serializers.CharField(), help_text="What the caller may do on it.")
+
+
+class PermissionsOut(HoldsOut):
+    mode = serializers.CharField()
