@@ -113,7 +113,7 @@ def test_a_deleted_service_is_gone(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-@pytest.mark.parametrize("unknown", [str(uuid4()), "1", "%00", "x" * 300, "null"])
+@pytest.mark.parametrize("unknown", ["11111111-2222-4333-8444-555555555555", "1", "%00", "x" * 300, "null"])
 def test_an_unknown_id_is_not_found(house: House, method: str, unknown: str) -> None:
     answer = house.api.call(method, f"{SERVICES}/{unknown}", {} if method == "PUT" else None)
     assert (answer.status_code, code(answer)) == (404, "SERVICE_NOT_FOUND")
