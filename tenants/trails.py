@@ -20,7 +20,6 @@ from tenants import keys
 from tenants.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.models import TenantDatabase
-from tenants.schema import schema_version
 from tenants.states import Purpose, State
 
 # What may be written to: while a tenant is moved or migrated a new link would be lost or wait.
@@ -54,7 +53,7 @@ def owners(only: Sequence[str] = (), *, states: Sequence[State] = WRITABLE) -> l
 
     Refuses with UnknownTenant, which names what there is not.
     """
-    found = TenantDatabase.objects.filter(status__in=states, schema_version=schema_version()).order_by("tenant_id")
+    found = TenantDatabase.objects.filter(status__in=states).order_by("tenant_id")
     everybody = [
         THE_PLATFORM,
         *(Owner(slug, tenant_id) for tenant_id, slug in found.values_list("tenant_id", "tenant__slug").iterator()),

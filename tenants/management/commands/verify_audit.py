@@ -55,5 +55,7 @@ class Command(BaseCommand):
                 for fault in verdict.faults:
                     self.stderr.write(f"{owner.name}: {fault}")
         seconds = max(time.monotonic() - began, 0.001)
-        self.stdout.write(f"{events} events in {seconds:.1f} s ({events / seconds:.0f} a second), {broken} trails broken.")
+        self.stdout.write(
+            f"{events} events in {seconds:.1f} s ({events / seconds:.0f} a second), {broken} trails broken."
+        )
         sys.exit(1 if broken else 0)

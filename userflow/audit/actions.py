@@ -1,0 +1,106 @@
+"""Reading the audit trails: pages for the API, every event for an export."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from identity_platform.audit.models import PlatformEvent, TenantEvent
+from identity_platform.audit.writer import record_for_platform
+from tenants.context import in_tenant
+from tenants.states import Purpose
+
+TENANT, PLATFORM = "tenant", "platform"
+_MEMBERS = (
+    "id",
+    "at",
+    "action",
+    "outcome",
+    "actor_kind",
+    "actor_id",
+    "target_kind",
+    "target_id",
+    "address",
+    "request_id",
+    "details",
+)
+EXPORTED_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What to look for; an absent member looks for everything."""
+
+    actor: str | None = None
+    action: str | None = None
+    target: str | None = None
+    # From this moment, up to but not including that one.
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def page_of_events(
+    *,
+    tenant_id: UUID | None,
+    trail: str,
+    limit: int,
+    filters: Filters,
+    before: int | None = None,
+    purpose: Purpose = Purpose.READ,
+) -> tuple[list[dict[str, Any]], int | None]:
+    """One page of a trail, newest first, from the event before `before` on; gives it and where the next page begins.
+
+    `trail` is the tenant's own, or the platform's: that of the whole platform, or with `tenant_id` what it holds about
+    the tenant. Refuses with UnknownTenant, TenantSuspended, TenantBusy. A page costs the same however far back it is.
+    """
+    if trail == PLATFORM:
+        events = PlatformEvent.objects.all()
+        return _page(events if tenant_id is None else events.filter(tenant_id=tenant_id), filters, before, limit)
+    assert tenant_id is not None  # the view asks for it
+    with in_tenant(tenant_id, purpose):
+        return _page(TenantEvent.objects.all(), filters, before, limit)
+
+
+def _page(events: Any, filters: Filters, before: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    asked = {
+        "actor_id": filters.actor,
+        "action": filters.action,
+        "target_id": filters.target,
+        "at__gte": filters.since,
+        "at__lt": filters.until,
+        "id__lt": before,
+    }
+    found = events.filter(**{name: value for name, value in asked.items() if value is not None})
+    members = (*_MEMBERS, "tenant_id") if events.model is PlatformEvent else _MEMBERS
+    # One more than asked for tells whether there is a next page.
+    rows = list(found.order_by("-id").values(*members)[: limit + 1])
+    more = len(rows) > limit
+    return rows[:limit], rows[limit - 1]["id"] if more else None
+
+
+def export_events(*, tenant_id: UUID | None, filters: Filters) -> Iterator[dict[str, Any]]:
+    """Every event of a trail (the platform's without a tenant), oldest first; the export itself is written down first.
+
+    Reads in pages, so a trail of any size takes the same memory. Refuses with UnknownTenant.
+    """
+    target = ("tenant", tenant_id) if tenant_id else ("trail", PLATFORM)
+    record_for_platform("audit.exported", tenant_id=tenant_id, target=target)
+    if tenant_id is None:
+        yield from _everything(PlatformEvent.objects.all(), filters)
+        return
+    with in_tenant(tenant_id, Purpose.INSPECT):
+        yield from _everything(TenantEvent.objects.all(), filters)
+
+
+def _everything(events: Any, filters: Filters) -> Iterator[dict[str, Any]]:
+    found = events
+    if filters.since is not None:
+        found = found.filter(at__gte=filters.since)
+    if filters.until is not None:
+        found = found.filter(at__lt=filters.until)
+    members = (*_MEMBERS, "tenant_id") if events.model is PlatformEvent else _MEMBERS
+    last = 0
+    while rows := list(found.filter(id__gt=last).order_by("id").values(*members)[:EXPORTED_AT_ONCE]):
+        yield from rows
+        last = rows[-1]["id"]

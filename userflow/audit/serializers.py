@@ -1,0 +1,50 @@
+"""Shapes of the audit trail."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Choice, Identifier, QueryWhole, Text, Timestamp
+from identity_platform.api.pagination import LARGEST_PAGE
+from userflow.audit.actions import PLATFORM, TENANT
+
+
+class AuditQuery(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    trail = Choice(
+        [TENANT, PLATFORM],
+        required=False,
+        help_text="`tenant` (default where a tenant is named): its own trail. `platform`: admin sign-ins, admin users, "
+        "clients, services, the tenant itself.",
+    )
+    actor = Text(max_length=64, required=False, help_text="Id of who did it.")
+    action = Text(max_length=64, required=False, help_text="Such as `signin.refused`.")
+    target = Text(max_length=64, required=False, help_text="Id of what it was done to.")
+    to = Timestamp(required=False, help_text="Before this moment.")
+    cursor = QueryWhole(required=False, min_value=1, help_text="`next_cursor` of the page before.")
+    limit = QueryWhole(required=False, default=50, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+
+
+# `from` is a word of Python's own.
+AuditQuery._declared_fields["from"] = Timestamp(required=False, help_text="From this moment on.")
+
+
+class EventOut(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    action = serializers.CharField()
+    outcome = serializers.CharField(help_text="success, refused or failed")
+    actor_kind = serializers.CharField(help_text="operator, admin, end_user, client, system or anonymous")
+    actor_id = serializers.CharField(allow_blank=True)
+    target_kind = serializers.CharField(allow_blank=True)
+    target_id = serializers.CharField(allow_blank=True)
+    address = serializers.CharField(allow_blank=True)
+    request_id = serializers.CharField(allow_blank=True)
+    details = serializers.DictField()
+    tenant_id = serializers.UUIDField(required=False, allow_null=True, help_text="In the platform's trail.")
+
+
+class AuditOut(serializers.Serializer[Any]):
+    events = EventOut(many=True)
+    limit = serializers.IntegerField()
+    next_cursor = serializers.IntegerField(allow_null=True, help_text="Send it as `cursor`; null at the end.")

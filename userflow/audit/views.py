@@ -1,0 +1,57 @@
+"""The audit trails over HTTP."""
+
+from uuid import UUID
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from tenants.states import Purpose
+from userflow.audit import actions, serializers
+from userflow.audit.actions import PLATFORM, TENANT, Filters
+from userflow.permissions import OPERATOR, needs, principal_at, tenant_at
+
+
+class AuditViewSet(ApiViewSet):
+    permission_classes = [needs("audit:read")]
+
+    @endpoint(
+        query=serializers.AuditQuery,
+        returns={200: serializers.AuditOut},
+        refuses=[UnknownTenant, TenantSuspended, TenantBusy],
+    )
+    def list(self, request: Request) -> Response:
+        """Events of an audit trail, newest first, by cursor.
+
+        A tenant's admins and clients read their tenant's own trail and, with `trail=platform`, what the platform's
+        holds about their tenant. An operator that names no tenant reads the platform's.
+        """
+        asked = self.valid_query(serializers.AuditQuery)
+        tenant_id = self._tenant(request, asked.get("tenant_id"))
+        trail = asked.get("trail") or (TENANT if tenant_id else PLATFORM)
+        if trail == TENANT and tenant_id is None:
+            tenant_id = tenant_at(request)
+        filters = Filters(
+            actor=asked.get("actor"),
+            action=asked.get("action"),
+            target=asked.get("target"),
+            since=asked.get("from"),
+            until=asked.get("to"),
+        )
+        rows, next_cursor = actions.page_of_events(
+            tenant_id=tenant_id,
+            trail=trail,
+            limit=asked["limit"],
+            filters=filters,
+            before=asked.get("cursor"),
+            # Operators look into a suspended tenant; its own people are shut out of it.
+            purpose=Purpose.INSPECT if principal_at(request).kind == OPERATOR else Purpose.READ,
+        )
+        return Response({"events": rows, "limit": asked["limit"], "next_cursor": next_cursor})
+
+    def _tenant(self, request: Request, stated: UUID | None) -> UUID | None:
+        names_none = principal_at(request).tenant_id is None and stated is None
+        if names_none and request.META.get("HTTP_X_TENANT_ID") is None:
+            return None
+        return tenant_at(request, stated)
