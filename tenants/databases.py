@@ -91,7 +91,9 @@ def drop(raw: Raw, database: str) -> None:
 
 def copy_template(raw: Raw, server: DatabaseServer, database: str) -> None:
     """Make the database from the template of this schema version, unless it is there."""
-    template = ensure_template(server)
+    template = template_name()
+    if not exists(raw, template):
+        ensure_template(server)
     if not exists(raw, database):
         # Copying files makes the server write out everything it holds, which stops all tenants for a moment; only a
         # throw-away server, which never waits for its disk, does it faster than by way of the log.

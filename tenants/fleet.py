@@ -18,11 +18,11 @@ from django.db.models import Q
 from psycopg import Error as DriverError
 
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases
+from tenants import databases, steps
 from tenants.context import Place
 from tenants.errors import JobRunning, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, TenantDatabase
-from tenants.provisioning import after_step, change_state
+from tenants.provisioning import change_state
 from tenants.schema import reason_of, schema_version, upgrade
 from tenants.states import State
 
@@ -165,13 +165,13 @@ def _migrate_alone(mapping: TenantDatabase) -> str | None:
         # Suspended at this very moment: then it is migrated as a suspended one.
         with suppress(WrongState):
             change_state(found.pk, State.MIGRATING, only_from=State.ACTIVE)
-    after_step("migrating")
+    steps.ended("migrating")
     reason = ""
     try:
         ran = upgrade(Place(mapping.server_id, mapping.server.revision, found.name, direct=True))
     except (UpgradeFailed, DatabaseError) as problem:
         reason = str(problem) if isinstance(problem, UpgradeFailed) else reason_of(problem)
-    after_step("migrated")
+    steps.ended("migrated")
     fields = {"reason": reason} if reason else {"reason": "", "schema_version": current}
     rows = TenantDatabase.objects.filter(pk=found.pk)
     if not rows.filter(status=State.MIGRATING).update(status=State.ACTIVE, **fields):

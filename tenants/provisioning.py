@@ -13,18 +13,16 @@ from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
-from django.db import IntegrityError, connection, transaction
-from django.utils.crypto import get_random_string
+from django.db import IntegrityError, transaction
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases, keys, routes
+from tenants import databases, keys, routes, steps, warm
 from tenants.capacity import server_with_room
 from tenants.context import Place
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
-from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase, WarmDatabase
-from tenants.schema import is_current, is_older, schema_version, upgrade
+from tenants.models import DataKey, Tenant, TenantDatabase
+from tenants.schema import is_current, schema_version, upgrade
 from tenants.states import FOLLOWS, State
 
 Furnish = Callable[[Tenant], None]
@@ -33,79 +31,10 @@ Furnish = Callable[[Tenant], None]
 standard_furniture: list[Furnish] = []
 
 
-def after_step(step: str) -> None:
-    """Called with the name of the step that has just ended: where the tests kill the process."""
-
-
 def slug_of(name: str) -> str:
     """A slug from a name: ASCII, lower case, words joined by dashes, at most 50 characters."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50].strip("-") or "tenant"
-
-
-def new_database_name() -> str:
-    """A name that says nothing about the tenant and never comes twice."""
-    return f"{settings.TENANT_DATABASE_PREFIX}{get_random_string(16, 'abcdefghijklmnopqrstuvwxyz0123456789')}"
-
-
-# --- warm pool -------------------------------------------------------------------------------------------------------
-
-
-def refill_warm_pool(server: DatabaseServer, size: int) -> int:
-    """Make ready-made databases until `size` of this schema version wait on the server; gives how many were made.
-
-    Spare ones of an older schema version are dropped, half-made ones finished. When another process is at it, nothing
-    is done.
-    """
-    try:
-        with databases.working_on(server, databases.WARM_POOL_JOB, patience=0) as raw:
-            return _refill(raw, server, size)
-    except JobRunning:
-        return 0
-
-
-def _refill(raw: databases.Raw, server: DatabaseServer, size: int) -> int:
-    spares = WarmDatabase.objects.filter(server=server)
-    for spare in spares.exclude(schema_version=schema_version()):
-        # Out of reach first: an older release that still runs may be claiming it at this moment.
-        if is_older(spare.schema_version) and spares.filter(pk=spare.pk).update(ready=False):
-            databases.drop(raw, spare.name)
-            spare.delete()
-    current = spares.filter(schema_version=schema_version())
-    half_made = list(current.filter(ready=False))
-    made = 0
-    while half_made or current.filter(ready=True).count() < size:
-        spare = half_made.pop() if half_made else _promise_spare(server)
-        _copy(raw, server, spare.name)
-        WarmDatabase.objects.filter(pk=spare.pk).update(ready=True)
-        made += 1
-    return made
-
-
-def _promise_spare(server: DatabaseServer) -> WarmDatabase:
-    spare = WarmDatabase.objects.create(server=server, name=new_database_name(), schema_version=schema_version())
-    after_step("promised")
-    return spare
-
-
-def _claim_warm(server: DatabaseServer) -> str | None:
-    """Take one ready-made database out of the pool, inside the caller's transaction; none if none waits."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM tenants_warmdatabase WHERE id = (SELECT id FROM tenants_warmdatabase"
-            " WHERE ready AND server_id = %s AND schema_version = %s ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)"
-            " RETURNING name",
-            [server.pk, schema_version()],
-        )
-        row = cursor.fetchone()
-    return row[0] if row else None
-
-
-def _copy(raw: databases.Raw, server: DatabaseServer, database: str) -> None:
-    databases.copy_template(raw, server, database)
-    after_step("copied")
-    databases.set_limits(raw, database)
-    after_step("limited")
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -135,22 +64,22 @@ def create_tenant(
         with transaction.atomic():
             tenant = _insert_tenant(name, slug, stated, tenant_settings or {})
             keys.make(str(tenant.pk))
-            warm = _claim_warm(chosen)
+            ready_made = warm.claim(chosen)
             mapping = TenantDatabase(
                 tenant=tenant,
                 server=chosen,
-                name=warm or new_database_name(),
-                schema_version=schema_version() if warm else "",
-                status=State.ACTIVE if warm else State.PROVISIONING,
+                name=ready_made or warm.new_database_name(),
+                schema_version=schema_version() if ready_made else "",
+                status=State.ACTIVE if ready_made else State.PROVISIONING,
             )
             mapping.save(force_insert=True)
             tenant.database = mapping
-            if warm:
+            if ready_made:
                 _furnish(tenant, furnish)
                 return tenant
             # Before anybody can see the row: who finds it unlocked may take it for one that was left behind.
             raw = job.enter_context(databases.working_on(chosen, tenant.pk))
-        after_step("mapped")
+        steps.ended("mapped")
         try:
             _finish(raw, mapping, furnish)
         except ApiError:
@@ -210,18 +139,18 @@ def finish_provisioning(*, tenant_id: UUID, furnish: Furnish | None = None) -> T
 
 def _finish(raw: databases.Raw, mapping: TenantDatabase, furnish: Furnish | None) -> None:
     server, tenant = mapping.server, mapping.tenant
-    _copy(raw, server, mapping.name)
+    warm.copy(raw, server, mapping.name)
     place = Place(server.pk, server.revision, mapping.name, direct=True)
     if not is_current(place):
         # Copied before a crash, finished by newer code.
         upgrade(place)
-    after_step("verified")
+    steps.ended("verified")
     with transaction.atomic():
         TenantDatabase.objects.filter(pk=mapping.pk).update(
             status=State.ACTIVE, schema_version=schema_version(), reason=""
         )
         _furnish(tenant, furnish)
-    after_step("activated")
+    steps.ended("activated")
     mapping.refresh_from_db(fields=["status", "schema_version", "reason"])
     tenant.database = mapping
     routes.forget()
@@ -277,9 +206,9 @@ def delete_tenant(*, tenant_id: UUID) -> None:
             mapping = change_state(tenant_id, State.SUSPENDED)
         if mapping.status != State.DELETING:
             change_state(tenant_id, State.DELETING)
-        after_step("deleting")
+        steps.ended("deleting")
         databases.drop(raw, mapping.name)
-        after_step("dropped")
+        steps.ended("dropped")
         with transaction.atomic():
             _forget_in_global_database(tenant_id)
             record_for_platform("tenant.deleted", tenant_id=tenant_id, target=("tenant", tenant_id))

@@ -111,6 +111,9 @@ def reason_of(problem: BaseException) -> str:
     cause = problem.__cause__ if isinstance(problem, DatabaseError) else problem
     if not isinstance(cause, psycopg.Error):
         return type(problem).__name__
+    if cause.sqlstate is None and isinstance(cause, psycopg.OperationalError):
+        # The driver's words for it name hosts, users and paths.
+        return "the database does not answer"
     diagnosis = cause.diag
     words = [type(cause).__name__]
     words += [part for part in (diagnosis.table_name, diagnosis.column_name, diagnosis.constraint_name) if part]

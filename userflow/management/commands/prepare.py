@@ -9,11 +9,10 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from django.db import connection
 
-from tenants import keys
+from tenants import keys, warm
 from tenants.capacity import main_server
 from tenants.databases import ensure_template
 from tenants.models import Tenant
-from tenants.provisioning import refill_warm_pool
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
 from userflow.tenants.actions import generated_password, open_tenant
@@ -40,7 +39,7 @@ class Command(BaseCommand):
         ensure_template(server)
         if settings.EMBEDDED and not options["no_demo"]:
             self._first_steps()
-        refill_warm_pool(server, settings.TENANT_WARM_POOL)
+        warm.refill(server, settings.TENANT_WARM_POOL)
 
     def _behind(self) -> bool:
         from django.db.migrations.executor import MigrationExecutor

@@ -1,0 +1,206 @@
+"""What is wrong with the tenants' databases, and how it is put right.
+
+Looking changes nothing. The databases of a server are listed before the mappings are read: a mapping always comes before
+its database, so what is in the first list and not in the second belongs to nobody. A tenant that a job is working on is
+not looked at.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from django.conf import settings
+from django.db import DatabaseError
+from psycopg import Error as DriverError
+
+from identity_platform.api.errors import ApiError
+from identity_platform.audit.writer import record_for_platform
+from tenants import databases, fleet, provisioning, warm
+from tenants.errors import JobRunning, UpgradeFailed
+from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.schema import is_older, reason_of, schema_version
+from tenants.states import State
+
+
+class Kind(StrEnum):
+    """What can be wrong."""
+
+    SERVER = "server does not answer"
+    HALF_MADE = "half made"
+    LEFT_MIGRATING = "left migrating"
+    LEFT_MOVING = "left moving"
+    LEFT_DELETING = "left deleting"
+    MISSING = "database missing"
+    FAILED = "failed"
+    ORPHAN = "orphan database"
+    OLD_TEMPLATE = "old template"
+    HALF_MADE_SPARE = "half-made spare"
+    MISSING_SPARE = "spare missing"
+    OLD_SPARE = "old spare"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong. `subject` is a tenant's slug or a database's name."""
+
+    kind: Kind
+    server: DatabaseServer
+    subject: str
+    says: str
+    # None where only a person can decide.
+    cure: Callable[[], None] | None = None
+    # Whether the cure throws a database away that might be somebody's.
+    destroys: bool = False
+
+
+def inspect() -> list[Finding]:
+    """Everything that is wrong at the moment, on all servers."""
+    return [finding for server in DatabaseServer.objects.order_by("name") for finding in _on(server)]
+
+
+def cure(finding: Finding) -> str:
+    """Put a finding right; gives why it could not be, or "" when it is done."""
+    if finding.cure is None:
+        return "a person must decide"
+    try:
+        finding.cure()
+    except JobRunning:
+        return "a job is working on it"
+    except ApiError as refusal:
+        return refusal.text
+    except UpgradeFailed as failure:
+        return str(failure)
+    except (DatabaseError, DriverError) as problem:
+        return reason_of(problem)
+    record_for_platform("tenants.repaired", target=("database", finding.subject), details={"found": str(finding.kind)})
+    return ""
+
+
+def _on(server: DatabaseServer) -> Iterator[Finding]:
+    try:
+        with databases.administering(server) as raw:
+            there = databases.names(raw)
+            # In the order in which a database passes from one list to the next.
+            spares = list(WarmDatabase.objects.filter(server=server))
+            mappings = list(TenantDatabase.objects.select_related("tenant", "server").filter(server=server))
+            for mapping in mappings:
+                if _tenant(mapping, there) is None or databases.is_worked_on(raw, mapping.pk):
+                    continue
+                # Looked at again, now that no job is at it: one may have ended between the two lists.
+                mapping.refresh_from_db(fields=["status", "name", "server_id"])
+                if found := _tenant(mapping, {mapping.name} if databases.exists(raw, mapping.name) else set()):
+                    yield found
+            if not databases.is_worked_on(raw, databases.WARM_POOL_JOB):
+                yield from _spares(server, spares, there)
+            making = databases.is_worked_on(raw, databases.TEMPLATE_JOB)
+    except DriverError as problem:
+        yield Finding(Kind.SERVER, server, server.name, reason_of(problem))
+        return
+    held = {mapping.name for mapping in mappings if mapping.status != State.DELETED} | {spare.name for spare in spares}
+    for name in sorted(there - held):
+        if nobodys := _nobodys(server, name, making):
+            yield nobodys
+
+
+def _tenant(mapping: TenantDatabase, there: set[str]) -> Finding | None:
+    def found(kind: Kind, says: str, remedy: Callable[[], None] | None) -> Finding:
+        return Finding(kind, mapping.server, mapping.tenant.slug, says, remedy)
+
+    present = mapping.name in there
+    match mapping.status:
+        case State.PROVISIONING:
+            says = "its making was interrupted; a repair finishes it, without an admin"
+            return found(Kind.HALF_MADE, says, lambda: _finish(mapping))
+        case State.DELETING:
+            says = "its deletion was interrupted; a repair finishes it"
+            return found(Kind.LEFT_DELETING, says, lambda: provisioning.delete_tenant(tenant_id=mapping.pk))
+        case State.DELETED:
+            return None
+        case State.FAILED if not present:
+            return found(Kind.FAILED, f"{mapping.reason}; restore it from a backup or delete the tenant", None)
+        case State.FAILED:
+            return found(Kind.FAILED, "its database is there again; a repair makes it active", lambda: _revive(mapping))
+        case _ if not present:
+            says = f"the database {mapping.name} is gone; a repair marks the tenant as failed"
+            return found(Kind.MISSING, says, lambda: _mark_failed(mapping))
+        case State.MIGRATING:
+            says = "its migration was interrupted; a repair goes on with it"
+            return found(Kind.LEFT_MIGRATING, says, lambda: _go_on_migrating(mapping))
+        case State.MOVING:
+            # The mapping is switched last, so until then the old place is the whole truth.
+            says = "its move was interrupted; a repair makes it active where it was"
+            return found(Kind.LEFT_MOVING, says, lambda: _stay(mapping))
+    return None
+
+
+def _finish(mapping: TenantDatabase) -> None:
+    provisioning.finish_provisioning(tenant_id=mapping.pk)
+
+
+def _mark_failed(mapping: TenantDatabase) -> None:
+    reason = "the database is missing"
+    with databases.working_on(mapping.server, mapping.pk) as raw:
+        if databases.exists(raw, mapping.name):
+            return
+        if mapping.status == State.SUSPENDED:
+            # It is shut already, and must not come back open when its database does.
+            TenantDatabase.objects.filter(pk=mapping.pk).update(reason=reason)
+        else:
+            provisioning.change_state(mapping.pk, State.FAILED, reason=reason)
+
+
+def _revive(mapping: TenantDatabase) -> None:
+    with databases.working_on(mapping.server, mapping.pk):
+        provisioning.change_state(mapping.pk, State.ACTIVE, only_from=State.FAILED)
+
+
+def _stay(mapping: TenantDatabase) -> None:
+    with databases.working_on(mapping.server, mapping.pk):
+        provisioning.change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
+
+
+def _go_on_migrating(mapping: TenantDatabase) -> None:
+    report = fleet.migrate_tenants(only=[mapping.tenant.slug])
+    for failure in report.failed:
+        raise UpgradeFailed(failure.reason)
+
+
+def _spares(server: DatabaseServer, spares: list[WarmDatabase], there: set[str]) -> Iterator[Finding]:
+    for spare in spares:
+        if spare.schema_version != schema_version():
+            if is_older(spare.schema_version):
+                says = "a ready-made database of an older schema"
+                yield Finding(Kind.OLD_SPARE, server, spare.name, says, lambda: _refill(server))
+        elif not spare.ready:
+            says = "the making of a ready-made database was interrupted"
+            yield Finding(Kind.HALF_MADE_SPARE, server, spare.name, says, lambda: _refill(server))
+        elif spare.name not in there:
+            says = "a ready-made database is gone"
+            yield Finding(Kind.MISSING_SPARE, server, spare.name, says, partial(_forget_spare, spare))
+
+
+def _refill(server: DatabaseServer) -> None:
+    warm.refill(server, settings.TENANT_WARM_POOL)
+
+
+def _forget_spare(spare: WarmDatabase) -> None:
+    # By name and readiness: it may have been claimed meanwhile, then there is no row.
+    WarmDatabase.objects.filter(pk=spare.pk, ready=True).delete()
+
+
+def _nobodys(server: DatabaseServer, name: str, template_in_the_making: bool) -> Finding | None:
+    def drop() -> None:
+        claimed = TenantDatabase.objects.filter(server=server, name=name).exclude(status=State.DELETED)
+        if not claimed.exists() and not WarmDatabase.objects.filter(server=server, name=name).exists():
+            with databases.administering(server) as raw:
+                databases.drop(raw, name)
+
+    if name.startswith(databases.template_prefix()):
+        version = name.removeprefix(databases.template_prefix())
+        half_made = version.endswith("_making") and not template_in_the_making
+        if half_made or is_older(version.removesuffix("_making")):
+            return Finding(Kind.OLD_TEMPLATE, server, name, "no tenant is made from it any more", drop)
+        return None
+    says = "no tenant and no spare has this database"
+    return Finding(Kind.ORPHAN, server, name, says, drop, destroys=True)

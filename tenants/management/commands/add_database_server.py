@@ -1,0 +1,45 @@
+"""`add_database_server`: one more server for tenants."""
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from identity_platform.api.errors import ApiError
+from tenants.capacity import add_database_server
+from tenants.databases import ensure_template
+from tenants.management import terminal
+
+
+class Command(BaseCommand):
+    help = (
+        "Add a PostgreSQL server that takes tenants: try it, store its URLs sealed, make its template database. New "
+        "tenants go to the server with most room. Exit code 2: the server is not fit, or the name is taken. "
+        "Example: echo postgresql://identity:secret@db2.example:5432/ | add_database_server db2 -"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help="What mappings and commands call the server.")
+        parser.add_argument(
+            "url", help="Where tenants connect to; `-` reads it from standard input, out of sight of other users."
+        )
+        parser.add_argument("--admin-url", help="Straight to the server, where the URL leads through a pooler.")
+        parser.add_argument("--capacity", type=int, default=10_000, help="Tenants it takes at most (default 10000).")
+        parser.add_argument("--replace", action="store_true", help="The server is known: give it new URLs.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["capacity"] < 0:
+            raise CommandError("--capacity must not be negative.", returncode=terminal.NOT_TRIED)
+        try:
+            server = add_database_server(
+                name=options["name"],
+                url=sys.stdin.readline().strip() if options["url"] == "-" else options["url"],
+                admin_url=options["admin_url"],
+                capacity=options["capacity"],
+                replace=options["replace"],
+            )
+        except ApiError as refusal:
+            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        template = ensure_template(server)
+        self.stdout.write(f"{server.name} at {server.host} takes up to {server.capacity} tenants; template {template}.")

@@ -1,0 +1,54 @@
+"""`check_tenants`: what is wrong with the tenants' databases, and its repair."""
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from tenants import checkup
+from tenants.management import terminal
+
+
+class Command(BaseCommand):
+    help = (
+        "Find tenants that a crash left half made, migrating, moving or half deleted, tenants whose database is missing, "
+        "databases that belong to nobody, old templates and broken spares. Exit code 0: nothing is wrong; 1: something "
+        "is, or still is after the repair. Example: check_tenants --repair"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--repair", action="store_true", help="Put right what can be, without losing data.")
+        parser.add_argument(
+            "--drop-orphans", action="store_true", help="Also drop databases that belong to no tenant (asks)."
+        )
+        parser.add_argument("--yes", action="store_true", help="Do not ask.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        found = checkup.inspect()
+        if found and (options["repair"] or options["drop_orphans"]):
+            self._show(found)
+            self._repair(found, **options)
+            found = checkup.inspect()
+        if not found:
+            self.stdout.write("Nothing is wrong.")
+            return
+        self._show(found)
+        sys.exit(1)
+
+    def _repair(self, found: list[checkup.Finding], **options: Any) -> None:
+        orphans = [finding for finding in found if finding.destroys and options["drop_orphans"]]
+        harmless = [finding for finding in found if finding.cure and not finding.destroys and options["repair"]]
+        if orphans:
+            question = f"{len(orphans)} databases that belong to no tenant will be dropped with all they hold."
+            terminal.confirm(self.stdout, question, "drop", yes=options["yes"])
+        if harmless:
+            terminal.confirm(self.stdout, f"{len(harmless)} things will be repaired.", "repair", yes=options["yes"])
+        with terminal.progress(self.stdout, "Repairing") as (begun, step):
+            begun(len(orphans) + len(harmless))
+            for finding in [*harmless, *orphans]:
+                step(f"{finding.subject}: {checkup.cure(finding) or 'done'}")
+
+    def _show(self, found: list[checkup.Finding]) -> None:
+        rows = [(finding.kind, finding.server.name, finding.subject, finding.says) for finding in found]
+        terminal.table(self.stdout, ("what", "server", "tenant or database", "more"), rows)

@@ -1,0 +1,62 @@
+"""How commands speak: tables and progress bars to a person at a terminal, plain lines to everything else."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from django.core.management.base import CommandError, OutputWrapper
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+# Nothing was tried: unknown name, wrong argument, not confirmed.
+NOT_TRIED = 2
+INTERRUPTED = 130
+
+
+def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under their columns' names: framed on a terminal, separated by tabs for programs."""
+    if not out.isatty():
+        for row in [columns, *rows]:
+            out.write("\t".join(str(cell) for cell in row))
+        return
+    drawn = Table(*columns)
+    for row in rows:
+        drawn.add_row(*(str(cell) for cell in row))
+    Console(file=sys.stdout, markup=False).print(drawn)
+
+
+@contextmanager
+def progress(out: OutputWrapper, what: str) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
+    """Give two functions: one takes how many steps there are, the other is called at each step's end with its line."""
+    if not out.isatty():
+        total = done = 0
+
+        def begun(steps: int) -> None:
+            nonlocal total
+            total = steps
+
+        def step(line: str) -> None:
+            nonlocal done
+            done += 1
+            out.write(f"{done}/{total} {line}")
+            out.flush()
+
+        yield begun, step
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(file=sys.stdout, markup=False), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda steps: bar.update(task, total=steps), lambda line: bar.update(task, advance=1)
+
+
+def confirm(out: OutputWrapper, question: str, wanted: str, *, yes: bool) -> None:
+    """Go on only when `wanted` is typed, or `yes` was given; without a terminal to ask at, nothing is guessed."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} Nobody is there to ask: say --yes.", returncode=NOT_TRIED)
+    out.write(f"{question} Type {wanted} to go on: ", ending="")
+    out.flush()
+    if sys.stdin.readline().strip() != wanted:
+        raise CommandError("Not confirmed: nothing was changed.", returncode=NOT_TRIED)

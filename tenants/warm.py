@@ -1,0 +1,99 @@
+"""The warm pool: ready-made databases that wait for their tenants, so that making a tenant is a claim and not a copy."""
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Count, Q
+from django.utils.crypto import get_random_string
+from psycopg import Error as DriverError
+
+from tenants import databases, steps
+from tenants.errors import JobRunning
+from tenants.models import DatabaseServer, WarmDatabase
+from tenants.schema import is_older, schema_version
+
+
+def new_database_name() -> str:
+    """A name that says nothing about the tenant and never comes twice."""
+    return f"{settings.TENANT_DATABASE_PREFIX}{get_random_string(16, 'abcdefghijklmnopqrstuvwxyz0123456789')}"
+
+
+def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> int:
+    """Fill the pool of every server that takes tenants; gives how many databases were made.
+
+    With every pool full this is one statement. A server that does not answer keeps the others from nothing: its error
+    comes at the end. `until` tells when to stop early.
+    """
+    ready = Count(
+        "warm_databases", filter=Q(warm_databases__ready=True, warm_databases__schema_version=schema_version())
+    )
+    others = Count("warm_databases") - ready
+    short = DatabaseServer.objects.filter(accepts_tenants=True).annotate(ready=ready, others=others)
+    made, problem = 0, None
+    for server in short.filter(Q(ready__lt=size) | Q(others__gt=0)):
+        try:
+            made += refill(server, size, until=until)
+        except DriverError as trouble:
+            problem = trouble
+    if problem is not None:
+        raise problem
+    return made
+
+
+def refill(server: DatabaseServer, size: int, *, until: Callable[[], bool] = lambda: False) -> int:
+    """Make ready-made databases until `size` of this schema version wait on the server; gives how many were made.
+
+    Spare ones of an older schema version are dropped, half-made ones finished. When another process is at it, nothing
+    is done. `until` tells when to stop early.
+    """
+    try:
+        with databases.working_on(server, databases.WARM_POOL_JOB, patience=0) as raw:
+            return _refill(raw, server, size, until)
+    except JobRunning:
+        return 0
+
+
+def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callable[[], bool]) -> int:
+    spares = WarmDatabase.objects.filter(server=server)
+    for spare in spares.exclude(schema_version=schema_version()):
+        # Out of reach first: an older release that still runs may be claiming it at this moment.
+        if is_older(spare.schema_version) and spares.filter(pk=spare.pk).update(ready=False):
+            databases.drop(raw, spare.name)
+            spare.delete()
+    current = spares.filter(schema_version=schema_version())
+    half_made = list(current.filter(ready=False))
+    made = 0
+    while not until() and (half_made or current.filter(ready=True).count() < size):
+        spare = half_made.pop() if half_made else _promise_spare(server)
+        copy(raw, server, spare.name)
+        WarmDatabase.objects.filter(pk=spare.pk).update(ready=True)
+        made += 1
+    return made
+
+
+def _promise_spare(server: DatabaseServer) -> WarmDatabase:
+    spare = WarmDatabase.objects.create(server=server, name=new_database_name(), schema_version=schema_version())
+    steps.ended("promised")
+    return spare
+
+
+def claim(server: DatabaseServer) -> str | None:
+    """Take one ready-made database out of the pool, inside the caller's transaction; none if none waits."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "DELETE FROM tenants_warmdatabase WHERE id = (SELECT id FROM tenants_warmdatabase"
+            " WHERE ready AND server_id = %s AND schema_version = %s ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)"
+            " RETURNING name",
+            [server.pk, schema_version()],
+        )
+        row = cursor.fetchone()
+    return row[0] if row else None
+
+
+def copy(raw: databases.Raw, server: DatabaseServer, database: str) -> None:
+    """Make the database from the template, with its limits; harmless when it is there."""
+    databases.copy_template(raw, server, database)
+    steps.ended("copied")
+    databases.set_limits(raw, database)
+    steps.ended("limited")

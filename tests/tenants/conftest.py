@@ -1,0 +1,131 @@
+"""Many tenants, and processes that can be killed."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import call_command
+
+from tenants import databases, provisioning, servers, warm
+from tenants.capacity import main_server
+from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
+from tests.environment import DATABASE
+
+ROOT = Path(__file__).resolve().parents[2]
+MANY = 300
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command in another process ended."""
+
+    code: int
+    said: str
+
+
+class AnotherProcess:
+    """Management commands in processes of their own; killed with status 9 after `kill_after`."""
+
+    def __init__(self, settings_module: str) -> None:
+        environment = os.environ | {"DJANGO_SETTINGS_MODULE": settings_module, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tests.tenants.another_process", DATABASE],
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *command: str, kill_after: str | None = None) -> Ended:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"command": command, "kill_after": kill_after}) + "\n")
+        self.process.stdin.flush()
+        return Ended(**json.loads(self.process.stdout.readline()))
+
+    def end(self) -> None:
+        self.process.communicate()
+
+
+@pytest.fixture(scope="session")
+def another_process(django_db_setup: None) -> Iterator[AnotherProcess]:
+    """This release in another process."""
+    process = AnotherProcess("identity_platform.settings")
+    yield process
+    process.end()
+
+
+@pytest.fixture(scope="session")
+def newer_release(django_db_setup: None) -> Iterator[AnotherProcess]:
+    """A release with one tenant migration more, in another process."""
+    process = AnotherProcess("tests.tenants.newer_release.settings")
+    yield process
+    process.end()
+
+
+@pytest.fixture(scope="session")
+def many_tenants(django_db_setup: None, django_db_blocker: Any) -> list[Tenant]:
+    """300 tenants with databases of their own."""
+    with django_db_blocker.unblock():
+        warm.refill(main_server(), MANY)
+        mark = secrets.token_hex(3)
+        return [provisioning.create_tenant(name=f"Many {n}", slug=f"many-{mark}-{n}") for n in range(1, MANY + 1)]
+
+
+@pytest.fixture
+def no_spares() -> None:
+    """An empty warm pool, so that a tenant's database is copied while its maker waits."""
+    WarmDatabase.objects.update(schema_version="0-000000000000")
+    warm.refill(main_server(), 0)
+
+
+@pytest.fixture
+def new_tenant() -> Iterator[Callable[[], Tenant]]:
+    """Makes tenants that are deleted after the test, whatever was done to them."""
+    made: list[Tenant] = []
+
+    def make() -> Tenant:
+        slug = f"short-lived-{secrets.token_hex(4)}"
+        made.append(provisioning.create_tenant(name="Short-lived", slug=slug))
+        return made[-1]
+
+    yield make
+    for tenant in made:
+        throw_away(tenant)
+
+
+def throw_away(tenant: Tenant) -> None:
+    """Delete a tenant in whatever state it is."""
+    if TenantDatabase.objects.filter(pk=tenant.pk).exclude(status="deleted").update(status="suspended"):
+        provisioning.delete_tenant(tenant_id=tenant.pk)
+
+
+def straight_to(tenant: Tenant) -> "psycopg.Connection[Any]":
+    """A connection of the test's own to a tenant's database, past the platform."""
+    mapping = TenantDatabase.objects.select_related("server").get(pk=tenant.pk)
+    params = servers.parameters(mapping.server_id, mapping.server.revision, direct=True)
+    return psycopg.connect(**params | {"dbname": mapping.name}, autocommit=True)
+
+
+def databases_on(server: DatabaseServer) -> set[str]:
+    """The databases of this test run on a server."""
+    with databases.administering(server) as raw:
+        return databases.names(raw)
+
+
+def said_by(*command: str, **options: Any) -> str:
+    """What a management command prints."""
+    from io import StringIO
+
+    out = StringIO()
+    call_command(*command, stdout=out, **options)
+    return out.getvalue()

@@ -1,0 +1,8 @@
+"""An app that a later release brings: one more table in every tenant database."""
+
+from django.apps import AppConfig
+
+
+class NewerReleaseConfig(AppConfig):
+    name = "tests.tenants.newer_release"
+    label = "newer_release"

@@ -1,0 +1,6 @@
+"""The settings of a release with one tenant migration more than this one."""
+
+from identity_platform.settings import *  # noqa: F403
+from identity_platform.settings import INSTALLED_APPS
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.tenants.newer_release"]

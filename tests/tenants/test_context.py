@@ -1,0 +1,109 @@
+"""The tenant that is entered is the tenant that is meant, or nothing works (DESIGN.md section 4)."""
+
+import threading
+from uuid import uuid4
+
+import pytest
+from django.db import connections, transaction
+
+from tenants.context import in_tenant, tenant_atomic
+from tenants.errors import NoActiveTenant, TenantSwitchInTransaction, UnknownTenant
+from tests.world import House
+from userflow.models import EndUser
+
+
+def test_a_tenant_model_without_a_tenant_is_refused() -> None:
+    with pytest.raises(NoActiveTenant):
+        EndUser.objects.count()
+
+
+def test_a_tenant_transaction_without_a_tenant_is_refused() -> None:
+    with pytest.raises(NoActiveTenant):
+        tenant_atomic()
+
+
+def test_djangos_own_transaction_on_the_alias_without_a_tenant_is_refused() -> None:
+    with pytest.raises(NoActiveTenant), transaction.atomic(using="tenant"):
+        pass
+
+
+def test_an_unknown_tenant_is_refused() -> None:
+    with pytest.raises(UnknownTenant), in_tenant(uuid4()):
+        pass
+
+
+def test_after_leaving_there_is_no_tenant(house: House) -> None:
+    with in_tenant(house.id):
+        EndUser.objects.count()
+    with pytest.raises(NoActiveTenant):
+        EndUser.objects.count()
+
+
+def test_after_an_error_there_is_no_tenant(house: House) -> None:
+    with pytest.raises(ZeroDivisionError), in_tenant(house.id), tenant_atomic():
+        1 / 0  # noqa: B018  # raises
+    with pytest.raises(NoActiveTenant):
+        EndUser.objects.count()
+
+
+def test_each_tenant_sees_its_own_people(house: House, other_house: House) -> None:
+    person, other_person = house.register(), other_house.register()
+    with in_tenant(house.id):
+        assert set(EndUser.objects.filter(pk__in=[person.id, other_person.id]).values_list("pk", flat=True)) == {
+            person.id
+        }
+        with in_tenant(other_house.id):
+            assert EndUser.objects.filter(pk=other_person.id).exists()
+            assert not EndUser.objects.filter(pk=person.id).exists()
+        assert EndUser.objects.filter(pk=person.id).exists()
+
+
+def test_another_tenant_inside_an_open_transaction_is_refused(house: House, other_house: House) -> None:
+    person = house.register()
+    with in_tenant(house.id), tenant_atomic():
+        with pytest.raises(TenantSwitchInTransaction), in_tenant(other_house.id):
+            pass
+        EndUser.objects.filter(pk=person.id).update(name="Still Here")
+    with in_tenant(house.id):
+        assert EndUser.objects.get(pk=person.id).name == "Still Here"
+
+
+def test_the_same_tenant_may_be_entered_again_inside_its_transaction(house: House) -> None:
+    with in_tenant(house.id), tenant_atomic(), in_tenant(house.id):
+        assert EndUser.objects.count() >= 0
+
+
+def test_a_tenant_left_inside_a_transaction_keeps_nothing_and_leaves_no_open_door(house: House) -> None:
+    person = house.register()
+    block = transaction.atomic(using="tenant")
+
+    def leave_too_early() -> None:
+        with in_tenant(house.id):
+            block.__enter__()
+            EndUser.objects.filter(pk=person.id).update(name="Never Written")
+
+    with pytest.raises(TenantSwitchInTransaction):
+        leave_too_early()
+    with pytest.raises(NoActiveTenant):
+        EndUser.objects.count()
+    block.__exit__(None, None, None)
+    with in_tenant(house.id):
+        assert EndUser.objects.get(pk=person.id).name != "Never Written"
+
+
+def test_a_thread_does_not_inherit_the_tenant(house: House) -> None:
+    found: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            EndUser.objects.count()
+        except NoActiveTenant as refusal:
+            found.append(refusal)
+        finally:
+            connections.close_all()
+
+    with in_tenant(house.id):
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    assert len(found) == 1

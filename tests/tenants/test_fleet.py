@@ -1,0 +1,153 @@
+"""A new release meets 100 tenants, one of which does not go along (security.md section 4)."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tenants import fleet
+from tenants.capacity import main_server
+from tenants.models import Tenant, TenantDatabase
+from tenants.schema import schema_version
+from tests.tenants.conftest import AnotherProcess, said_by, straight_to
+
+FLEET, STUBBORN = 100, 37
+TABLE = "newer_release_note"
+
+
+@pytest.fixture(scope="module")
+def ships(many_tenants: list[Tenant]) -> list[Tenant]:
+    """The 100 tenants that the new release meets; in the 37th its new table is there already."""
+    ships = many_tenants[:FLEET]
+    with straight_to(ships[STUBBORN - 1]) as raw:
+        raw.execute(f"CREATE TABLE {TABLE} (x int)")
+    return ships
+
+
+@pytest.fixture(autouse=True)
+def _back_to_this_release(many_tenants: list[Tenant]) -> Iterator[None]:
+    yield
+    slugs = [tenant.slug for tenant in many_tenants]
+    TenantDatabase.objects.filter(tenant__slug__in=slugs).update(schema_version=schema_version(), status="active")
+
+
+def only(ships: list[Tenant]) -> list[str]:
+    return [word for ship in ships for word in ("--only", ship.slug)]
+
+
+def mapping_of(ship: Tenant) -> TenantDatabase:
+    return TenantDatabase.objects.get(pk=ship.pk)
+
+
+def has_table(ship: Tenant) -> bool:
+    with straight_to(ship) as raw:
+        return raw.execute("SELECT to_regclass(%s) IS NOT NULL", [TABLE]).fetchone() == (True,)
+
+
+def test_one_of_a_hundred_fails_and_the_others_do_not(ships: list[Tenant], newer_release: AnotherProcess) -> None:
+    first = newer_release.run("migrate_tenants", *only(ships))
+    stubborn = ships[STUBBORN - 1]
+    assert first.code == 1
+    assert f"{FLEET - 1} migrated, 0 passed over, 1 failed." in first.said
+    assert f"{stubborn.slug}\tmain\tnewer_release.0001_initial: DuplicateTable" in first.said
+    left = mapping_of(stubborn)
+    assert (left.status, left.schema_version) == ("active", schema_version())
+    assert "DuplicateTable" in left.reason
+    with straight_to(stubborn) as raw:
+        assert raw.execute("SELECT count(*) FROM django_migrations WHERE app = 'newer_release'").fetchone() == (0,)
+    assert all(has_table(ship) for ship in ships)
+    assert TenantDatabase.objects.filter(pk__in=[s.pk for s in ships]).exclude(status="active").count() == 0
+
+    again = newer_release.run("migrate_tenants", *only(ships))
+    assert again.code == 1
+    assert again.said.splitlines()[0].startswith(f"1/1 {stubborn.slug} failed")
+
+    with straight_to(stubborn) as raw:
+        raw.execute(f"DROP TABLE {TABLE}")
+    mended = newer_release.run("migrate_tenants", *only(ships))
+    assert (mended.code, mapping_of(stubborn).reason) == (0, "")
+    assert "1 migrated, 0 passed over, 0 failed." in mended.said
+    assert newer_release.run("migrate_tenants", *only(ships)).said == "0 migrated, 0 passed over, 0 failed.\n"
+
+
+def test_a_failing_canary_spares_the_others(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
+    canary, *others = many_tenants[FLEET : FLEET + 3]
+    with straight_to(canary) as raw:
+        raw.execute(f"CREATE TABLE {TABLE} (x int)")
+    ended = newer_release.run("migrate_tenants", *only([canary, *others]))
+    assert ended.code == 1
+    assert "The canary failed: 2 tenants were not tried." in ended.said
+    assert not any(has_table(other) for other in others)
+    # It has failed once, so it is nobody's canary any more.
+    assert newer_release.run("migrate_tenants", *only([canary, *others])).code == 1
+    assert all(has_table(other) for other in others)
+
+
+def test_a_suspended_tenant_is_migrated_and_stays_suspended(
+    many_tenants: list[Tenant], newer_release: AnotherProcess
+) -> None:
+    tenant = many_tenants[FLEET + 10]
+    said_by("suspend_tenant", tenant.slug)
+    assert newer_release.run("migrate_tenants", "--only", tenant.slug).code == 0
+    assert mapping_of(tenant).status == "suspended"
+    assert has_table(tenant)
+    said_by("resume_tenant", tenant.slug)
+
+
+@pytest.mark.parametrize(("step", "number"), [("migrating", 20), ("migrated", 21)])
+def test_a_migration_that_was_killed_is_taken_up_by_the_next_run(
+    step: str, number: int, many_tenants: list[Tenant], newer_release: AnotherProcess
+) -> None:
+    tenant = many_tenants[FLEET + number]
+    command = ["migrate_tenants", "--only", tenant.slug]
+    assert newer_release.run(*command, kill_after=step).code == 9
+    assert mapping_of(tenant).status == "migrating"
+    assert newer_release.run("check_tenants").code == 1
+    assert newer_release.run(*command).code == 0
+    assert mapping_of(tenant).status == "active"
+    assert has_table(tenant)
+
+
+def test_a_dry_run_changes_nothing(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
+    tenant = many_tenants[FLEET + 30]
+    ended = newer_release.run("migrate_tenants", "--dry-run", "--only", tenant.slug)
+    assert ended.code == 0
+    assert tenant.slug in ended.said
+    assert "1 tenants are behind" in ended.said
+    assert mapping_of(tenant).schema_version == schema_version()
+    assert not has_table(tenant)
+
+
+def test_an_unknown_slug_is_refused(newer_release: AnotherProcess) -> None:
+    ended = newer_release.run("migrate_tenants", "--only", "there-is-no-such-tenant")
+    assert ended.code == 2
+    assert "there-is-no-such-tenant" in ended.said
+
+
+def test_a_tenant_that_another_job_works_on_is_passed_over(many_tenants: list[Tenant]) -> None:
+    from tenants import databases
+
+    tenant = many_tenants[FLEET + 40]
+    TenantDatabase.objects.filter(pk=tenant.pk).update(schema_version="0-000000000000")
+    with databases.working_on(main_server(), tenant.pk):
+        report = fleet.migrate_tenants(only=[tenant.slug])
+    assert [outcome.result for outcome in report.outcomes] == ["passed"]
+    assert mapping_of(tenant).status == "active"
+
+
+def test_nothing_to_do_over_a_thousand_tenants_is_one_statement(django_db_setup: None) -> None:
+    server = main_server()
+    tenants = [Tenant(name="Row", slug=f"row-{number}") for number in range(1000)]
+    Tenant.objects.bulk_create(tenants)
+    rows = [
+        TenantDatabase(tenant=t, server=server, name=f"row_{t.slug}", status="active", schema_version=schema_version())
+        for t in tenants
+    ]
+    TenantDatabase.objects.bulk_create(rows)
+    try:
+        with CaptureQueriesContext(connection) as statements:
+            assert said_by("migrate_tenants") == "0 migrated, 0 passed over, 0 failed.\n"
+        assert len(statements) == 1
+    finally:
+        Tenant.objects.filter(pk__in=[tenant.pk for tenant in tenants]).delete()

@@ -1,0 +1,108 @@
+"""kill -9 after every step of a job, then the same command again (security.md section 4)."""
+
+import json
+import secrets
+
+import pytest
+
+from tenants import checkup, provisioning, warm
+from tenants.capacity import main_server
+from tenants.errors import UnknownTenant
+from tenants.models import Tenant, TenantDatabase, WarmDatabase
+from tenants.queries import tenant_named
+from tests.tenants.conftest import AnotherProcess, databases_on, said_by, throw_away
+from tests.world import Api, sign_in_admin
+from userflow.models import Client
+
+MAKING = ["mapped", "copied", "limited", "verified", "activated"]
+DELETING = ["deleting", "dropped"]
+
+
+def wrong_with(*subjects: str) -> list[str]:
+    """What the check finds about these tenants and databases, and every orphan."""
+    found = checkup.inspect()
+    return [f"{f.kind} {f.subject}" for f in found if f.subject in subjects or f.kind is checkup.Kind.ORPHAN]
+
+
+@pytest.mark.parametrize("step", MAKING[:-1])
+def test_a_making_that_was_killed_is_finished_by_the_same_command(
+    step: str, no_spares: None, another_process: AnotherProcess
+) -> None:
+    slug, admin = f"killed-{secrets.token_hex(4)}", f"admin-{secrets.token_hex(4)}"
+    command = ["create_tenant", "Killed", "--slug", slug, "--json"]
+    command += ["--admin-username", admin, "--admin-email", f"{admin}@example.com"]
+    assert another_process.run(*command, kill_after=step).code == 9
+    assert TenantDatabase.objects.get(tenant__slug=slug).status == "provisioning"
+    made = json.loads(said_by(*command))
+    assert made["database"]["status"] == "active"
+    assert sign_in_admin(admin, made["admin"]["password"])["user"]["username"] == admin
+    assert Tenant.objects.filter(slug=slug).count() == Client.objects.filter(tenant__slug=slug).count() == 1
+    assert wrong_with(slug) == []
+    throw_away(tenant_named(slug))
+
+
+def test_a_making_that_was_killed_after_its_last_step_is_done(no_spares: None, another_process: AnotherProcess) -> None:
+    slug = f"killed-{secrets.token_hex(4)}"
+    assert another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="activated").code == 9
+    assert another_process.run("create_tenant", "Killed", "--slug", slug).code != 0
+    assert Client.objects.filter(tenant__slug=slug, is_default=True).count() == 1
+    assert wrong_with(slug) == []
+    throw_away(tenant_named(slug))
+
+
+def test_a_making_that_was_killed_can_be_finished_by_the_check(
+    no_spares: None, another_process: AnotherProcess
+) -> None:
+    slug = f"killed-{secrets.token_hex(4)}"
+    another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="copied")
+    assert wrong_with(slug) == [f"half made {slug}"]
+    [finding] = [finding for finding in checkup.inspect() if finding.subject == slug]
+    assert checkup.cure(finding) == ""
+    assert wrong_with(slug) == []
+    assert Client.objects.filter(tenant__slug=slug, is_default=True).count() == 1
+    throw_away(tenant_named(slug))
+
+
+def test_a_making_that_was_killed_can_be_deleted(no_spares: None, another_process: AnotherProcess) -> None:
+    slug = f"killed-{secrets.token_hex(4)}"
+    another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="copied")
+    database = TenantDatabase.objects.get(tenant__slug=slug).name
+    said_by("delete_tenant", slug, yes=True)
+    assert database not in databases_on(main_server())
+
+
+@pytest.mark.parametrize("step", DELETING)
+def test_a_deletion_that_was_killed_is_finished_by_the_same_command(step: str, another_process: AnotherProcess) -> None:
+    slug = f"killed-{secrets.token_hex(4)}"
+    tenant = provisioning.create_tenant(name="Killed", slug=slug)
+    assert another_process.run("delete_tenant", slug, "--yes", kill_after=step).code == 9
+    assert wrong_with(slug) == [f"left deleting {slug}"]
+    said_by("delete_tenant", slug, yes=True)
+    assert TenantDatabase.objects.get(pk=tenant.pk).status == "deleted"
+    assert tenant.database.name not in databases_on(main_server())
+    assert wrong_with(slug) == []
+    with pytest.raises(UnknownTenant):
+        tenant_named(slug)
+
+
+def test_a_deletion_that_was_killed_can_be_finished_over_http(operator: Api, another_process: AnotherProcess) -> None:
+    slug = f"killed-{secrets.token_hex(4)}"
+    tenant = provisioning.create_tenant(name="Killed", slug=slug)
+    another_process.run("delete_tenant", slug, "--yes", kill_after="dropped")
+    assert operator.delete(f"/uflow/admin/tenants/{tenant.pk}", {"confirm": slug}).status_code == 200
+    assert operator.get(f"/uflow/admin/tenants/{tenant.pk}").status_code == 404
+
+
+@pytest.mark.parametrize("step", ["promised", "copied", "limited"])
+def test_a_refill_that_was_killed_is_finished_by_the_next_one(
+    step: str, no_spares: None, another_process: AnotherProcess
+) -> None:
+    assert another_process.run("tenant_worker", "--once", "--size", "1", kill_after=step).code == 9
+    [spare] = WarmDatabase.objects.all()
+    assert wrong_with(spare.name) == [f"half-made spare {spare.name}"]
+    warm.refill(main_server(), 1)
+    assert WarmDatabase.objects.get().name == spare.name
+    assert wrong_with(spare.name) == []
+    tenant = provisioning.create_tenant(name="Claims", slug=f"claims-{secrets.token_hex(4)}")
+    assert tenant.database.name == spare.name
+    throw_away(tenant)

@@ -1,0 +1,211 @@
+"""One bounded pool for all tenants of a process (DESIGN.md section 4)."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.conf import settings
+from django.db import DatabaseError, ProgrammingError, connection, connections
+
+from tenants.backend.base import POOL
+from tenants.context import in_tenant, tenant_atomic
+from tenants.models import Tenant
+from tests.world import House
+from userflow.models import EndUser
+
+BUDGET = settings.TENANT_CONNECTION_BUDGET
+ON_THE_SERVER = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(datname, %s) AND application_name = 'identity'"
+
+
+def backend_of(tenant_id: UUID) -> int:
+    """The server process behind the tenant's connection, seen by entering the tenant."""
+    with in_tenant(tenant_id):
+        return int(answer("SELECT pg_backend_pid()"))
+
+
+def answer(statement: str) -> Any:
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()[0]
+
+
+def terminate(pid: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+
+
+def threads_of_this_process() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_a_random_walk_over_300_tenants_stays_in_the_budget(many_tenants: list[Tenant]) -> None:
+    most, most_threads, wrong = 0, 0, []
+    walkers, steps = 6, 150
+    before = threads_of_this_process()
+
+    def walk(seed: int) -> None:
+        nonlocal most, most_threads
+        choose = random.Random(seed)
+        for _ in range(steps):
+            tenant = choose.choice(many_tenants)
+            with in_tenant(tenant.pk) as route:
+                if answer("SELECT current_database()") != route.database:
+                    wrong.append(tenant.slug)
+            most = max(most, POOL.open)
+            most_threads = max(most_threads, threads_of_this_process())
+        connections.close_all()
+
+    with ThreadPoolExecutor(walkers) as pool:
+        list(pool.map(walk, range(walkers)))
+    with connection.cursor() as cursor:
+        cursor.execute(ON_THE_SERVER, [settings.TENANT_DATABASE_PREFIX])
+        assert cursor.fetchone()[0] <= BUDGET
+    assert wrong == []
+    assert most == BUDGET
+    assert most_threads <= before + walkers
+
+
+def test_a_tenant_gets_its_connection_back(house: House) -> None:
+    assert backend_of(house.id) == backend_of(house.id)
+
+
+def test_the_least_recently_used_connection_makes_room(many_tenants: list[Tenant]) -> None:
+    first, second, *others = [tenant.pk for tenant in many_tenants[: BUDGET + 1]]
+    kept, given_up = backend_of(first), backend_of(second)
+    for tenant_id in others[:-1]:
+        backend_of(tenant_id)
+    assert backend_of(first) == kept
+    backend_of(others[-1])
+    assert POOL.open <= BUDGET
+    assert backend_of(first) == kept
+    assert backend_of(second) != given_up
+
+
+def test_a_connection_that_the_server_closed_is_not_used_again(house: House) -> None:
+    pid = backend_of(house.id)
+    terminate(pid)
+    assert house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}).status_code == 200
+    assert backend_of(house.id) != pid
+
+
+def test_a_connection_that_breaks_in_use_does_not_go_back(house: House) -> None:
+    def lose_the_connection() -> None:
+        with in_tenant(house.id), tenant_atomic():
+            terminate(answer("SELECT pg_backend_pid()"))
+            EndUser.objects.count()
+
+    with pytest.raises(DatabaseError):
+        lose_the_connection()
+    with in_tenant(house.id):
+        assert EndUser.objects.count() >= 0
+
+
+def test_with_the_whole_budget_in_use_a_request_waits_two_seconds_and_is_told_to_come_again(
+    many_tenants: list[Tenant], house: House
+) -> None:
+    entered, free = threading.Barrier(BUDGET + 1), threading.Event()
+
+    def stay(tenant: Tenant) -> None:
+        with in_tenant(tenant.pk):
+            answer("SELECT 1")
+            entered.wait(30)
+            free.wait(30)
+        connections.close_all()
+
+    with ThreadPoolExecutor(BUDGET) as pool:
+        try:
+            staying = [pool.submit(stay, tenant) for tenant in many_tenants[:BUDGET]]
+            entered.wait(30)
+            began = time.monotonic()
+            refused = house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)})
+            waited = time.monotonic() - began
+        finally:
+            free.set()
+        for done in staying:
+            done.result()
+    assert refused.status_code == 503
+    assert refused.json()["error"] == "Service Unavailable"
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert 1.9 <= waited < 3
+    assert house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}).status_code == 200
+
+
+def test_whoever_waits_gets_the_first_connection_that_is_given_back(many_tenants: list[Tenant]) -> None:
+    entered, free = threading.Barrier(BUDGET + 1), threading.Event()
+
+    def stay(tenant: Tenant) -> None:
+        with in_tenant(tenant.pk):
+            answer("SELECT 1")
+            entered.wait(30)
+            free.wait(30)
+        connections.close_all()
+
+    with ThreadPoolExecutor(BUDGET) as pool:
+        for tenant in many_tenants[:BUDGET]:
+            pool.submit(stay, tenant)
+        entered.wait(30)
+        threading.Timer(0.3, free.set).start()
+        began = time.monotonic()
+        backend_of(many_tenants[BUDGET].pk)
+        assert time.monotonic() - began < 1.5
+
+
+DIRT: list[tuple[str, Callable[[], None], str, Any]] = [
+    ("a setting", lambda: run("SET application_name = 'dirty'"), "SELECT current_setting('application_name')", "dirty"),
+    ("a temporary table", lambda: run("CREATE TEMP TABLE dirt (x int)"), "SELECT to_regclass('dirt')::text", "dirt"),
+    ("a lock", lambda: run("SELECT pg_advisory_lock(5)"), "SELECT count(*) FROM pg_locks WHERE objid = 5", 1),
+]
+
+
+def run(statement: str) -> None:
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(statement)
+
+
+@pytest.mark.parametrize(("what", "soil", "look", "dirty"), DIRT, ids=[d[0] for d in DIRT])
+def test_nothing_of_a_session_is_left_for_the_next_one(
+    house: House, what: str, soil: Callable[[], None], look: str, dirty: Any
+) -> None:
+    with in_tenant(house.id):
+        soil()
+        assert answer(look) == dirty
+    with in_tenant(house.id):
+        assert answer(look) != dirty
+
+
+def test_a_setting_of_a_transaction_ends_with_it(house: House) -> None:
+    with in_tenant(house.id):
+        with tenant_atomic():
+            run("SET LOCAL statement_timeout = '17s'")
+        pid = answer("SELECT pg_backend_pid()")
+    assert backend_of(house.id) == pid
+    with in_tenant(house.id):
+        assert answer("SELECT current_setting('statement_timeout')") != "17s"
+
+
+def test_an_aborted_transaction_is_undone_before_the_next_one_comes(house: House) -> None:
+    person = house.register()
+
+    def fail_half_way() -> None:
+        with in_tenant(house.id), tenant_atomic():
+            EndUser.objects.filter(pk=person.id).update(name="Never Written")
+            run("SELECT * FROM there_is_no_such_table")
+
+    with pytest.raises(ProgrammingError):
+        fail_half_way()
+    with in_tenant(house.id):
+        assert EndUser.objects.get(pk=person.id).name != "Never Written"
+
+
+def test_limits_hold_on_every_connection_without_being_set(house: House) -> None:
+    with in_tenant(house.id):
+        limits = [answer(f"SELECT current_setting('{name}')") for name in ("statement_timeout", "lock_timeout")]
+        zone = answer("SELECT current_setting('timezone')")
+    assert limits == [f"{settings.TENANT_STATEMENT_TIMEOUT_MS}ms"] * 2
+    assert zone == "UTC"

@@ -1,0 +1,140 @@
+"""Making tenants: a claim where a spare waits, a copy where none does, one winner where two want the same slug."""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+
+from tenants import checkup, provisioning, warm
+from tenants.capacity import main_server
+from tenants.context import in_tenant
+from tenants.errors import NoRoom
+from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase, WarmDatabase
+from tests.tenants.conftest import databases_on, straight_to, throw_away
+from tests.world import Api, House
+from userflow.errors import UsernameTaken
+from userflow.models import AdminUser, EndUser
+from userflow.tenants.actions import open_tenant
+
+
+def a_slug() -> str:
+    return f"slug-{secrets.token_hex(4)}"
+
+
+def test_a_spare_is_claimed_without_a_word_to_the_database_server(new_tenant: Callable[[], Tenant]) -> None:
+    warm.refill(main_server(), 1)
+    waiting = set(WarmDatabase.objects.values_list("name", flat=True))
+    with CaptureQueriesContext(connection) as statements:
+        tenant = new_tenant()
+    assert tenant.database.name in waiting
+    assert not WarmDatabase.objects.filter(name=tenant.database.name).exists()
+    assert not any("CREATE DATABASE" in statement["sql"] for statement in statements)
+    with in_tenant(tenant.pk):
+        assert EndUser.objects.count() == 0
+
+
+def test_without_a_spare_the_template_is_copied(no_spares: None, new_tenant: Callable[[], Tenant]) -> None:
+    tenant = new_tenant()
+    assert tenant.database.status == "active"
+    with in_tenant(tenant.pk):
+        assert EndUser.objects.count() == 0
+    assert not [f for f in checkup.inspect() if f.kind is checkup.Kind.ORPHAN]
+
+
+def test_each_spare_is_claimed_once(django_db_blocker: Any) -> None:
+    warm.refill(main_server(), 6)
+
+    def make(number: int) -> Tenant:
+        with django_db_blocker.unblock():
+            try:
+                return provisioning.create_tenant(name=f"Claimer {number}", slug=a_slug())
+            finally:
+                connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(make, range(8)))
+    assert len({tenant.database.name for tenant in made}) == 8
+    for tenant in made:
+        throw_away(tenant)
+
+
+@pytest.mark.parametrize("spares", [0, 4])
+def test_one_slug_wanted_at_once_goes_to_one(spares: int, no_spares: None, operator: Api) -> None:
+    warm.refill(main_server(), spares)
+    slug, before = a_slug(), databases_on(main_server())
+
+    def ask(number: int) -> int:
+        try:
+            return int(operator.post("/uflow/admin/tenants", {"name": f"Number {number}", "slug": slug}).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = sorted(pool.map(ask, range(4)))
+    assert answers == [201, 409, 409, 409]
+    [mapping] = TenantDatabase.objects.select_related("tenant").filter(tenant__slug=slug)
+    assert databases_on(main_server()) - before <= {mapping.name}
+    assert not [f for f in checkup.inspect() if f.kind in (checkup.Kind.ORPHAN, checkup.Kind.HALF_MADE)]
+    throw_away(mapping.tenant)
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_a_refused_making_leaves_nothing(spares: int, no_spares: None, house: House) -> None:
+    warm.refill(main_server(), spares)
+    slug, before, keys = a_slug(), databases_on(main_server()), DataKey.objects.count()
+    taken = {"username": house.admin.username, "email": "new@example.com", "password": house.admin.password}
+    with pytest.raises(UsernameTaken):
+        open_tenant(name="Refused", slug=slug, admin=taken)
+    assert not Tenant.objects.filter(slug=slug).exists()
+    assert databases_on(main_server()) == before
+    assert DataKey.objects.count() == keys
+
+
+def test_a_slug_of_our_own_making_gives_way(operator: Api) -> None:
+    name = f"Ünïque Name {secrets.token_hex(4)}"
+    made = [operator.post("/uflow/admin/tenants", {"name": name}).json() for _ in range(2)]
+    assert made[0]["slug"] == provisioning.slug_of(name)
+    assert made[1]["slug"].startswith(made[0]["slug"] + "-")
+
+
+def test_deleting_takes_all_of_the_tenant_and_nothing_of_another(
+    new_house: Callable[[], House], other_house: House
+) -> None:
+    house, others = new_house(), AdminUser.objects.filter(tenant_id=other_house.id).count()
+    person = house.register()
+    with straight_to(house.made.tenant):  # a pooler's connection, for one
+        provisioning.delete_tenant(tenant_id=house.id)
+    assert house.made.tenant.database.name not in databases_on(main_server())
+    assert not AdminUser.objects.filter(tenant_id=house.id).exists()
+    assert not DataKey.objects.filter(owner=str(house.id)).exists()
+    assert AdminUser.objects.filter(tenant_id=other_house.id).count() == others
+    assert house.api.get("/uflow/admin/users/me").status_code == 401
+    login = {"client_id": str(house.client_id), "email": person.email, "password": person.password}
+    assert Api().post("/uflow/auth/enduser/login", login).status_code == 401
+
+
+def test_a_deleted_slug_is_free_again() -> None:
+    slug = a_slug()
+    first = provisioning.create_tenant(name="First", slug=slug)
+    provisioning.delete_tenant(tenant_id=first.pk)
+    second = provisioning.create_tenant(name="Second", slug=slug)
+    assert second.pk != first.pk
+    throw_away(second)
+
+
+def test_deleted_tenants_take_no_room() -> None:
+    server = DatabaseServer.objects.create(name=f"small-{secrets.token_hex(3)}", host="nowhere", capacity=1)
+    tenant = Tenant.objects.create(name="Gone", slug=a_slug())
+    mapping = TenantDatabase.objects.create(tenant=tenant, server=server, name="gone", status="deleted")
+    from tenants.capacity import server_with_room
+
+    assert server_with_room(server.name) == server
+    TenantDatabase.objects.filter(pk=mapping.pk).update(status="failed")
+    with pytest.raises(NoRoom):
+        server_with_room(server.name)
+    tenant.delete()
+    server.delete()
