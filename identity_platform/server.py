@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 from wsgiref.types import WSGIApplication
@@ -52,6 +53,7 @@ def main() -> None:
 
     try:
         django.setup()
+        forget_figures_of_earlier_runs()
         with bound(settings.HOST, settings.PORT) as listener:
             BaseCommand().check(databases=["default"])
             call_command("prepare")
@@ -76,6 +78,13 @@ def main() -> None:
 
 class PortTaken(Exception):
     """Another program listens where this one should."""
+
+
+def forget_figures_of_earlier_runs() -> None:
+    """Begin the Prometheus figures anew: files of processes that are gone would be added for ever."""
+    for figures in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"):
+        if not figures.stem.endswith(f"_{os.getpid()}"):
+            figures.unlink(missing_ok=True)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

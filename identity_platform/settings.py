@@ -158,6 +158,11 @@ else:
 DEBUG = False
 ALLOWED_HOSTS = listed("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]", HOST] if EMBEDDED else [])
 BASE_URL = (text("BASE_URL") or f"http://localhost:{PORT}").rstrip("/")
+METRICS_TOKEN = text("METRICS_TOKEN")
+# Workers are processes: each keeps its figures in a file, and whoever is asked adds them up. Must be set before the first
+# metric is made.
+_metrics = Path(os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", str(VAR / "metrics")))
+_metrics.mkdir(parents=True, exist_ok=True)
 TRUSTED_PROXY_HOPS = whole("TRUSTED_PROXY_HOPS", 0, most=10)
 
 # --- databases -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
+from identity_platform.api.metrics import exposition
+
 handler400 = "identity_platform.api.handlers.bad_request"
 handler403 = "identity_platform.api.handlers.forbidden"
 handler404 = "identity_platform.api.handlers.unknown_path"
@@ -13,6 +15,7 @@ urlpatterns = [
     path("", include("userflow.urls")),
     path("", include("registry.urls")),
     path("", include("mfa.urls")),
+    path("metrics", exposition),
     path("schema/", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path("admin/", admin.site.urls),

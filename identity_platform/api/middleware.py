@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 
-from identity_platform.api import errors, handlers
+from identity_platform.api import errors, handlers, metrics
 from identity_platform.api.ratelimit import client_address
 from identity_platform.audit.origin import Origin, set_origin
 
@@ -64,14 +64,17 @@ class ApiMiddleware:
                 response.headers["Strict-Transport-Security"] = (
                     f"max-age={settings.SECURE_HSTS_SECONDS}; includeSubDomains; preload"
                 )
-            route = request.resolver_match
+            match = request.resolver_match
+            route = match.route if match else None
+            seconds = time.perf_counter() - began
+            metrics.count(route, request.method, response.status_code, seconds)
             access.info(
                 "request",
                 method=request.method,
                 # The route, not the path: paths and queries carry ids and addresses of people.
-                route=route.route if route else None,
+                route=route,
                 status=response.status_code,
-                ms=round((time.perf_counter() - began) * 1000, 2),
+                ms=round(seconds * 1000, 2),
             )
             return response
         finally:
