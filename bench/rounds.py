@@ -105,7 +105,7 @@ def side_by_side(
     for number in range(rounds):
         for subject in subjects if number % 2 == 0 else reversed(subjects):
             say(f"round {number + 1} of {rounds}: {subject.name}")
-            sample(home, subject, min(WARM_UP_SECONDS, seconds))
+            answers_of(load(subject, min(WARM_UP_SECONDS, seconds)))
             taken[subject.name].append(sample(home, subject, seconds))
     return taken
 

@@ -21,6 +21,7 @@ FOLDER = Path(os.environ["PEER_FOLDER"])
 PEOPLE = FOLDER / "people"
 sys.path[:0] = [str(FOLDER), str(Path(__file__).resolve().parent)]
 
+SHARED = ["django_tenants", "customers", "django.contrib.contenttypes"]
 # Indexes that Django does not make by itself from the inspected tables (it does for keys and unique columns).
 INDEXES = """
 SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -51,9 +52,9 @@ def _configure(apps):
             "source": _database(os.environ["PEER_SOURCE_URL"], "django.db.backends.postgresql"),
         },
         DATABASE_ROUTERS=["django_tenants.routers.TenantSyncRouter"],
-        SHARED_APPS=["django_tenants", "customers"],
+        SHARED_APPS=SHARED,
         TENANT_APPS=apps,
-        INSTALLED_APPS=["django_tenants", "customers", *apps],
+        INSTALLED_APPS=[*SHARED, *(app for app in apps if app not in SHARED)],
         TENANT_MODEL="customers.Client",
         TENANT_DOMAIN_MODEL="customers.Domain",
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
@@ -82,12 +83,22 @@ def read_tables():
     (PEOPLE / "__init__.py").touch()
     (PEOPLE / "migrations" / "__init__.py").touch()
     (PEOPLE / "models.py").write_text(models.getvalue().replace("managed = False", "managed = True"))
+    (PEOPLE / "indexes.json").write_text(json.dumps(indexes))
+    return len(tables), len(indexes)
+
+
+def write_migrations():
+    """One migration with the tables, one with the indexes; and the shared tables in the database."""
+    from django.core.management import call_command
+
+    call_command("makemigrations", "people", name="tables", verbosity=0)
+    indexes = json.loads((PEOPLE / "indexes.json").read_text())
     (PEOPLE / "migrations" / "0002_indexes.py").write_text(
         "from django.db import migrations\n\n\nclass Migration(migrations.Migration):\n"
-        "    dependencies = [('people', '0001_initial')]\n"
+        "    dependencies = [('people', '0001_tables')]\n"
         f"    operations = [migrations.RunSQL({indexes!r})]\n"
     )
-    return len(tables), len(indexes)
+    call_command("migrate_schemas", shared=True, verbosity=0)
 
 
 def make(numbers):
@@ -112,17 +123,13 @@ def make(numbers):
 
 def main():
     if sys.argv[1] == "read":
-        _configure([])
+        _configure(["django.contrib.contenttypes"])
         print(json.dumps(read_tables()))
         return
     _configure(["people"])
-    from django.core.management import call_command
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        if sys.argv[1] == "migrate":
-            call_command("makemigrations", "people", name="initial", verbosity=0)
-            call_command("migrate_schemas", shared=True, verbosity=0)
-            return
+    if sys.argv[1] == "migrate":
+        write_migrations()
+        return
     make(line for line in sys.stdin if line.strip())
 
 

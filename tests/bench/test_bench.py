@@ -1,0 +1,76 @@
+"""bin/bench itself, in its smoke mode: that it measures and writes, not how fast anything is."""
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import load
+from bench.report import write
+from bench.run import Row
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Says 200 to /good and 503 to anything else."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/good" else 503)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Where a small HTTP server answers."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def request(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+def test_a_run_measures_both_sides_and_writes_what_it_found(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "bench", "read", "ratelimit", "--smoke", "--results", str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(tmp_path / "var"), "COLUMNS": "150"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
+    assert ended.returncode == 0, ended.stderr
+    [found] = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")]
+    assert [row["target"] for row in found["rows"]] == ["1", "12"]
+    assert {name for name, samples in found["samples"]["read"].items() if samples[0]["answers"]} == {"platform", "bare"}
+    assert found["about"]["load_average_before"]
+    assert not (tmp_path / "var" / "bench").exists()
+
+
+def test_the_client_counts_every_answer_by_its_status(port: int) -> None:
+    counted = load.run(port=port, requests=[request("/good"), request("/bad")], connections=3, seconds=0.3)
+    assert counted["answers"] == sum(counted["statuses"].values()) > 10
+    assert abs(counted["statuses"][200] - counted["statuses"][503]) <= 3
+    assert counted["p50_ms"] <= counted["p99_ms"] <= counted["longest_ms"]
+
+
+def test_the_client_keeps_to_its_rate(port: int) -> None:
+    counted = load.run(port=port, requests=[request("/good")], connections=4, seconds=0.5, per_second=40)
+    assert 18 <= counted["answers"] <= 21
+
+
+def test_a_missed_target_is_shown_as_one(tmp_path: Path) -> None:
+    row = Row("1", "a read", ours="10/s", against="bare: 20/s", ratio=0.5, wanted="≥ 1.3", met=False)
+    path = write(tmp_path, [row], {"began": "2030-01-01T10:00:00+00:00"}, {})
+    assert "| 1 | a read | 10/s | bare: 20/s | 0.50 | ≥ 1.3 | NO |" in path.read_text()
