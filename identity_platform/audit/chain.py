@@ -7,9 +7,9 @@ as surely as one that is missing.
 
 Which events may be sealed? Ids come from a sequence, and a transaction with a low id may commit after one with a high
 id; a range that was sealed too early would then be short of an event for ever. The writer takes its transaction's
-number before the id (`audit.writer`). So the sealer reads the sequence first and the newest transaction number second:
-whoever holds an id up to that point is older than that number. As soon as no transaction below it runs any more, all
-events up to that id are there, and the missing ids belong to transactions that failed. Transaction numbers are compared
+number before the id (`audit.writer`). So the sealer reads the sequence first and takes a transaction number second:
+whoever holds an id up to that point has a lower number. As soon as no transaction below it runs any more, all events up
+to that id are there, and the missing ids belong to transactions that failed. Transaction numbers are compared
 within one run only and never stored: a trail that moves to another server stays verifiable.
 """
 
@@ -142,7 +142,9 @@ def seal(trail: Trail, *, wait: float = WAIT_SECONDS) -> Sealed:
             return Sealed(0, 0)
         cursor.execute(f"SELECT last_value FROM {trail.events}_id_seq")
         (certain,) = cursor.fetchone()
-        cursor.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+        # A number of our own. A snapshot's xmax will not do: it is one past the newest transaction that has ended, and
+        # a running one may have a higher number.
+        cursor.execute("SELECT pg_current_xact_id()::text::bigint")
         (running_below,) = cursor.fetchone()
     if not _all_ended(trail, running_below, wait):
         return Sealed(0, 0, held_back=True)

@@ -1,0 +1,50 @@
+"""Trails of a tenant's own, filled to a size, and the hands of somebody who owns the database."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from tenants import trails
+from tenants.context import in_tenant
+from tests.world import House
+
+
+@pytest.fixture
+def trail_of() -> Callable[[House], trails.Owner]:
+    """The owner of a house's trail."""
+    return lambda house: trails.Owner(house.made.tenant.slug, house.id)
+
+
+def run(house: House, statement: str, *values: Any) -> list[Any]:
+    """One statement in the tenant's database, as the platform itself would send it."""
+    with in_tenant(house.id), connections["tenant"].cursor() as cursor:
+        cursor.execute(statement, values)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+@contextmanager
+def as_owner(house: House, *tables: str) -> Iterator[Callable[..., list[Any]]]:
+    """The database with its triggers switched off, which only the tables' owner can do."""
+    for table in tables or ("audit_tenantevent", "audit_tenantseal"):
+        run(house, f"ALTER TABLE {table} DISABLE TRIGGER USER")
+    try:
+        yield lambda statement, *values: run(house, statement, *values)
+    finally:
+        for table in tables or ("audit_tenantevent", "audit_tenantseal"):
+            run(house, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER append_only")
+            run(house, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER kept")
+
+
+def fill(house: House, events: int, *, days_ago: int = 0) -> None:
+    """So many events at once, all different."""
+    run(
+        house,
+        "INSERT INTO audit_tenantevent (at, action, outcome, actor_kind, actor_id, target_kind, target_id, address,"
+        " request_id, details) SELECT now() - make_interval(days => %s), 'test.filled', 'success', 'system', '', 'row',"
+        " n::text, '', '', jsonb_build_object('n', n) FROM generate_series(1, %s) AS n",
+        days_ago,
+        events,
+    )

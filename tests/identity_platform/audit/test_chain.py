@@ -1,0 +1,241 @@
+"""The hash chain: what it covers, what it finds, and what it waits for."""
+
+import io
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from identity_platform.audit.writer import record_for_tenant
+from tenants import trails
+from tenants.context import in_tenant, tenant_atomic
+from tests.identity_platform.audit.conftest import as_owner, fill, run
+from tests.world import House
+
+MANY = 100_000
+
+
+@pytest.fixture(scope="module")
+def long_trail(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A tenant with a sealed trail of 100,000 events."""
+    from tests.world import build_house
+
+    with django_db_blocker.unblock():
+        house = build_house("archive")
+        for _ in range(5):
+            fill(house, MANY // 5)
+        sealed = trails.seal(owner(house))
+        assert sealed.events >= MANY
+        return house
+
+
+def owner(house: House) -> trails.Owner:
+    return trails.Owner(house.made.tenant.slug, house.id)
+
+
+def faults(house: House) -> list[str]:
+    return trails.verify(owner(house)).faults
+
+
+def verify_command(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("verify_audit", *arguments, stdout=out, stderr=err)
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
+def test_a_trail_as_it_was_written_verifies(long_trail: House) -> None:
+    code, said, complained = verify_command(long_trail.made.tenant.slug)
+    assert (code, complained, "no faults" in said) == (0, "", True)
+    assert int(re.findall(r"(\d+) events in", said)[0]) >= MANY
+
+
+@pytest.mark.parametrize(
+    ("tamper", "restore", "told"),
+    [
+        (
+            "UPDATE audit_tenantevent SET actor_id = 'x' WHERE id = 50000",
+            "UPDATE audit_tenantevent SET actor_id = '' WHERE id = 50000",
+            "changed or exchanged",
+        ),
+        (
+            "UPDATE audit_tenantevent SET details = details || '{\"n\": 0}' WHERE id = 77777",
+            "UPDATE audit_tenantevent SET details = jsonb_build_object('n', target_id::bigint) WHERE id = 77777",
+            "changed or exchanged",
+        ),
+        (
+            "UPDATE audit_tenantevent SET at = at + interval '1 microsecond' WHERE id = 99999",
+            "UPDATE audit_tenantevent SET at = at - interval '1 microsecond' WHERE id = 99999",
+            "changed or exchanged",
+        ),
+        (
+            "UPDATE audit_tenantevent SET id = -id WHERE id = 12345",
+            "UPDATE audit_tenantevent SET id = -id WHERE id = -12345",
+            "1 removed",
+        ),
+    ],
+)
+def test_a_change_of_one_event_is_found_among_100_000(long_trail: House, tamper: str, restore: str, told: str) -> None:
+    with as_owner(long_trail) as sql:
+        sql(tamper)
+    code, _, complained = verify_command(str(long_trail.id))
+    with as_owner(long_trail) as sql:
+        sql(restore)
+    assert (code, complained.count("\n"), told in complained) == (1, 1, True)
+    assert faults(long_trail) == []
+
+
+def test_an_exchanged_pair_is_found(long_trail: House) -> None:
+    def exchange(one: int, other: int) -> None:
+        with as_owner(long_trail) as sql:
+            for source, target in ((one, -1), (other, one), (-1, other)):
+                sql("UPDATE audit_tenantevent SET id = %s WHERE id = %s", target, source)
+
+    exchange(60_010, 60_011)
+    found = faults(long_trail)
+    exchange(60_010, 60_011)
+    assert [fault.partition(": ")[2] for fault in found] == ["at least one was changed or exchanged"]
+    assert faults(long_trail) == []
+
+
+def test_a_pair_exchanged_across_two_links_is_found_twice(long_trail: House) -> None:
+    ids = [150, 90_050]
+
+    def exchange() -> None:
+        with as_owner(long_trail) as sql:
+            for source, target in ((ids[0], -1), (ids[1], ids[0]), (-1, ids[1])):
+                sql("UPDATE audit_tenantevent SET id = %s WHERE id = %s", target, source)
+
+    exchange()
+    assert len(faults(long_trail)) == 2
+    exchange()
+    assert faults(long_trail) == []
+
+
+def test_a_removed_an_added_and_a_forged_event_are_found(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    fill(house, 3000)
+    trails.seal(owner(house))
+    with as_owner(house) as sql:
+        sql("DELETE FROM audit_tenantevent WHERE id = 1500")
+    assert faults(house) == ["events 1001 to 2000 (link 2): 1 removed"]
+    with as_owner(house) as sql:
+        sql(
+            "INSERT INTO audit_tenantevent (id, at, action, outcome, actor_kind, actor_id, target_kind, target_id,"
+            " address, request_id, details) SELECT 1500, at, action, outcome, actor_kind, actor_id, target_kind,"
+            " target_id, address, request_id, details FROM audit_tenantevent WHERE id = 1501"
+        )
+    assert faults(house) == ["events 1001 to 2000 (link 2): at least one was changed or exchanged"]
+
+
+def test_whoever_recomputes_hashes_without_the_key_is_found(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    fill(house, 2500)
+    trails.seal(owner(house))
+    with as_owner(house) as sql:
+        sql("UPDATE audit_tenantseal SET digest = sha256('x') WHERE number = 2")
+    assert any("not made by this platform" in fault for fault in faults(house))
+
+
+def test_a_removed_link_and_a_cut_end_are_found(new_house: Callable[[], House]) -> None:
+    house, cut = new_house(), new_house()
+    for one in (house, cut):
+        fill(one, 3500)
+        trails.seal(owner(one))
+        assert faults(one) == []
+    with as_owner(house) as sql:
+        sql("DELETE FROM audit_tenantseal WHERE number = 2")
+    assert any("links 2 to 2 are missing" in fault for fault in faults(house))
+    with as_owner(cut) as sql:
+        # The newest link and everything it covers: the chain that is left is in itself whole.
+        sql("DELETE FROM audit_tenantevent WHERE id > 3000")
+        ((last,),) = sql("SELECT max(number) FROM audit_tenantseal")
+        sql("DELETE FROM audit_tenantseal WHERE to_id > 3000")
+    assert faults(cut) == [f"links {last} to {last} are missing: the chain's end was cut off"]
+    # After a restoration from a backup a person says so.
+    assert verify_command(str(cut.id), "--accept-end")[0] == 0
+
+
+def test_another_tenants_link_does_not_fit(new_house: Callable[[], House]) -> None:
+    house, other = new_house(), new_house()
+    for one in (house, other):
+        trails.seal(owner(one))
+        fill(one, 10)
+        trails.seal(owner(one))
+    ((mac,),) = run(other, "SELECT mac FROM audit_tenantseal WHERE number = 1")
+    with as_owner(house) as sql:
+        sql("UPDATE audit_tenantseal SET mac = %s WHERE number = 1", bytes(mac))
+    assert any("link 1 was changed" in fault for fault in faults(house))
+
+
+def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    trails.seal(owner(house))
+    written, may_end = threading.Event(), threading.Event()
+
+    def slow_writer() -> None:
+        with in_tenant(house.id):
+            with tenant_atomic():
+                record_for_tenant("test.slow")
+                written.set()
+                may_end.wait(30)
+        connections.close_all()
+
+    writer = threading.Thread(target=slow_writer)
+    writer.start()
+    assert written.wait(10)
+    # It has a higher id and is committed first.
+    with in_tenant(house.id):
+        record_for_tenant("test.quick")
+    held_back = trails.seal(owner(house), wait=0.2)
+    may_end.set()
+    writer.join()
+    assert (held_back.events, held_back.held_back) == (0, True)
+    assert trails.seal(owner(house)).events == 2
+    assert faults(house) == []
+
+
+def test_writers_and_sealers_at_once_leave_one_whole_chain(new_house: Callable[[], House]) -> None:
+    house = new_house()
+
+    def write() -> None:
+        with in_tenant(house.id):
+            for _ in range(150):
+                with tenant_atomic():
+                    record_for_tenant("test.written")
+        connections.close_all()
+
+    def seal() -> None:
+        for _ in range(15):
+            trails.seal(owner(house))
+        connections.close_all()
+
+    threads = [threading.Thread(target=work) for work in (write, write, write, seal, seal)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    trails.seal(owner(house))
+    verdict = trails.verify(owner(house))
+    assert (verdict.faults, verdict.unsealed) == ([], 0)
+    assert verdict.events >= 450
+
+
+def test_the_platforms_trail_is_sealed_and_verified(house: House) -> None:
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("seal_audit", "platform", stdout=out)
+    assert (ended.value.code, "1 trails" in out.getvalue()) == (0, True)
+    assert verify_command("platform")[0] == 0
+
+
+def test_a_trail_that_nobody_has_is_refused_by_name(house: House) -> None:
+    from django.core.management.base import CommandError
+
+    with pytest.raises(CommandError, match="no-such-tenant") as refused:
+        call_command("verify_audit", "no-such-tenant")
+    assert refused.value.returncode == 2
