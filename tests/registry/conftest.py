@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenants import routes
 from tenants.context import in_tenant
+from tests.registry.processes import Server
 from tests.world import Api, House
 from userflow.clients.models import CONFIDENTIAL, Client
 from userflow.roles.models import Role, RoleBinding
@@ -97,3 +99,19 @@ def registry(new_house: Callable[[], House]) -> Registry:
 def other_registry(new_house: Callable[[], House]) -> Registry:
     """That of a second tenant."""
     return Registry(new_house().api)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """`serve(workers=2, NAME="value")` starts the platform as processes of its own on this test's databases."""
+    started: list[Server] = []
+
+    def start(*, workers: int = 1, **more: str) -> Server:
+        server = Server(tmp_path / f"server-{len(started)}.log", workers, **more)
+        started.append(server)
+        server.wait()
+        return server
+
+    yield start
+    for server in started:
+        server.end()

@@ -1,0 +1,77 @@
+"""What a token says and what its owner may do now."""
+
+from __future__ import annotations
+
+import time
+
+from tests.registry.conftest import as_client, as_end_user
+from tests.world import Api, House
+from userflow.clients.models import Client
+
+PATH = "/exsvc/debug/auth"
+CLAIMS = {
+    "iss",
+    "aud",
+    "sub",
+    "jti",
+    "iat",
+    "nbf",
+    "exp",
+    "typ",
+    "kind",
+    "tenant_id",
+    "client_id",
+    "roles",
+    "permissions",
+}
+
+
+def test_the_claims_and_the_rights_of_an_admin(house: House) -> None:
+    answer = house.api.get(PATH)
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"] == "no-store"
+    found = answer.json()
+    assert set(found) == {
+        "claims",
+        "header",
+        "kind",
+        "tenant_id",
+        "client_id",
+        "roles",
+        "permissions",
+        "expires_in",
+    }
+    assert set(found["claims"]) == CLAIMS | {"sid", "amr", "auth_time"}
+    assert set(found["header"]) == {"alg", "kid", "typ"}
+    assert found["header"]["alg"] == "ES256"
+    assert (found["kind"], found["tenant_id"], found["client_id"]) == ("admin", str(house.id), None)
+    assert found["roles"] == ["tenant-admin"]
+    assert "services:credentials" in found["permissions"]
+    assert 0 < found["expires_in"] <= found["claims"]["exp"] - time.time() + 1
+
+
+def test_no_part_of_the_token_is_in_the_answer(house: House) -> None:
+    assert house.api.token is not None
+    content = house.api.get(PATH).content.decode()
+    assert not any(part in content for part in house.api.token.split("."))
+
+
+def test_every_kind_of_principal_is_answered(house: House, operator: Api) -> None:
+    client, person = as_client(house, "services:read"), as_end_user(house, "services:read")
+    kinds = [caller.get(PATH).json()["kind"] for caller in (operator, client, person)]
+    assert kinds == ["operator", "client", "end_user"]
+    assert operator.get(PATH).json()["tenant_id"] is None
+    assert client.get(PATH).json()["permissions"] == ["services:read"]
+
+
+def test_rights_are_those_of_now(house: House) -> None:
+    caller = as_client(house, "services:read", "services:write")
+    Client.objects.filter(tenant_id=house.id, scopes=["services:read", "services:write"]).update(scopes=[])
+    found = caller.get(PATH).json()
+    assert found["permissions"] == []
+    assert found["claims"]["permissions"] == ["services:read", "services:write"]
+
+
+def test_without_a_valid_token_there_is_nothing_to_see(api: Api) -> None:
+    assert api.get(PATH).status_code == 401
+    assert api.get(PATH, token="x.y.z").status_code == 401

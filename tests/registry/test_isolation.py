@@ -1,0 +1,92 @@
+"""Two tenants: what one has, the other cannot see, change, count or tell from nothing at all."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from registry.models import Service, ServiceCredential
+from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at, credential_at, credentials_of
+from tests.world import Api, House
+
+OPERATIONS: list[tuple[str, str, Any]] = [
+    ("GET", "", None),
+    ("PUT", "", {"name": "mine now"}),
+    ("PUT", "", {}),
+    ("DELETE", "", None),
+    ("GET", "/credentials", None),
+    ("POST", "/credentials", {"name": "x", "secret": "y"}),
+    ("PUT", "/credentials/{credential}", {"secret": "mine now"}),
+    ("DELETE", "/credentials/{credential}", None),
+    ("HEAD", "", None),
+    ("PATCH", "", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), OPERATIONS)
+def test_an_id_of_another_tenant_answers_like_one_that_never_was(
+    house: House, other_house: House, method: str, path: str, body: Any
+) -> None:
+    theirs = Registry(other_house.api)
+    service = theirs.create()
+    credential = theirs.bind(service)
+
+    def call(service_id: str, credential_id: str) -> tuple[int, bytes, set[str]]:
+        place = f"{SERVICES}/{service_id}{path.format(credential=credential_id)}"
+        answer = house.api.call(method, place, body)
+        return answer.status_code, answer.content, set(answer.headers)
+
+    foreign = call(service["id"], credential["id"])
+    assert foreign == call(str(uuid4()), str(uuid4()))
+    assert foreign[0] == (405 if method == "PATCH" else 404)
+    assert Service.objects.get(pk=service["id"]).name == service["name"]
+    assert ServiceCredential.objects.get(pk=credential["id"]).last_read_at is None
+
+
+def test_a_credential_of_another_tenant_is_not_reached_through_ones_own_service(
+    house: House, other_house: House
+) -> None:
+    theirs, mine = Registry(other_house.api), Registry(house.api)
+    credential = theirs.bind(theirs.create())
+    service = mine.create()
+
+    def call(method: str, credential_id: str) -> tuple[int, bytes]:
+        answer = house.api.call(method, f"{credentials_of(service)}/{credential_id}", {})
+        return answer.status_code, answer.content
+
+    for method in ("PUT", "DELETE"):
+        assert call(method, credential["id"]) == call(method, str(uuid4()))
+    assert ServiceCredential.objects.filter(pk=credential["id"], status="active").exists()
+
+
+def test_the_header_moves_nobody_but_operators(house: House, other_house: House) -> None:
+    theirs = Registry(other_house.api).create()
+    forged = {"X-Tenant-ID": str(other_house.id)}
+    callers = [house.api, as_client(house, "services:read"), as_end_user(house, "services:read")]
+    for caller in callers:
+        answer = caller.get(SERVICES, headers=forged)
+        assert {service["tenant_id"] for service in answer.json()["services"]} <= {str(house.id)}
+        assert caller.get(at(theirs), headers=forged).status_code == 404
+    made = Registry(Api(token=house.api.token)).api.post(
+        SERVICES, {"name": f"n {uuid4()}", "type": "x", "base_url": "https://x.example"}, headers=forged
+    )
+    assert made.json()["tenant_id"] == str(house.id)
+
+
+def test_lists_and_totals_know_one_tenant_only(registry: Registry, other_registry: Registry) -> None:
+    mine = [registry.create(type="payment") for _ in range(2)]
+    [other_registry.create(type="payment") for _ in range(3)]
+    for query in ({}, {"type": "pay"}, {"status": "active"}):
+        answer = registry.api.get(SERVICES, query).json()
+        assert {service["id"] for service in answer["services"]} == {service["id"] for service in mine}
+        assert answer["pagination"]["total"] == 2
+
+
+def test_an_upper_case_id_is_the_same_id(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service)
+    assert registry.api.get(f"{SERVICES}/{service['id'].upper()}").json() == service
+    path = credential_at({"id": service["id"].upper()}, {"id": credential["id"].upper()})
+    assert registry.api.put(path, {}).status_code == 200

@@ -1,0 +1,205 @@
+"""A new encryption key takes over while requests go on, is interrupted, goes on, and the old key is thrown away."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from identity_platform.audit.models import PlatformEvent
+from identity_platform.crypto import new_data_key, wrap_data_key
+from tenants.models import DataKey
+from tests.registry.conftest import Registry, credentials_of
+from tests.registry.processes import ROOT, Server, environment
+from tests.world import House
+
+CROWD = 1500
+
+
+def command(*arguments: str, ring: str) -> subprocess.CompletedProcess[str]:
+    """Run rotate_encryption_keys as a process of its own with this ring."""
+    return subprocess.run(
+        [sys.executable, "-P", str(ROOT / "manage.py"), "rotate_encryption_keys", *arguments],
+        env=environment(ENCRYPTION_KEYS=ring),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def under(key_id: str) -> int:
+    return DataKey.objects.filter(ring_key_id=key_id).count()
+
+
+@pytest.fixture
+def old() -> str:
+    """The ring of this test process: one key."""
+    return str(settings.ENCRYPTION_KEYS)
+
+
+@pytest.fixture
+def new(old: str) -> Iterator[str]:
+    """A second key; at the end everything is under the first one again, and the crowd is gone."""
+    key_id = f"new-{uuid4().hex[:8]}"
+    key = f"{key_id}:{base64.b64encode(os.urandom(32)).decode()}"
+    yield key
+    DataKey.objects.filter(owner__startswith="crowd-").delete()
+    assert command(ring=f"{old},{key}").returncode == 0
+    assert under(key_id) == 0
+
+
+def crowd() -> None:
+    """Data keys of as many tenants as it takes to interrupt a rotation."""
+    rows = []
+    for number in range(CROWD):
+        owner = f"crowd-{number:06}"
+        wrapped = wrap_data_key(new_data_key(), owner=owner)
+        rows.append(DataKey(owner=owner, ring_key_id=wrapped.key_id, wrapped=wrapped.blob))
+    DataKey.objects.bulk_create(rows)
+
+
+@contextlib.contextmanager
+def asking(server: Server, registries: list[Registry], paths: list[str]) -> Iterator[Counter[int]]:
+    """Read secrets again and again meanwhile, a little slower than the limit allows; counts the statuses."""
+    seen: Counter[int] = Counter()
+    done = threading.Event()
+
+    def ask() -> None:
+        number = 0
+        while not done.is_set():
+            place = number % len(paths)
+            answer = server.call("GET", paths[place], token=registries[place].api.token)
+            seen[answer.status_code] += 1
+            if answer.status_code == 200:
+                assert answer.json()["credentials"][0]["secret"] == f"secret {place}"
+            number += 1
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.timeout(300)
+def test_a_rotation_from_the_first_step_to_the_last(
+    serve: Callable[..., Server], new_house: Callable[[], House], old: str, new: str
+) -> None:
+    registries = [Registry(new_house().api) for _ in range(3)]
+    services = [registry.create() for registry in registries]
+    for number, (registry, service) in enumerate(zip(registries, services, strict=True)):
+        registry.bind(service, f"secret {number}")
+    paths = [credentials_of(service) for service in services]
+    sealed = all_secrets()
+    crowd()
+    old_id, new_id = old.partition(":")[0], new.partition(":")[0]
+
+    # Every process knows the new key before anything is wrapped under it.
+    first = serve(workers=1, ENCRYPTION_KEYS=f"{old},{new}")
+    with asking(first, registries, paths) as seen:
+        # The rotation is killed on its way ...
+        rotation = subprocess.Popen(
+            [sys.executable, "-P", str(ROOT / "manage.py"), "rotate_encryption_keys", "--batch", "5"],
+            env=environment(ENCRYPTION_KEYS=f"{new},{old}"),
+            stdout=subprocess.DEVNULL,
+        )
+        while under(new_id) < CROWD // 10:
+            assert rotation.poll() is None
+        rotation.kill()
+        rotation.wait()
+        time.sleep(0.2)
+        half = under(new_id)
+        assert 0 < half < CROWD
+        # ... a server that starts now, with keys of both kinds before it, works ...
+        second = serve(workers=1, ENCRYPTION_KEYS=f"{new},{old}")
+        for number, path in enumerate(paths):
+            answer = second.call("GET", path, token=registries[number].api.token)
+            assert answer.json()["credentials"][0]["secret"] == f"secret {number}"
+        # ... and the next run does the rest and only that.
+        again = command(ring=f"{new},{old}")
+        assert again.returncode == 0, again.stderr
+        assert f"Nothing needs {old_id} any more" in again.stdout
+        assert under(old_id) == 0
+    assert seen[200] > 5
+    assert set(seen) == {200}
+
+    # The old key is thrown away: a process that never knew it opens everything.
+    third = serve(workers=1, ENCRYPTION_KEYS=new)
+    for number, path in enumerate(paths):
+        answer = third.call("GET", path, token=registries[number].api.token)
+        assert answer.json()["credentials"][0]["secret"] == f"secret {number}"
+    assert command("--check", ring=new).returncode == 0
+    assert all_secrets() == sealed, "A rotation wraps data keys anew; what they seal stays as it is."
+    row = PlatformEvent.objects.filter(action="encryption_keys.rotated", target_id=new_id).latest("id")
+    assert (row.outcome, row.actor_kind) == ("success", "system")
+    assert row.details["rewrapped"] <= DataKey.objects.count() - half
+
+
+def all_secrets() -> dict[str, str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id::text, encode(secret, 'hex') FROM registry_servicecredential")
+        return dict(cursor.fetchall())
+
+
+def test_a_second_run_finds_nothing_to_do(old: str) -> None:
+    result = command(ring=old)
+    assert result.returncode == 0
+    assert result.stdout.startswith("0 data keys were wrapped")
+
+
+def test_a_key_that_was_taken_away_too_early_is_named_and_harms_no_other(old: str, new: str) -> None:
+    wrapped = DataKey.objects.create(owner="crowd-lost", ring_key_id="lost-key", wrapped=b"\x01" * 61)
+    total = DataKey.objects.count()
+    result = command(ring=f"{new},{old}")
+    assert result.returncode == 1
+    assert "crowd-lost" in result.stderr
+    assert "lost-key" in result.stdout
+    assert under(new.partition(":")[0]) == total - 1
+    checked = command("--check", ring=f"{new},{old}")
+    assert (checked.returncode, "crowd-lost" in checked.stderr) == (1, True)
+    wrapped.delete()
+
+
+def test_without_its_key_a_process_says_unavailable_and_not_a_fault(
+    serve: Callable[..., Server], registry: Registry, old: str
+) -> None:
+    service = registry.create()
+    registry.bind(service)
+    server = serve(workers=1)
+    row = DataKey.objects.filter(owner=service["tenant_id"])
+    row.update(ring_key_id="not-here")
+    try:
+        read = server.call("GET", credentials_of(service), token=registry.api.token)
+        bound = server.call("POST", credentials_of(service), {"name": "x", "secret": "y"}, token=registry.api.token)
+        about = server.call("GET", "/exsvc/api/v1/services", token=registry.api.token)
+    finally:
+        row.update(ring_key_id=old.partition(":")[0])
+    for answer in (read, bound):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "UNAVAILABLE")
+        assert answer.headers["Retry-After"]
+        assert answer.headers["X-RateLimit-Limit"] == "100"
+    assert about.status_code == 200
+    assert server.call("GET", credentials_of(service), token=registry.api.token).status_code == 200
+
+
+def test_a_new_key_is_made_on_request(old: str) -> None:
+    made = command("--new-key", "k2", ring=old)
+    key_id, _, encoded = made.stdout.strip().partition(":")
+    assert (made.returncode, key_id, len(base64.b64decode(encoded))) == (0, "k2", 32)
+    for wrong in (old.partition(":")[0], "no blanks"):
+        assert command("--new-key", wrong, ring=old).returncode == 1

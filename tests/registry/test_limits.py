@@ -1,0 +1,237 @@
+"""One hundred calls a minute for each tenant, whoever calls, from wherever, over however many workers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from prometheus_client import REGISTRY
+from pytest_django.fixtures import Settings
+
+from identity_platform.api.ratelimit import peek
+from tests.identity_platform.api.private_valkey import Valkey
+from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at
+from tests.registry.processes import Answer, Server
+from tests.world import Api, House, some_address
+
+CALLS, LINES = 500, 20
+
+
+def wait_for_room(*tenants: UUID, seconds: int = 25) -> int:
+    """Until every tenant's window lasts at least so long; gives the time at which the first one's ends."""
+    while True:
+        windows = [peek(group="registry", key=f"tenant:{tenant_id}", limit=100, period=60) for tenant_id in tenants]
+        left = min(window.reset_at for window in windows) - time.time()
+        if left >= seconds:
+            return windows[0].reset_at
+        time.sleep(left + 1.1)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_of_500_parallel_calls_exactly_100_pass(
+    serve: Callable[..., Server], new_house: Callable[[], House], workers: int
+) -> None:
+    house, other = new_house(), new_house()
+    Registry(other.api).create(name="other's")
+    server = serve(workers=workers)
+    ends = wait_for_room(house.id, other.id)
+
+    def flood(line_number: int) -> list[Answer]:
+        line, answers = server.line(), []
+        for number in range(CALLS // LINES):
+            # What a caller writes into headers must neither free it from its limit nor spend another tenant's.
+            forged = {
+                "X-Forwarded-For": f"198.51.100.{number}",
+                "X-Tenant-ID": str(other.id if number % 2 else uuid4()),
+            }
+            answers.append(server.call("GET", SERVICES, token=house.api.token, headers=forged, connection=line))
+        line.close()
+        return answers
+
+    with ThreadPoolExecutor(LINES + 1) as pool:
+        floods = [pool.submit(flood, number) for number in range(LINES)]
+        beside = [server.call("GET", SERVICES, token=other.api.token) for _ in range(10)]
+        answers = [answer for done in floods for answer in done.result()]
+
+    assert time.time() < ends, "The window ended meanwhile: this run shows nothing."
+    assert Counter(answer.status_code for answer in answers) == {200: 100, 429: 400}
+    passed = [answer for answer in answers if answer.status_code == 200]
+    assert {answer.json()["pagination"]["total"] for answer in passed} == {0}
+    assert sorted(int(answer.headers["X-RateLimit-Remaining"]) for answer in passed) == list(range(100))
+    for answer in answers:
+        assert answer.headers["X-RateLimit-Limit"] == "100"
+        assert abs(int(answer.headers["X-RateLimit-Reset"]) - ends) <= 1
+    for answer in answers:
+        if answer.status_code == 429:
+            assert answer.headers["Retry-After"] == "60"
+            assert answer.headers["X-RateLimit-Remaining"] == "0"
+            assert answer.json()["error"]["code"] == "RATE_LIMITED"
+    assert [answer.status_code for answer in beside] == [200] * 10
+    remaining = [left(answer) for answer in beside]
+    assert remaining == list(range(remaining[0], remaining[0] - 10, -1))
+    assert remaining[0] >= 98
+    assert {answer.json()["pagination"]["total"] for answer in beside} == {1}
+
+
+@pytest.fixture
+def five(settings: Settings) -> None:
+    """A limit that a test can reach soon."""
+    settings.LIMITS = {**settings.LIMITS, "registry": (5, 60), "anonymous_registry": (3, 60)}
+
+
+def left(answer: Any) -> int:
+    return int(answer.headers["X-RateLimit-Remaining"])
+
+
+def test_the_headers_stand_on_every_answer_to_a_valid_token(registry: Registry) -> None:
+    service = registry.create()
+    registry.bind(service)
+    api, name = registry.api, service["name"]
+    answers = [
+        api.get(at(service)),
+        api.post(SERVICES, raw=b"{"),
+        api.post(SERVICES, raw=b"{}", content_type="text/plain"),
+        api.get("/exsvc/debug/auth"),
+        api.get(SERVICES, {"page": "0"}),
+        api.get(f"{SERVICES}/unknown"),
+        api.patch(SERVICES, {}),
+        api.post(SERVICES, {"name": name, "type": "x", "base_url": "https://x.example"}),
+        api.delete(at(service)),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 400, 415, 200, 400, 404, 405, 409, 409]
+    assert [left(answer) for answer in answers] == list(range(97, 88, -1))
+    for answer in answers:
+        assert answer.headers["X-RateLimit-Limit"] == "100"
+        assert 0 <= int(answer.headers["X-RateLimit-Reset"]) - time.time() <= 61
+
+
+def test_a_fault_of_ours_says_what_is_left(registry: Registry) -> None:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE registry_service RENAME COLUMN description TO away")
+        try:
+            answer = registry.api.get(SERVICES)
+        finally:
+            cursor.execute("ALTER TABLE registry_service RENAME COLUMN away TO description")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "INTERNAL_ERROR"
+    assert left(answer) == 99
+
+
+@pytest.mark.usefixtures("five")
+def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
+    new_house: Callable[[], House], operator: Api
+) -> None:
+    house, other = new_house(), new_house()
+    callers = [house.api, as_client(house, "services:read"), as_end_user(house, "services:read")]
+    assert [left(caller.get(SERVICES)) for caller in callers] == [4, 3, 2]
+    assert [callers[1].get("/exsvc/debug/auth").status_code, callers[2].delete(f"{SERVICES}/x").status_code] == [
+        200,
+        403,
+    ]
+    for caller in callers:
+        answer = caller.get(SERVICES)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (429, "60")
+        assert answer.json()["error"]["code"] == "RATE_LIMITED"
+    assert left(other.api.get(SERVICES)) == 4
+    # Whoever works for a tenant from outside has calls of their own and spends none of the tenant's.
+    acting = {"X-Tenant-ID": str(house.id)}
+    assert operator.get(SERVICES, headers=acting).status_code == 200
+
+
+@pytest.mark.usefixtures("five")
+def test_a_refused_call_does_nothing(registry: Registry) -> None:
+    service = registry.create()
+    for _ in range(4):
+        registry.api.get(SERVICES)
+    assert registry.api.delete(at(service)).status_code == 429
+    assert registry.api.put(at(service), {"name": "x"}).status_code == 429
+    from registry.models import Service
+
+    assert Service.objects.get(pk=service["id"]).name == service["name"]
+
+
+@pytest.mark.usefixtures("five")
+@pytest.mark.parametrize("authorization", [None, "Bearer nonsense", "Basic YTpi"])
+def test_calls_without_a_valid_token_are_counted_by_address(registry: Registry, authorization: str | None) -> None:
+    stranger = Api()
+
+    def call() -> Any:
+        headers = {"X-Forwarded-For": some_address()} | ({"Authorization": authorization} if authorization else {})
+        return stranger.get(SERVICES, headers=headers)
+
+    assert [call().status_code for _ in range(5)] == [401, 401, 401, 429, 429]
+    refused = call()
+    assert refused.headers["Retry-After"] == "60"
+    assert refused.json()["error"]["code"] == "RATE_LIMITED"
+    assert Api().get(SERVICES).status_code == 401
+    # A valid token from the same address is not held up by a neighbour without one.
+    assert Api(token=registry.api.token, address=stranger.address).get(SERVICES).status_code == 200
+
+
+def test_a_suspended_tenants_tokens_are_refused(new_house: Callable[[], House]) -> None:
+    from tenants.provisioning import suspend_tenant
+
+    house = new_house()
+    suspend_tenant(tenant_id=house.id)
+    answer = house.api.get(SERVICES)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN")
+
+
+# --- without Valkey --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def valkey(settings: Settings) -> Iterator[Valkey]:
+    """Limits counted in a server of the test's own."""
+    folder = Path(tempfile.mkdtemp(prefix="vk"))
+    server = Valkey(folder)
+    server.start()
+    settings.REDIS_URL = server.url
+    settings.CACHES = {
+        **settings.CACHES,
+        "ratelimit": {"BACKEND": "identity_platform.api.cache.RateLimitCache", "LOCATION": server.url},
+    }
+    yield server
+    server.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def fallbacks() -> float:
+    return REGISTRY.get_sample_value("identity_ratelimit_fallback_total") or 0.0
+
+
+@pytest.mark.usefixtures("five")
+@pytest.mark.parametrize("fault", ["kill", "hang"])
+def test_without_valkey_the_process_counts_for_itself(registry: Registry, valkey: Valkey, fault: str) -> None:
+    wait_for_room(UUID(registry.create()["tenant_id"]), seconds=15)
+    before = fallbacks()
+    getattr(valkey, fault)()
+    began = time.monotonic()
+    answers = [registry.api.get(SERVICES) for _ in range(7)]
+    assert time.monotonic() - began < 10
+    if fault == "hang":
+        valkey.resume()
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
+    assert [left(answer) for answer in answers] == [4, 3, 2, 1, 0, 0, 0]
+    assert fallbacks() >= before + 7
+    assert REGISTRY.get_sample_value("identity_ratelimit_degraded", {}) is not None
+
+
+@pytest.mark.usefixtures("five")
+def test_a_flushed_valkey_starts_the_window_anew(registry: Registry, valkey: Valkey) -> None:
+    wait_for_room(UUID(registry.create()["tenant_id"]), seconds=10)
+    assert [registry.api.get(SERVICES).status_code for _ in range(6)][-1] == 429
+    valkey.client().flushall()
+    answer = registry.api.get(SERVICES)
+    assert (answer.status_code, left(answer)) == (200, 4)

@@ -1,0 +1,155 @@
+"""Two hundred secrets go in; then everything that was written anywhere is searched for them."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection, connections
+
+from identity_platform.api.valkey import client as valkey
+from identity_platform.audit.models import PlatformEvent
+from tenants.context import in_tenant
+from tests.registry.conftest import SERVICES, Registry, at, credential_at, credentials_of, some_name
+from tests.registry.processes import Server
+from tests.world import House
+
+PLANTED = 200
+HOUSES = 4
+NOT_OURS = ("pg_catalog", "information_schema")
+
+
+def forms_of(secret: str) -> list[str]:
+    """How a secret could have got away: as it is, in hex, and in base64 at each of its three offsets."""
+    raw = secret.encode()
+    found = [secret, raw.hex(), secret[::-1]]
+    for shift in range(3):
+        encoded = base64.b64encode(b"\0" * shift + raw).decode()
+        # The characters at both ends depend on what stands beside it.
+        found += [encoded[4:-4], encoded[4:-4].replace("+", "-").replace("/", "_")]
+    return found
+
+
+def dump(alias: str) -> Iterator[str]:
+    """Every row of every table of a database as text, as pg_dump would write it; bytes come as hex."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute(
+            "SELECT format('%%I.%%I', schemaname, tablename) FROM pg_tables WHERE schemaname <> ALL(%s)",
+            [list(NOT_OURS)],
+        )
+        for (table,) in cursor.fetchall():
+            cursor.execute(f"SELECT t::text FROM {table} AS t")
+            for (row,) in cursor.fetchall():
+                yield f"{table} {row}"
+
+
+def plant(registry: Registry, send: Callable[..., Any], hidden: list[str]) -> None:
+    """Bind secrets in every way there is, the refused ways included, and read them."""
+    service = registry.create()
+    for number, secret in enumerate(hidden):
+        shape: Any = secret if number % 2 else {"id": "x", "key": {"private": secret}}
+        name = some_name("key")
+        match number % 5:
+            case 0 | 1:
+                send("POST", credentials_of(service), {"name": name, "secret": shape})
+            case 2:
+                made = send("POST", credentials_of(service), {"name": name, "secret": "before"}).json()
+                send("PUT", credential_at(service, made), {"secret": shape})
+            case 3:
+                send("POST", credentials_of(service), {"name": "", "secret": shape, "expires_at": "x"})
+            case 4:
+                send("POST", credentials_of({"id": "unknown"}), {"name": name, "secret": [secret]})
+    answer = send("GET", credentials_of(service))
+    assert answer.status_code == 200
+    assert sum(secret in answer.content.decode() for secret in hidden) == sum(n % 5 < 3 for n in range(len(hidden)))
+    send("GET", at(service))
+    send("GET", SERVICES)
+    send("DELETE", at(service))
+
+
+@pytest.mark.timeout(300)
+def test_no_dump_no_log_and_no_audit_row_holds_a_planted_secret(
+    serve: Callable[..., Server], new_house: Callable[[], House]
+) -> None:
+    server = serve(workers=1, LOG_LEVEL="DEBUG")
+    hidden = [f"{secrets.token_hex(9)}+{secrets.token_hex(9)}" for _ in range(PLANTED)]
+    houses = [new_house() for _ in range(HOUSES)]
+    for number, house in enumerate(houses):
+
+        def send(method: str, path: str, body: Any = None, house: House = house) -> Any:
+            return server.call(method, path, body, token=house.api.token)
+
+        plant(Registry(house.api), send, hidden[number::HOUSES])
+    reads = PlatformEvent.objects.filter(action="service_credential.read", tenant_id__in=[h.id for h in houses])
+    assert reads.count() == PLANTED * 3 // 5
+    server.end()
+
+    forms = [form for secret in hidden for form in forms_of(secret)]
+    assert len({form for form in forms if len(form) > 20}) >= 5 * PLANTED
+    written = {"log": server.log.read_text(), "global database": "\n".join(dump("default"))}
+    for house in houses:
+        with in_tenant(house.id):
+            written[f"database of {house.id}"] = "\n".join(dump("tenant"))
+    written["valkey"] = everything_in_valkey()
+    # Each of the haystacks is one: what must be there is.
+    assert "POST" in written["log"]
+    assert "service_credential.read" in written["global database"]
+    assert all("userflow_role" in text for name, text in written.items() if name.startswith("database of"))
+    found = [(place, form) for place, text in written.items() for form in forms if form in text]
+    assert found == []
+
+
+def everything_in_valkey() -> str:
+    server = valkey()
+    parts = []
+    for key in server.scan_iter(match=f"*{settings.CACHES['ratelimit']['KEY_PREFIX']}*"):
+        parts.append(f"{key!r} {server.dump(key)!r}")
+    return "\n".join(parts)
+
+
+def test_the_statements_that_postgresql_remembers_hold_no_secret(registry: Registry) -> None:
+    """The driver puts values into statements: what the server shows of the last one must be past the secret."""
+    secret = secrets.token_hex(16)
+    service = registry.create()
+    registry.bind(service, secret)
+    registry.read(service)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT string_agg(query, ' ') FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert secret not in (cursor.fetchone()[0] or "")
+
+
+def test_the_api_document_holds_no_secret_as_an_example(registry: Registry) -> None:
+    document = registry.api.get("/schema/").content.decode()
+    assert "/exsvc/api/v1/services/{service_id}/credentials" in document
+    assert '"example' not in document.partition('"/exsvc/')[2].partition('"/uflow/')[0]
+
+
+def test_an_error_of_the_database_does_not_repeat_a_secret(serve: Callable[..., Server], registry: Registry) -> None:
+    secret = secrets.token_hex(16)
+    service = registry.create()
+    server = serve(workers=1, LOG_LEVEL="DEBUG")
+    with psycopg.connect(_url(), autocommit=True) as raw:
+        raw.execute("ALTER TABLE registry_servicecredential RENAME COLUMN metadata TO away")
+        try:
+            answer = server.call(
+                "POST", credentials_of(service), {"name": "x", "secret": secret}, token=registry.api.token
+            )
+        finally:
+            raw.execute("ALTER TABLE registry_servicecredential RENAME COLUMN away TO metadata")
+    server.end()
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "INTERNAL_ERROR"
+    log = server.log.read_text()
+    assert "fault" in log
+    assert not [form for form in forms_of(secret) if form in log or form.encode() in answer.content]
+
+
+def _url() -> str:
+    from tests.registry.processes import environment
+
+    return environment()["DATABASE_URL"]
