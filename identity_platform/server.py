@@ -231,6 +231,7 @@ def _run_tenant_worker() -> None:
     while True:
         try:
             call_command("tenant_worker")
+            return  # it ends by itself only when it was told to
         except Exception as problem:
             # It outlives a database that is away for a while, as the web workers do.
             structlog.get_logger().error("tenant_worker failed", kind=type(problem).__qualname__)
