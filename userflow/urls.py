@@ -8,6 +8,7 @@ from userflow.clients.views import ClientViewSet
 from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
 from userflow.health.views import HealthViewSet
+from userflow.passwords.views import PasswordViewSet, ResetViewSet
 from userflow.profile.views import ProfileViewSet
 from userflow.roles.views import RoleViewSet
 from userflow.signin import views as signin
@@ -67,6 +68,12 @@ urlpatterns = [
     path("authmgr/validate/resource", ValidationViewSet.as_view({"get": "resource"})),
     path("authmgr/validate/permissions", ValidationViewSet.as_view({"post": "permissions"})),
     path("authmgr/profile", ProfileViewSet.as_view({"get": "retrieve", "put": "update"})),
+    path("authmgr/profile/password", PasswordViewSet.as_view({"post": "change"})),
+    # Forgotten passwords
+    path("uflow/auth/admin/password/forgot", ResetViewSet.as_view({"post": "admin_forgot"})),
+    path("uflow/auth/admin/password/reset", ResetViewSet.as_view({"post": "admin_reset"})),
+    path("uflow/auth/enduser/password/forgot", ResetViewSet.as_view({"post": "end_user_forgot"})),
+    path("uflow/auth/enduser/password/reset", ResetViewSet.as_view({"post": "end_user_reset"})),
     # Clients
     path("clientms/tenants/<str:tenant_id>/clients", ClientViewSet.as_view({"get": "list", "post": "create"})),
     path(

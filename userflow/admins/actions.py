@@ -11,6 +11,7 @@ from identity_platform.api.fields import email_key
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from tenants import routes
+from userflow import mail
 from userflow.admins.models import AdminRole, AdminUser
 from userflow.errors import (
     EmailTaken,
@@ -46,13 +47,14 @@ def create_admin_user(
     Gives the user and an enrollment ticket. `by` is who asks (None: the command line). Refuses with UsernameTaken,
     EmailTaken, WeakPassword, UnknownRole, GrantsMoreThanHeld, UnknownTenant.
     """
+    least = passwords.SHORTEST
     if tenant_id is not None:
-        routes.find(tenant_id)
+        least = routes.find(tenant_id).settings.get("password_min_length", least)
     granted = _grantable(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
     if "@" in username and username.lower() != email.lower():
         # Signing in takes either, so a username must not look like somebody else's address.
         raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
-    passwords.check_strength(password, personal=(username, email))
+    passwords.check_strength(password, least=least, personal=(username, email, first_name, last_name))
     user = AdminUser(
         tenant_id=tenant_id,
         username=username,
@@ -132,9 +134,14 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
     with transaction.atomic():
         if granted is not None and not granted and user.active:
             _keep_one_admin(user)
+        old_address = user.email
         for name, value in changes.items():
             setattr(user, name, value)
         _save(user)
+        if user.email != old_address:
+            # Links to set a new password have gone to the old address, and whoever reads it shall know.
+            tickets.end_tickets(ADMINS, user, purpose=tickets.PASSWORD_RESET)
+            mail.tell("admin_address_changed", to=old_address, facts={}, after=ADMINS.alias)
         if granted is not None:
             user.roles.set(granted)
         record_for_platform(

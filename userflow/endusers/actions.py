@@ -125,6 +125,9 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, changes: dict[str, Any]) 
                     setattr(user, member, value)
                 user.email_key = email_key(user.email)
                 user.save(update_fields=[*changes, "email_key", "updated_at"])
+                if "email" in changes:
+                    # Links to set a new password have gone to the old address.
+                    tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
                 record_for_tenant(
                     "end_user.updated", target=("end_user", user.pk), details={"changed": sorted(changes)}
                 )

@@ -20,6 +20,7 @@ from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
 from userflow.admins.models import AdminUser
+from userflow.clients.usage import STALE_USE, note_use
 from userflow.endusers.models import EndUser
 from userflow.errors import HashersBusy, InvalidGrant, WrongCredentials
 from userflow.principals import Principal
@@ -83,7 +84,7 @@ def sign_in_end_user(
     """
     attempts.limit_address("signin")
     attempts.refuse_guessing_address()
-    route, client_stands = _route_of_client(client_id)
+    route, client_stands, stale = _route_of_client(client_id)
     if route is None or (tenant_id is not None and tenant_id != route.tenant_id):
         passwords.matches(password, None)
         attempts.count_wrong_secret()
@@ -97,6 +98,8 @@ def sign_in_end_user(
             raise _refused(END_USERS, user)
         _renew_hash(END_USERS, user, password)
         set_actor(principals.END_USER, str(user.pk))
+        if stale:
+            note_use(client_id)
         with END_USERS.atomic():
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD)
             return _after_first_step(
@@ -128,17 +131,19 @@ def _renew_hash(realm: Realm, user: Any, password: str) -> None:
     realm.users._default_manager.filter(pk=user.pk, password=user.password).update(password=renewed)
 
 
-def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool]:
+def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool, bool]:
+    """The tenant's route, whether the client is active, and whether its last use is to be noted."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {routes.COLUMNS}, c.active FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id"
-            f" {routes.JOINS} WHERE c.id = %s",
+            f"SELECT {routes.COLUMNS}, c.active, {STALE_USE.format(client='c')} FROM userflow_client c"
+            f" JOIN tenants_tenant t ON t.id = c.tenant_id {routes.JOINS} WHERE c.id = %s",
             [client_id],
         )
         row = cursor.fetchone()
     if row is None:
-        return None, False
-    return routes.remember(routes.from_row(row[: routes.WIDTH])), bool(row[routes.WIDTH])
+        return None, False, False
+    active, stale = row[routes.WIDTH :]
+    return routes.remember(routes.from_row(row[: routes.WIDTH])), bool(active), bool(stale)
 
 
 def admin_speaker(user: AdminUser) -> Speaker:

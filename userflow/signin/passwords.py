@@ -85,16 +85,19 @@ def is_outdated(encoded: str) -> bool:
     return is_foreign(encoded) or Argon2Hasher().must_update(encoded)
 
 
-def check_strength(password: str, *, least: int = SHORTEST, personal: tuple[str, ...] = ()) -> None:
+def check_strength(
+    password: str, *, least: int = SHORTEST, personal: tuple[str, ...] = (), member: str = "password"
+) -> None:
     """Refuse a new password with WeakPassword (NIST SP 800-63B 5.1.1.2: length and a blocklist, no composition rules).
 
-    `least` is the tenant's minimal length, `personal` what must not be the password itself (name, address).
+    `least` is the tenant's minimal length, `personal` what must not be the password itself (name, address), `member`
+    the body's member that is refused.
     """
     if not least <= len(password) <= LONGEST:
-        raise WeakPassword(details={"password": [f"Use between {least} and {LONGEST} characters."]})
+        raise WeakPassword(details={member: [f"Use between {least} and {LONGEST} characters."]})
     if blocklist.is_personal(password, personal):
-        raise WeakPassword(details={"password": ["Do not use your own name or address as the password."]})
+        raise WeakPassword(details={member: ["Do not use your own name or address as the password."]})
     if blocklist.is_common(password):
         raise WeakPassword(
-            details={"password": ["This password is known from breaches or easily guessed: choose another one."]}
+            details={member: ["This password is known from breaches or easily guessed: choose another one."]}
         )

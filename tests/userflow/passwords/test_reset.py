@@ -1,0 +1,240 @@
+"""Forgotten passwords: a link by mail, good once, for half an hour, for one user of one tenant."""
+
+import re
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core import mail as django_mail
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.audit.models import PlatformEvent, TenantEvent
+from tenants.context import in_tenant
+from tests.world import PASSWORD, Api, House, Person, sign_in_admin, statements
+from userflow import mail
+from userflow.endusers.models import EndUser
+from userflow.signin.models import AdminTicket, EndUserTicket
+
+FORGOT, RESET = "/uflow/auth/enduser/password/forgot", "/uflow/auth/enduser/password/reset"
+ADMIN_FORGOT, ADMIN_RESET = "/uflow/auth/admin/password/forgot", "/uflow/auth/admin/password/reset"
+NEW = "another horse 8 battery"
+
+
+def mails_to(address: str) -> list[Any]:
+    assert mail.settle()
+    return [sent for sent in django_mail.outbox if sent.to == [address]]
+
+
+def ask(house: House, person: Person) -> str:
+    """Ask for a link and give the token of the mail."""
+    answer = Api().post(FORGOT, {"email": person.email, "client_id": str(house.client_id)})
+    assert answer.status_code == 200, answer.content
+    return token_in(mails_to(person.email)[-1])
+
+
+def token_in(sent: Any) -> str:
+    found = re.search(r"token=(\S+)", sent.body)
+    assert found
+    return found[1]
+
+
+def login(house: House, person: Person, password: str) -> int:
+    body = {"client_id": str(house.client_id), "email": person.email, "password": password}
+    return int(Api().post("/uflow/auth/enduser/login", body).status_code)
+
+
+def test_the_link_sets_a_new_password_and_ends_every_session(house: House) -> None:
+    person = house.register()
+    before = house.as_user(person)
+    token = ask(house, person)
+    answer = Api().post(RESET, {"token": token, "password": NEW})
+    assert (answer.status_code, answer.json()["sessions_ended"]) == (200, 1)
+    assert before.get("/authmgr/profile").status_code == 401
+    assert (login(house, person, PASSWORD), login(house, person, NEW)) == (401, 200)
+    assert "changed" in mails_to(person.email)[-1].subject
+    with in_tenant(house.id):
+        actions = list(TenantEvent.objects.filter(target_id=str(person.id)).values_list("action", flat=True))
+    assert {"password.reset_asked", "password.reset"} <= set(actions)
+
+
+def test_the_mail_carries_link_and_token_and_neither_is_stored(house: House) -> None:
+    person = house.register()
+    token = ask(house, person)
+    sent = mails_to(person.email)[-1]
+    assert f"http://localhost:8000/password/reset#realm=enduser&token={token}" in sent.body
+    assert sent.extra_headers["Auto-Submitted"] == "auto-generated"
+    with in_tenant(house.id):
+        ticket = EndUserTicket.objects.get(user_id=person.id, purpose="password_reset")
+        assert len(bytes(ticket.digest)) == 32
+        assert token.split(".")[1].encode() not in bytes(ticket.digest)
+        assert timedelta(minutes=29) < ticket.expires_at - now() <= timedelta(minutes=30)
+
+
+def test_a_token_works_once_and_a_weak_password_does_not_spend_it(house: House) -> None:
+    person = house.register()
+    token = ask(house, person)
+    weak = Api().post(RESET, {"token": token, "password": "password1"})
+    assert (weak.status_code, list(weak.json()["details"])) == (400, ["password"])
+    assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
+    again = Api().post(RESET, {"token": token, "password": "third horse 7 battery"})
+    assert again.status_code == 400
+    assert login(house, person, NEW) == 200
+
+
+def test_eight_uses_at_once_set_one_password(house: House) -> None:
+    token = ask(house, house.register())
+
+    def use(number: int) -> int:
+        try:
+            return int(Api().post(RESET, {"token": token, "password": f"{NEW} {number}"}).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = sorted(pool.map(use, range(8)))
+    assert statuses.count(200) == 1
+    assert set(statuses) <= {200, 400, 503}
+
+
+def test_an_expired_token_is_refused(house: House) -> None:
+    person = house.register()
+    token = ask(house, person)
+    with in_tenant(house.id):
+        EndUserTicket.objects.filter(user_id=person.id, purpose="password_reset").update(expires_at=now())
+    assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 400
+
+
+def test_a_token_is_bound_to_its_tenant_user_and_realm(house: House, other_house: House) -> None:
+    token = ask(house, house.register())
+    secret = token.split(".")[1]
+    elsewhere = f"{other_house.id.hex}.{secret}"
+    nowhere = f"{UUID(int=0).hex}.{secret}"
+    for tried in (elsewhere, nowhere, secret, "x", f"{house.id.hex}.", f"{house.id}.{secret}"):
+        assert Api().post(RESET, {"token": tried, "password": NEW}).status_code == 400
+    assert Api().post(ADMIN_RESET, {"token": secret, "password": NEW}).status_code == 400
+    other = {"token": token, "password": NEW, "tenant_id": str(other_house.id)}
+    assert Api().post(RESET, other).status_code == 400
+    assert Api().post(RESET, {**other, "tenant_id": str(house.id)}).status_code == 200
+
+
+def test_a_ticket_of_another_purpose_resets_nothing(house: House) -> None:
+    body = {
+        "tenant_id": str(house.id),
+        "client_id": str(house.client_id),
+        "email": f"someone-{secrets.token_hex(5)}@example.com",
+        "password": PASSWORD,
+    }
+    enrollment = Api().post("/uflow/user/clients/register", body).headers["X-Enrollment-Ticket"]
+    tried = {"token": f"{house.id.hex}.{enrollment}", "password": NEW}
+    assert Api().post(RESET, tried).status_code == 400
+
+
+def test_unknown_inactive_foreign_and_directory_users_get_the_same_answer_and_no_mail(
+    house: House, other_house: House
+) -> None:
+    known, off, synced = house.register(), house.register(), house.register()
+    with in_tenant(house.id):
+        EndUser.objects.filter(pk=off.id).update(active=False)
+        EndUser.objects.filter(pk=synced.id).update(provider="entra_id")
+    asked = [
+        {"email": known.email, "client_id": str(house.client_id)},
+        {"email": "nobody-at-all@example.com", "client_id": str(house.client_id)},
+        {"email": off.email, "client_id": str(house.client_id)},
+        {"email": synced.email, "client_id": str(house.client_id)},
+        {"email": known.email, "client_id": str(other_house.client_id)},
+        {"email": known.email, "client_id": str(UUID(int=1))},
+        {"email": known.email, "tenant_id": str(UUID(int=1))},
+        {"email": known.email, "tenant_id": str(other_house.id), "client_id": str(house.client_id)},
+    ]
+    answers = [Api().post(FORGOT, body) for body in asked]
+    assert {(answer.status_code, answer.content) for answer in answers} == {(200, answers[0].content)}
+    assert mail.settle()
+    assert [sent.to for sent in django_mail.outbox if "set a new password" in sent.subject] == [[known.email]]
+
+
+def test_asking_touches_no_database_before_the_answer(house: House) -> None:
+    person = house.register()
+    with statements() as seen:
+        Api().post(FORGOT, {"email": person.email, "client_id": str(house.client_id)})
+        Api().post(FORGOT, {"email": "nobody@example.com", "client_id": str(house.client_id)})
+    assert seen.counts == (0, 0)
+    assert mail.settle()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_sixth_mail_in_an_hour_is_refused_for_anybody(house: House, known: bool) -> None:
+    email = house.register().email if known else f"nobody-{secrets.token_hex(4)}@example.com"
+    body = {"email": email, "tenant_id": str(house.id)}
+    statuses = [Api().post(FORGOT, body).status_code for _ in range(6)]
+    assert statuses == [200] * 5 + [429]
+    refused = Api().post(FORGOT, body)
+    assert int(refused.headers["Retry-After"]) > 1000
+    assert len(mails_to(email)) == (5 if known else 0)
+
+
+def test_a_user_gets_five_mails_however_the_tenant_is_named(house: House) -> None:
+    person = house.register()
+    for named in ({"tenant_id": str(house.id)}, {"client_id": str(house.client_id)}):
+        for _ in range(4):
+            Api().post(FORGOT, {"email": person.email, **named})
+    assert len(mails_to(person.email)) == 5
+
+
+def test_a_tenant_or_a_client_must_be_named(api: Api) -> None:
+    answer = api.post(FORGOT, {"email": "ann@example.com"})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["client_id"])
+
+
+def test_a_reset_unlocks_the_user_and_ends_a_login_that_waits(house: House) -> None:
+    person = house.register()
+    for _ in range(6):
+        login(house, person, "wrong horse 9 battery")
+    assert login(house, person, PASSWORD) == 429
+    Api().post(RESET, {"token": ask(house, person), "password": NEW})
+    assert login(house, person, NEW) == 200
+    with in_tenant(house.id):
+        assert not EndUserTicket.objects.filter(user_id=person.id, purpose="second_step").exists()
+
+
+def test_a_changed_address_voids_the_links_that_went_to_the_old_one(house: House) -> None:
+    person = house.register()
+    token = ask(house, person)
+    new_address = f"moved-{secrets.token_hex(4)}@example.com"
+    moved = house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}", {"email": new_address})
+    assert moved.status_code == 200, moved.content
+    assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 400
+
+
+def test_the_tenants_page_and_name_stand_in_the_mail(new_house: Any) -> None:
+    own = new_house()
+    own.made.tenant.settings = {
+        "issuer_name": "Acme Shop",
+        "password_reset_url": "https://shop.example/reset",
+        "password_min_length": 30,
+    }
+    own.made.tenant.save()
+    person = own.register(password=PASSWORD * 2)
+    token = ask(own, person)
+    sent = mails_to(person.email)[-1]
+    assert sent.subject == "Acme Shop: set a new password"
+    assert f"https://shop.example/reset#realm=enduser&token={token}" in sent.body
+    assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 400
+    assert Api().post(RESET, {"token": token, "password": NEW * 2}).status_code == 200
+
+
+def test_admin_users_reset_theirs_in_the_global_database(new_house: Any) -> None:
+    own = new_house()
+    assert Api().post(ADMIN_FORGOT, {"email": own.admin.email.upper()}).status_code == 200
+    token = token_in(mails_to(own.admin.email)[-1])
+    assert Api().post(RESET, {"token": f"{own.id.hex}.{token}", "password": NEW}).status_code == 400
+    answer = Api().post(ADMIN_RESET, {"token": token, "password": NEW})
+    assert answer.status_code == 200
+    assert own.api.get("/authmgr/profile").status_code == 401
+    assert sign_in_admin(own.admin.username, NEW)["access_token"]
+    assert not AdminTicket.objects.filter(user_id=own.admin.id, purpose="password_reset").exists()
+    trail = PlatformEvent.objects.filter(target_id=str(own.admin.id)).values_list("action", flat=True)
+    assert {"password.reset_asked", "password.reset"} <= set(trail)

@@ -1,0 +1,253 @@
+"""Passwords after the first one: changed with the present one, or set anew with a link by mail."""
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.timezone import now
+
+from identity_platform.api import ratelimit
+from identity_platform.api.errors import ApiError, NotAllowed
+from identity_platform.api.fields import email_key
+from identity_platform.audit.origin import current_origin
+from identity_platform.crypto import hash_token
+from tenants import routes
+from tenants.context import in_tenant
+from tenants.errors import TenantMismatch, UnknownTenant
+from tenants.states import Purpose
+from userflow import mail
+from userflow.admins.models import AdminUser
+from userflow.clients.models import Client
+from userflow.endusers.models import EndUser
+from userflow.errors import (
+    NoPasswordHere,
+    NotSignedInByTicket,
+    ResetTokenInvalid,
+    TooManyFromAddress,
+    WrongCurrentPassword,
+)
+from userflow.ids import FORM
+from userflow.principals import CLIENT, END_USER, Principal
+from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.signin import attempts, passwords, tickets
+from userflow.signin.actions import end_sessions
+
+LOCAL = "local"
+PLATFORM = "Identity platform"
+MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
+
+
+# --- with the present one --------------------------------------------------------------------------------------------
+
+
+def change_password(*, principal: Principal, current_password: str, new_password: str) -> int:
+    """Replace the caller's password; every other session ends. Gives how many did.
+
+    Refuses with WrongCurrentPassword (counted like a wrong try at signing in, with the caller's own budget),
+    AttemptsLocked, WeakPassword, NoPasswordHere, NotAllowed (a client), HashersBusy.
+    """
+    if principal.kind == CLIENT:
+        raise NotAllowed("A client has no password: its secret is rotated at /clientms.")
+    if principal.kind == END_USER:
+        assert principal.tenant_id is not None  # an end user always has a tenant
+        with in_tenant(principal.tenant_id) as route:
+            return _change(END_USERS, principal, route, current_password, new_password)
+    own = routes.find(principal.tenant_id) if principal.tenant_id else None
+    return _change(ADMINS, principal, own, current_password, new_password)
+
+
+def _change(realm: Realm, principal: Principal, route: routes.Route | None, current: str, new: str) -> int:
+    user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
+    if user is None or not _has_password_here(realm, user) or not user.password:
+        raise NoPasswordHere
+    attempts.refuse_guessing_address()
+    attempts.count(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+    if not passwords.matches(current, user.password):
+        attempts.count_wrong_secret()
+        realm.record(
+            "password.change_refused", target=("user", user.pk), outcome="refused", tenant_id=principal.tenant_id
+        )
+        raise WrongCurrentPassword(details={"current_password": ["This is not your present password."]})
+    _check(realm, user, new, route, member="new_password")
+    encoded = passwords.hashed(new)
+    with realm.atomic():
+        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+        ended = _set(realm, user, encoded, route, keep=principal.session_id, reason="password_changed")
+        realm.record("password.changed", target=("user", user.pk), tenant_id=principal.tenant_id)
+    return ended
+
+
+# --- with a link by mail ---------------------------------------------------------------------------------------------
+
+
+def ask_for_admin_reset(*, email: str) -> None:
+    """Mail an admin user a link to set a new password.
+
+    Whether there is such a user shows neither in the answer nor in its time: all that depends on it happens behind the
+    request. Refuses with TooManyFromAddress (also for an address that nobody has), MailBusy.
+    """
+    key = email_key(email)
+    _limit(ADMINS, "", key)
+
+    def work() -> None:
+        user = AdminUser.objects.filter(email_key=key, active=True).first()
+        if user is None:
+            return
+        route = routes.find(user.tenant_id) if user.tenant_id else None
+        if route is not None:
+            route.check(Purpose.READ)
+        _send_link(ADMINS, user, route)
+
+    mail.later(lambda: _quietly(work))
+
+
+def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_id: UUID | None = None) -> None:
+    """Mail an end user a link to set a new password; the tenant is named by its id or by one of its clients.
+
+    Neutral like `ask_for_admin_reset`, also about tenants and clients. Refuses with TooManyFromAddress, MailBusy.
+    """
+    key = email_key(email)
+    _limit(END_USERS, str(tenant_id or client_id), key)
+
+    def work() -> None:
+        named = tenant_id
+        if client_id is not None:
+            client = Client.objects.filter(pk=client_id, active=True).first()
+            if client is None or tenant_id not in (None, client.tenant_id):
+                return
+            named = client.tenant_id
+        if named is None:
+            return
+        with in_tenant(named, Purpose.WRITE) as route:
+            user = EndUser.objects.filter(email_key=key, active=True, provider=LOCAL).first()
+            if user is not None:
+                _send_link(END_USERS, user, route)
+
+    mail.later(lambda: _quietly(work))
+
+
+def _quietly(work: Any) -> None:
+    """A tenant that is unknown or not at work sends no mail, and nobody is told."""
+    try:
+        work()
+    except ApiError:
+        return
+
+
+def _limit(realm: Realm, place: str, key: str) -> None:
+    attempts.limit_address("signin")
+    most, seconds = settings.LIMITS["forgot"]
+    digest = hash_token(f"{realm.name} {place} {key}").hex()
+    usage = ratelimit.count(group="forgot", key=digest, limit=most, period=seconds)
+    if usage.limited:
+        raise TooManyFromAddress(
+            "Too many mails for this address: wait as long as Retry-After says.", retry_after=usage.retry_after
+        )
+
+
+def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
+    tenant_id = route.tenant_id if route else None
+    most, seconds = settings.LIMITS["forgot"]
+    # Once more by the user: a tenant has several clients to be named by.
+    if ratelimit.count(group="forgot", key=f"{realm.name} {user.pk}", limit=most, period=seconds).limited:
+        return
+    with realm.atomic():
+        token = tickets.issue_ticket(realm, user, tickets.PASSWORD_RESET)
+        realm.record("password.reset_asked", target=("user", user.pk), tenant_id=tenant_id)
+    if realm is END_USERS and route is not None:
+        # The token says in which tenant's database it is to be looked up; its hash covers the tenant too.
+        token = f"{route.tenant_id.hex}.{token}"
+    facts = _facts(route)
+    base = (route.settings.get("password_reset_url") if route else None) or settings.PASSWORD_RESET_URL
+    # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
+    link = f"{base}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
+    mail.send(
+        "password_reset",
+        to=user.email,
+        facts={**facts, "link": link, "token": token, "minutes": MINUTES},
+    )
+
+
+def reset_admin_password(*, token: str, password: str) -> int:
+    """Set a new password with the token of a mail; every session ends. Gives how many did.
+
+    Refuses with ResetTokenInvalid (unknown, used, expired, another realm's), WeakPassword (the token stays good),
+    TenantSuspended, TooManyFromAddress, HashersBusy.
+    """
+    attempts.limit_address("signin")
+    return _reset(ADMINS, token, password)
+
+
+def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None = None) -> int:
+    """The same for an end user; `tenant_id`, if stated, must be the token's tenant."""
+    attempts.limit_address("signin")
+    attempts.refuse_guessing_address()
+    place, dot, secret = token.partition(".")
+    named = UUID(place) if dot and len(place) == 32 and FORM.fullmatch(_dashed(place)) else None
+    if named is None or tenant_id not in (None, named):
+        attempts.count_wrong_secret()
+        raise ResetTokenInvalid
+    try:
+        with in_tenant(named, Purpose.WRITE) as route:
+            return _reset(END_USERS, secret, password, route)
+    except (UnknownTenant, TenantMismatch) as problem:
+        raise ResetTokenInvalid from problem
+
+
+def _dashed(place: str) -> str:
+    return f"{place[:8]}-{place[8:12]}-{place[12:16]}-{place[16:20]}-{place[20:]}"
+
+
+def _reset(realm: Realm, token: str, password: str, route: routes.Route | None = None) -> int:
+    attempts.refuse_guessing_address()
+    try:
+        ticket = tickets.find_ticket(realm, token, tickets.PASSWORD_RESET)
+    except NotSignedInByTicket as problem:
+        attempts.count_wrong_secret()
+        raise ResetTokenInvalid from problem
+    user = ticket.user
+    if realm is ADMINS and user.tenant_id:
+        route = routes.find(user.tenant_id)
+        route.check(Purpose.READ)
+    tenant_id = route.tenant_id if route else None
+    _check(realm, user, password, route, member="password")
+    encoded = passwords.hashed(password)
+    try:
+        with realm.atomic():
+            tickets.spend_ticket(realm, ticket)
+            for caller in (attempts.STRANGER, attempts.KNOWN):
+                attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
+            ended = _set(realm, user, encoded, route, keep=None, reason="password_reset")
+            realm.record("password.reset", target=("user", user.pk), tenant_id=tenant_id)
+    except NotSignedInByTicket as problem:
+        raise ResetTokenInvalid from problem
+    return ended
+
+
+# --- what both have in common ----------------------------------------------------------------------------------------
+
+
+def _has_password_here(realm: Realm, user: Any) -> bool:
+    return realm is ADMINS or user.provider == LOCAL
+
+
+def _check(realm: Realm, user: Any, password: str, route: routes.Route | None, *, member: str) -> None:
+    own = (user.username, user.first_name, user.last_name) if realm is ADMINS else (user.name,)
+    least = int(route.settings.get("password_min_length", passwords.SHORTEST)) if route else passwords.SHORTEST
+    passwords.check_strength(password, least=least, personal=(user.email, *own), member=member)
+
+
+def _set(realm: Realm, user: Any, encoded: str, route: routes.Route | None, *, keep: UUID | None, reason: str) -> int:
+    """Store the hash, end what the old password has earned, and tell the user. Call it in the realm's transaction."""
+    realm.users._default_manager.filter(pk=user.pk).update(password=encoded, updated_at=now())
+    ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
+    tickets.end_tickets(realm, user)
+    facts = {**_facts(route), "at": now(), "address": current_origin().address}
+    mail.tell("password_changed", to=user.email, facts=facts, after=realm.alias)
+    return ended
+
+
+def _facts(route: routes.Route | None) -> dict[str, Any]:
+    issuer = (route.settings.get("issuer_name") or route.name) if route else PLATFORM
+    # Not the user's name: whoever registers somebody else's address chooses it, and could write a message there.
+    return {"issuer": issuer}

@@ -1,0 +1,44 @@
+"""Shapes of changing and resetting passwords."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import EmailAddress, Identifier, Text
+
+
+class ChangeIn(serializers.Serializer[Any]):
+    current_password = Text(max_length=1024)
+    new_password = Text(max_length=1024)
+
+
+class AdminForgotIn(serializers.Serializer[Any]):
+    email = EmailAddress()
+
+
+class EndUserForgotIn(serializers.Serializer[Any]):
+    email = EmailAddress()
+    client_id = Identifier(required=False, help_text="A client of the tenant; this or tenant_id is needed.")
+    tenant_id = Identifier(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "client_id" not in attrs and "tenant_id" not in attrs:
+            raise serializers.ValidationError({"client_id": ["Send client_id or tenant_id."]})
+        return attrs
+
+
+class ResetIn(serializers.Serializer[Any]):
+    token = Text(max_length=255, help_text="From the mail.")
+    password = Text(max_length=1024)
+
+
+class EndUserResetIn(ResetIn):
+    tenant_id = Identifier(required=False, help_text="Must be the token's tenant, if sent.")
+
+
+class MessageOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+
+
+class PasswordSetOut(MessageOut):
+    sessions_ended = serializers.IntegerField()

@@ -1,0 +1,75 @@
+"""Changing and resetting passwords over HTTP."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantSuspended
+from userflow.errors import (
+    AttemptsLocked,
+    HashersBusy,
+    MailBusy,
+    NoPasswordHere,
+    ResetTokenInvalid,
+    TooManyFromAddress,
+    WeakPassword,
+    WrongCurrentPassword,
+)
+from userflow.passwords import actions, serializers
+from userflow.permissions import Anyone, SignedIn, principal_at
+
+SENT = {"message": "If this address belongs to a user, a mail with a link is on its way."}
+RESETTING = [ResetTokenInvalid, WeakPassword, TenantSuspended, TenantBusy, TooManyFromAddress, HashersBusy]
+
+
+class PasswordViewSet(ApiViewSet):
+    permission_classes = [SignedIn]
+
+    @endpoint(
+        serializers.ChangeIn,
+        returns={200: serializers.PasswordSetOut},
+        refuses=[WrongCurrentPassword, WeakPassword, NoPasswordHere, AttemptsLocked, HashersBusy],
+    )
+    def change(self, request: Request) -> Response:
+        """Change one's own password; every other session ends, and a mail says so."""
+        ended = actions.change_password(principal=principal_at(request), **self.valid(serializers.ChangeIn))
+        return Response({"message": "The password is changed.", "sessions_ended": ended})
+
+
+class ResetViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+
+    @endpoint(
+        serializers.AdminForgotIn,
+        returns={200: serializers.MessageOut},
+        refuses=[TooManyFromAddress, MailBusy],
+        token="none",
+    )
+    def admin_forgot(self, request: Request) -> Response:
+        """Send an admin user a link to set a new password; the same answer whether or not there is one."""
+        actions.ask_for_admin_reset(**self.valid(serializers.AdminForgotIn))
+        return Response(SENT)
+
+    @endpoint(
+        serializers.EndUserForgotIn,
+        returns={200: serializers.MessageOut},
+        refuses=[TooManyFromAddress, MailBusy],
+        token="none",
+    )
+    def end_user_forgot(self, request: Request) -> Response:
+        """Send an end user a link to set a new password; the same answer whether or not there is one."""
+        actions.ask_for_end_user_reset(**self.valid(serializers.EndUserForgotIn))
+        return Response(SENT)
+
+    @endpoint(serializers.ResetIn, returns={200: serializers.PasswordSetOut}, refuses=RESETTING, token="none")
+    def admin_reset(self, request: Request) -> Response:
+        """Set a new password with the token of a mail; every session ends."""
+        ended = actions.reset_admin_password(**self.valid(serializers.ResetIn))
+        return Response({"message": "The password is set: sign in with it.", "sessions_ended": ended})
+
+    @endpoint(serializers.EndUserResetIn, returns={200: serializers.PasswordSetOut}, refuses=RESETTING, token="none")
+    def end_user_reset(self, request: Request) -> Response:
+        """Set a new password with the token of a mail; every session ends."""
+        ended = actions.reset_end_user_password(**self.valid(serializers.EndUserResetIn))
+        return Response({"message": "The password is set: sign in with it.", "sessions_ended": ended})
