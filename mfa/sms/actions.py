@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.fields import email_key
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.crypto import SealContext, same, seal, unseal
+from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors
 from mfa.completion import complete_second_step, waiting_login
 from mfa.enrollment import Caller, enrollment_proof, is_this_user
@@ -125,7 +125,7 @@ def request_sms_code(
         if user is None or phone is None:
             attempts.limit_address("unknown_user")
             raise NoPhone
-        e164 = unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_place(phone)).decode()
+        e164 = _opened(phone)
         # Checked again: the tenant may have taken a country off its list since.
         number = codes.mobile_number(e164, countries=_countries())
         return _send_code(user, number, purpose=VERIFICATION, budget=_budget(user, caller, login))
@@ -267,6 +267,17 @@ def _spend(row: SmsCode) -> None:
     )
     if not spent:
         raise InvalidCode
+
+
+def _opened(phone: Phone) -> str:
+    try:
+        return unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_place(phone)).decode()
+    except SealBroken as moved:
+        # A row of another user, tenant or database: it opens nothing, and somebody must hear of it.
+        record_for_tenant(
+            "seal.broken", target=("end_user", phone.user_id), outcome="failed", details={"kind": factors.SMS}
+        )
+        raise NoPhone from moved
 
 
 def _place(phone: Phone) -> SealContext:

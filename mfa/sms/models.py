@@ -1,6 +1,7 @@
 """Phones, codes and messages of a tenant's end users. Numbers are sealed; a keyed digest keeps them unique."""
 
 import uuid
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
@@ -69,6 +70,11 @@ class SmsCode(TenantModel):
     def __str__(self) -> str:
         return self.purpose
 
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Expired so long ago that its tries count no more."""
+        return models.Q(expires_at__lt=moment - timedelta(days=1))
+
 
 class SmsMessage(TenantModel):
     """One message that was paid for: counted against the budgets, and whether its code was ever used."""
@@ -89,3 +95,8 @@ class SmsMessage(TenantModel):
 
     def __str__(self) -> str:
         return self.country_prefix
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Past every budget and alarm, the longest of which looks back a day."""
+        return models.Q(sent_at__lt=moment - timedelta(days=30))

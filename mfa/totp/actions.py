@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Q
 from django.utils.timezone import now
 
-from identity_platform.crypto import SealContext, same, seal, unseal
+from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors
 from mfa.completion import complete_second_step, waiting_login
 from mfa.enrollment import Caller, enrollment_proof, is_this_user
@@ -186,6 +186,10 @@ def verify_totp(
                 attempts.clear(realm, user.pk, factor=method, caller=budget)
                 if tokens is None:
                     _record(realm, user, "factor.verified", method)
+        except SealBroken as moved:
+            # A row of another user, tenant or database: it opens nothing, and somebody must hear of it.
+            _record(realm, user, "seal.broken", method, outcome="failed")
+            raise InvalidCode from moved
         except InvalidCode:
             attempts.count_wrong_secret()
             _record(realm, user, "factor.refused", method, outcome="refused")

@@ -1,6 +1,7 @@
 """TOTP secrets and backup codes, in the database of the user they protect."""
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 from django.db import models
@@ -28,6 +29,11 @@ class TotpSecret(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @classmethod
+    def over(cls, moment: datetime) -> Q:
+        """Never confirmed in its time."""
+        return Q(confirmed_at=None, expires_at__lt=moment)
 
     def summary(self) -> dict[str, Any]:
         """The factor in lists."""

@@ -1,0 +1,66 @@
+"""Every call of an enrollment, as the table of `test_ladder` walks them: one entry here is one more column there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyotp
+
+from tests.mfa.people import Somebody, code_to, some_phone
+from tests.world import Api
+
+# What a call needs to have happened before, done with an admin's token; gives the members that the call adds.
+Prepare = Callable[[Somebody], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class EnrollmentCall:
+    """A begin, confirm or finish of one kind of factor."""
+
+    path: str
+    kind: str
+    prepare: Prepare
+    # Enrols a factor of this kind in the window of the registration.
+    enrol: Callable[[Somebody], Any]
+    # The specification has a 404 for some calls; the others do not tell unknown users apart.
+    unknown: int = 404
+    # The general finishRegistration: without a header only while there is no factor of any kind.
+    issues_tokens: bool = False
+    needs_client: bool = False
+
+
+def nothing(person: Somebody) -> dict[str, Any]:
+    return {}
+
+
+def issued_secret(person: Somebody) -> dict[str, Any]:
+    begun = person.house.api.post("/webauthn/totp/beginSetup", person.name)
+    assert begun.status_code == 200, begun.content
+    secret = begun.json()["secret"]
+    return {"secret": secret, "code": pyotp.TOTP(secret).now()}
+
+
+def new_phone(person: Somebody) -> dict[str, Any]:
+    return {"phone_number": some_phone()}
+
+
+def sent_code(person: Somebody) -> dict[str, Any]:
+    phone = some_phone()
+    body = {**person.named_with_client, "phone_number": phone}
+    # From an address of its own: one address may cause twenty messages an hour.
+    begun = Api(token=person.house.api.token).post("/webauthn/sms/beginSetup", body)
+    assert begun.status_code == 200, begun.content
+    person.minutes_pass(2)
+    return {"phone_number": phone, "code": code_to(phone)}
+
+
+CALLS: dict[str, EnrollmentCall] = {
+    "totp begin": EnrollmentCall("/webauthn/totp/beginSetup", "totp", nothing, Somebody.enrol_totp),
+    "totp confirm": EnrollmentCall("/webauthn/totp/confirmSetup", "totp", issued_secret, Somebody.enrol_totp),
+    "sms begin": EnrollmentCall(
+        "/webauthn/sms/beginSetup", "sms", new_phone, Somebody.enrol_phone, unknown=401, needs_client=True
+    ),
+    "sms confirm": EnrollmentCall(
+        "/webauthn/sms/confirmSetup", "sms", sent_code, Somebody.enrol_phone, unknown=401, needs_client=True
+    ),
+}

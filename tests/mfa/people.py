@@ -1,0 +1,148 @@
+"""People of the MFA tests: registered at the public door, at an address of their own, with an authenticator at hand."""
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pyotp
+from django.conf import settings
+from django.utils.timezone import now
+
+from tenants.context import in_tenant
+from tests.world import PASSWORD, Api, House
+from userflow.endusers.models import EndUser
+
+
+@dataclass
+class Somebody:
+    """An end user with the door that they registered at."""
+
+    house: House
+    email: str
+    id: UUID
+    # The door without a token, from the address of the registration.
+    api: Api
+    ticket: str
+    secret: str = ""
+    backup_codes: list[str] = field(default_factory=list)
+    phone: str = ""
+
+    @property
+    def name(self) -> dict[str, str]:
+        """How the specification's examples name a user."""
+        return {"email": self.email, "tenant_id": str(self.house.id)}
+
+    @property
+    def named_with_client(self) -> dict[str, str]:
+        return {**self.name, "client_id": str(self.house.client_id)}
+
+    def sign_in(self, api: Api | None = None) -> Any:
+        """The login's answer."""
+        body = {"client_id": str(self.house.client_id), "email": self.email, "password": PASSWORD}
+        answer = (api or Api()).post("/uflow/auth/enduser/login", body)
+        assert answer.status_code == 200, answer.content
+        return answer
+
+    def token(self) -> str:
+        """A fresh access token of somebody without a factor; the login happens elsewhere."""
+        return str(self.sign_in().json()["access_token"])
+
+    def code(self, steps: int = 0) -> str:
+        """What an independent authenticator shows now, or some steps of 30 seconds from now."""
+        return pyotp.TOTP(self.secret).at(now(), counter_offset=steps)
+
+    def enrol_totp(self, **how: Any) -> "Somebody":
+        """Begin and confirm in the window of the registration."""
+        begun = self.api.post("/webauthn/totp/beginSetup", self.name, **how)
+        assert begun.status_code == 200, begun.content
+        self.secret = begun.json()["secret"]
+        answer = self.api.post(
+            "/webauthn/totp/confirmSetup", {**self.name, "secret": self.secret, "code": self.code()}, **how
+        )
+        assert answer.status_code == 200, answer.content
+        self.backup_codes = answer.json()["backup_codes"]
+        return self
+
+    def enrol_phone(self, **how: Any) -> "Somebody":
+        """Begin and confirm a phone in the window of the registration."""
+        self.phone = some_phone()
+        begun = self.api.post("/webauthn/sms/beginSetup", {**self.named_with_client, "phone_number": self.phone}, **how)
+        assert begun.status_code == 200, begun.content
+        body = {**self.named_with_client, "phone_number": self.phone, "code": code_to(self.phone)}
+        answer = self.api.post("/webauthn/sms/confirmSetup", body, **how)
+        assert answer.status_code == 200, answer.content
+        self.minutes_pass(2)
+        return self
+
+    def row(self) -> EndUser:
+        """The user as stored."""
+        with in_tenant(self.house.id):
+            return EndUser.objects.get(pk=self.id)
+
+    def minutes_pass(self, minutes: float) -> None:
+        """Everything that the database knows of this user is that much older."""
+        back = timedelta(minutes=minutes)
+        with in_tenant(self.house.id):
+            user = EndUser.objects.get(pk=self.id)
+            for rows, columns in (
+                (user.tickets, ["expires_at"]),
+                (user.enrollment_windows, ["expires_at"]),
+                (user.totp_secrets, ["expires_at"]),
+                (user.sms_codes, ["expires_at", "known_tried_at", "stranger_tried_at"]),
+                (user.sms_messages, ["sent_at"]),
+            ):
+                for row in rows.all():
+                    for column in columns:
+                        if (moment := getattr(row, column)) is not None:
+                            setattr(row, column, moment - back)
+                    row.save()
+            for secret in user.totp_secrets.exclude(last_step=None):
+                secret.last_step = (secret.last_step or 0) - int(minutes * 2)
+                secret.save()
+
+    def locks_end(self) -> None:
+        """The wait of Retry-After is over."""
+        from userflow.realms import END_USERS
+        from userflow.signin.attempts import subject_of
+
+        with in_tenant(self.house.id):
+            END_USERS.attempts._default_manager.filter(subject=subject_of(END_USERS, self.id)).update(
+                locked_until=now()
+            )
+
+
+def somebody(house: House, api: Api | None = None) -> Somebody:
+    """A freshly registered end user."""
+    door = api or Api()
+    email = f"mfa-{secrets.token_hex(6)}@example.com"
+    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": email, "password": PASSWORD}
+    answer = door.post("/uflow/user/clients/register", body)
+    assert answer.status_code == 201, answer.content
+    return Somebody(house, email, UUID(answer.json()["user_id"]), door, answer.headers["X-Enrollment-Ticket"])
+
+
+def somebody_old(house: House) -> Somebody:
+    """Registered long ago: no window and no ticket is left."""
+    person = somebody(house)
+    person.minutes_pass(60)
+    return person
+
+
+def some_phone() -> str:
+    """A German mobile number that no other test has."""
+    return f"+49151{secrets.randbelow(90_000_000) + 10_000_000}"
+
+
+def messages_to(phone: str) -> list[dict[str, str]]:
+    """What the file back end has written for a number."""
+    path = settings.OUTBOX / "sms.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [message for message in map(json.loads, lines) if message["to"] == phone]
+
+
+def code_to(phone: str) -> str:
+    """The newest code that the phone received."""
+    return messages_to(phone)[-1]["body"][:6]

@@ -1,0 +1,144 @@
+"""Enrolling an authenticator app."""
+
+import base64
+
+import pyotp
+import pytest
+
+from mfa.totp.models import EndUserTotpSecret
+from tenants.context import in_tenant
+from tests.mfa.people import Somebody, somebody, somebody_old
+from tests.mfa.totp.test_engine import decoded_by_opencv, decoded_by_zxing
+from tests.world import Api, House
+from userflow.endusers.models import EndUser
+
+
+def test_the_documented_example_without_a_header_for_a_fresh_user(house: House) -> None:
+    ann = somebody(house)
+    begun = ann.api.post("/webauthn/totp/beginSetup", ann.named_with_client)
+    assert begun.status_code == 200
+    assert set(begun.json()) == {"account", "issuer", "manual_entry", "otp_auth_url", "qr_code", "secret"}
+    assert begun.headers["Cache-Control"] == "no-store"
+    secret = begun.json()["secret"]
+    body = {**ann.named_with_client, "code": pyotp.TOTP(secret).now(), "secret": secret}
+    done = ann.api.post("/webauthn/totp/confirmSetup", body)
+    assert done.status_code == 200
+    assert set(done.json()) == {"backup_codes", "message", "success"}
+    assert done.json()["success"] is True
+    assert len(done.json()["backup_codes"]) == 10
+    assert ann.row().mfa_methods == ["totp", "backup_code"]
+
+
+def test_the_picture_shows_exactly_the_url(house: House) -> None:
+    ann = somebody(house)
+    begun = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()
+    png = base64.b64decode(begun["qr_code"], validate=True)
+    assert decoded_by_zxing(png) == decoded_by_opencv(png) == begun["otp_auth_url"]
+    assert begun["account"] == ann.email
+    assert begun["manual_entry"].replace(" ", "") == begun["secret"]
+
+
+def test_for_an_old_user_it_is_refused_and_nothing_is_stored(house: House) -> None:
+    ann = somebody_old(house)
+    begun = ann.api.post("/webauthn/totp/beginSetup", ann.name)
+    assert (begun.status_code, begun.json()["error"]) == (401, "Unauthorized")
+    with in_tenant(house.id):
+        assert not EndUserTotpSecret.objects.filter(user_id=ann.id).exists()
+
+
+def test_a_secret_that_the_server_did_not_issue_is_refused(house: House) -> None:
+    ann, ben = somebody(house), somebody(house)
+    own = pyotp.random_base32()
+    ben_begun = ben.api.post("/webauthn/totp/beginSetup", ben.name).json()["secret"]
+    for secret in (own, ben_begun):
+        body = {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
+        assert ann.api.post("/webauthn/totp/confirmSetup", body).status_code == 400
+    assert ann.row().mfa_methods == []
+
+
+def test_beginning_again_and_again_voids_nobodys_secret(house: House) -> None:
+    ann = somebody(house)
+    first = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
+    again = [ann.api.post("/webauthn/totp/beginSetup", ann.name) for _ in range(4)]
+    assert [answer.status_code for answer in again] == [200, 200, 429, 429]
+    assert int(again[-1].headers["Retry-After"]) <= 601
+    body = {**ann.name, "secret": first, "code": pyotp.TOTP(first).now()}
+    assert ann.api.post("/webauthn/totp/confirmSetup", body).status_code == 200
+
+
+def test_a_secret_is_held_for_ten_minutes(house: House) -> None:
+    ann = somebody(house)
+    secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
+    ann.minutes_pass(11)
+    body = {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
+    answer = ann.api.post("/webauthn/totp/confirmSetup", body)
+    assert answer.status_code == 400
+    assert "ten minutes" in answer.json()["message"]
+
+
+def test_a_wrong_code_enrols_nothing_and_the_right_one_still_does(house: House) -> None:
+    ann = somebody(house)
+    secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
+    right = pyotp.TOTP(secret).now()
+    wrong = f"{(int(right) + 1) % 1_000_000:06d}"
+    body = {**ann.name, "secret": secret}
+    refused = ann.api.post("/webauthn/totp/confirmSetup", {**body, "code": wrong})
+    assert (refused.status_code, refused.json()["message"]) == (400, "Invalid verification code")
+    assert ann.row().mfa_methods == []
+    assert ann.api.post("/webauthn/totp/confirmSetup", {**body, "code": right}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["beginSetup", "confirmSetup", "verify", "verifyLogin", "disable"])
+def test_unknown_users_and_tenants_are_404(house: House, path: str) -> None:
+    ann = somebody(house)
+    rest = {"code": "123456", "secret": "A" * 32}
+    nobody = {**ann.name, **rest, "email": "nobody@example.com"}
+    nowhere = {**ann.name, **rest, "tenant_id": "00000000-0000-4000-8000-000000000000"}
+    assert Api().post(f"/webauthn/totp/{path}", nobody).status_code == 404
+    assert Api().post(f"/webauthn/totp/{path}", nowhere).status_code == 404
+
+
+def test_secrets_and_backup_codes_are_not_in_the_database_in_clear(house: House) -> None:
+    ann = somebody(house).enrol_totp()
+    with in_tenant(house.id):
+        row = EndUserTotpSecret.objects.get(user_id=ann.id)
+        stored = [bytes(code.digest) for code in EndUser.objects.get(pk=ann.id).backup_codes.all()]
+    assert base64.b32decode(ann.secret) not in bytes(row.secret_sealed)
+    assert all(ann.backup_codes[0].replace("-", "").encode() not in digest for digest in stored)
+
+
+def test_a_row_that_is_copied_to_another_user_does_not_open(house: House) -> None:
+    ann, ben = somebody(house).enrol_totp(), somebody(house).enrol_totp()
+    with in_tenant(house.id):
+        sealed = EndUserTotpSecret.objects.get(user_id=ann.id).secret_sealed
+        EndUserTotpSecret.objects.filter(user_id=ben.id).update(secret_sealed=sealed)
+    answer = Api().post("/webauthn/totp/verify", {**ben.name, "code": ann.code(1)})
+    assert answer.status_code == 400
+
+
+def test_removing_and_renewing_need_a_fresh_token(house: House) -> None:
+    ann = somebody(house)
+    token = ann.token()
+    ann.enrol_totp()
+    for path in ("disable", "regenerateBackupCodes"):
+        for headers in ({}, {"X-Enrollment-Ticket": ann.ticket}):
+            assert ann.api.post(f"/webauthn/totp/{path}", ann.name, headers=headers).status_code == 401
+    renewed = ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token)
+    assert renewed.status_code == 200
+    assert not set(renewed.json()["backup_codes"]) & set(ann.backup_codes)
+    old = Api().post("/webauthn/totp/verify", {**ann.name, "backup_code": ann.backup_codes[0]})
+    assert old.status_code == 400
+    assert ann.api.post("/webauthn/totp/disable", ann.name, token=token).status_code == 200
+    assert ann.row().mfa_methods == []
+    assert ann.api.post("/webauthn/totp/disable", ann.name, token=token).status_code == 400
+
+
+def test_replacing_needs_a_fresh_token_and_ends_the_old_authenticator(house: House) -> None:
+    ann = somebody(house)
+    token = ann.token()
+    ann.enrol_totp()
+    old = Somebody(**vars(ann))
+    assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
+    ann.enrol_totp(token=token)
+    assert Api().post("/webauthn/totp/verify", {**ann.name, "code": old.code(1)}).status_code == 400
+    assert Api().post("/webauthn/totp/verify", {**ann.name, "code": ann.code(1)}).status_code == 200
