@@ -1,6 +1,7 @@
 """Passkeys and the challenges of ceremonies: one mechanism in two homes, as the users they belong to."""
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 from django.db import models
@@ -77,6 +78,11 @@ class Challenge(models.Model):
 
     def __str__(self) -> str:
         return self.ceremony
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Expired."""
+        return models.Q(expires_at__lt=moment)
 
 
 class AdminChallenge(Challenge):

@@ -1,5 +1,7 @@
 """Proofs of e-mail addresses that are under way."""
 
+from datetime import datetime
+
 from django.db import models
 
 from tenants.models import TenantModel
@@ -27,3 +29,8 @@ class EmailProof(TenantModel):
 
     def __str__(self) -> str:
         return str(self.user_id)
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Expired; a new one can be asked for."""
+        return models.Q(expires_at__lt=moment)

@@ -1,13 +1,15 @@
 """Invitations: of admin users in the global database, of end users in the tenant's."""
 
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.db import models
 
 from tenants.models import Tenant, TenantModel
 
+# How long after its expiry an invitation is still listed, whatever became of it.
+KEPT = timedelta(days=90)
 PENDING, ACCEPTED, CANCELLED, EXPIRED = "pending", "accepted", "cancelled", "expired"
 
 
@@ -34,6 +36,11 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Expired long ago."""
+        return models.Q(expires_at__lt=moment - KEPT)
 
     def status(self, moment: datetime) -> str:
         """What has become of it by now."""

@@ -5,12 +5,20 @@ for end users (security.md section 2).
 """
 
 import uuid
+from datetime import datetime, timedelta
 
 from django.db import models
 
 from tenants.models import TenantModel
 from userflow.admins.models import AdminUser
 from userflow.endusers.models import EndUser
+
+# For how long a session that is over is still shown in lists and known to a replayed refresh token.
+SESSION_KEPT = timedelta(days=30)
+# Past the longest life of a refresh token a replay is refused by its own expiry, so its link need not be known.
+USED_TOKEN_KEPT = timedelta(days=90)
+# Past `attempts.FORGOTTEN_AFTER` a counter begins anew, so nothing is forgiven that was not forgiven already.
+ATTEMPTS_KEPT = timedelta(days=2)
 
 
 class Session(models.Model):
@@ -33,6 +41,11 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Ended or expired long ago; its refresh tokens go with it."""
+        return models.Q(expires_at__lt=moment - SESSION_KEPT)
 
 
 class AdminSession(Session):
@@ -70,6 +83,11 @@ class RefreshToken(models.Model):
     def __str__(self) -> str:
         return bytes(self.digest).hex()[:8]
 
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Used so long ago that it has expired itself, in a session that goes on."""
+        return models.Q(used_at__lt=moment - USED_TOKEN_KEPT)
+
 
 class AdminRefreshToken(RefreshToken):
     session = models.ForeignKey(AdminSession, on_delete=models.CASCADE, related_name="refresh_tokens")
@@ -99,6 +117,11 @@ class Attempts(models.Model):
 
     def __str__(self) -> str:
         return f"{self.factor}: {self.failures}"
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Rested so long that it counts for nothing."""
+        return models.Q(updated_at__lt=moment - ATTEMPTS_KEPT)
 
 
 class AdminAttempts(Attempts):
@@ -137,6 +160,11 @@ class Ticket(models.Model):
     def __str__(self) -> str:
         return self.purpose
 
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Expired."""
+        return models.Q(expires_at__lt=moment)
+
 
 class AdminTicket(Ticket):
     user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="tickets")
@@ -169,6 +197,11 @@ class EnrollmentWindow(models.Model):
 
     def __str__(self) -> str:
         return self.cause
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Closed."""
+        return models.Q(expires_at__lt=moment)
 
 
 class AdminEnrollmentWindow(EnrollmentWindow):

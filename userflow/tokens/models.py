@@ -1,5 +1,6 @@
 """Signing keys of access and refresh tokens."""
 
+from datetime import datetime
 from typing import Any
 
 from django.db import models
@@ -35,3 +36,8 @@ class RevokedToken(models.Model):
 
     def __str__(self) -> str:
         return self.jti
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Refused by its own expiry from now on."""
+        return models.Q(expires_at__lt=moment)

@@ -178,11 +178,10 @@ def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_house: Callab
     written, may_end = threading.Event(), threading.Event()
 
     def slow_writer() -> None:
-        with in_tenant(house.id):
-            with tenant_atomic():
-                record_for_tenant("test.slow")
-                written.set()
-                may_end.wait(30)
+        with in_tenant(house.id), tenant_atomic():
+            record_for_tenant("test.slow")
+            written.set()
+            may_end.wait(30)
         connections.close_all()
 
     writer = threading.Thread(target=slow_writer)

@@ -1,0 +1,78 @@
+"""Letting go of what has had its time: expired rows of every database, and old events of the audit trails.
+
+A model says itself when its rows are over, by a class method `over(moment) -> Q`; nobody else knows its columns. What
+says nothing is kept.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+from django.apps import apps
+from django.db import transaction
+from django.db.models import Model, Q
+from django.utils.timezone import now
+
+from tenants import trails
+from tenants.router import GLOBAL_ALIAS, lives_in_tenant
+from tenants.trails import Owner, TrailUnreachable, opened, reachable
+
+AT_ONCE = 1000
+
+
+class Passing(Protocol):
+    """A model whose rows pass."""
+
+    @classmethod
+    def over(cls, moment: Any) -> Q:
+        """Which rows nobody can use any more at this moment."""
+
+
+def passing_models(*, of_tenants: bool) -> list[type[Model]]:
+    """The models that say when their rows are over, of tenant databases or of the global one."""
+    return [m for m in apps.get_models() if hasattr(m, "over") and lives_in_tenant(m) == of_tenants]
+
+
+@dataclass(slots=True)
+class Purged:
+    """What was let go of one owner, by kind of record."""
+
+    owner: Owner
+    rows: dict[str, int] = field(default_factory=dict)
+    problem: str = ""
+
+
+def purge(owner: Owner, *, seen: Callable[[int], None] = lambda rows: None) -> Purged:
+    """Let go of one owner's expired rows and old audit events; problems end up in the answer, not in an exception.
+
+    In batches of one short transaction each: nothing waits long for a lock, and what a killed run has not reached the
+    next one does.
+    """
+    purged = Purged(owner)
+    try:
+        with reachable(), opened(owner) as trail:
+            for model in passing_models(of_tenants=owner.tenant_id is not None):
+                if number := _purge_model(model, trail.alias if owner.tenant_id else GLOBAL_ALIAS, seen):
+                    purged.rows[str(model._meta.verbose_name_plural)] = number
+        if number := trails.purge(owner, seen=seen):
+            purged.rows["audit events"] = number
+    except TrailUnreachable as problem:
+        purged.problem = str(problem)
+    return purged
+
+
+def _purge_model(model: type[Model], alias: str, seen: Callable[[int], None]) -> int:
+    over = cast(Passing, model).over(now())
+    total = 0
+    while True:
+        # The rows are named first: deleting by a condition would take whatever falls under it meanwhile.
+        keys: Iterable[Any] = list(model._base_manager.filter(over).values_list("pk", flat=True)[:AT_ONCE])
+        if not keys:
+            return total
+        with transaction.atomic(using=alias):
+            # The condition again: a session may have been refreshed since.
+            gone, by_model = model._base_manager.filter(over, pk__in=keys).delete()
+        total += by_model.get(model._meta.label, 0)
+        seen(gone)
+        if not gone:
+            return total

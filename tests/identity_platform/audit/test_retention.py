@@ -1,0 +1,171 @@
+"""What has had its time goes; what has not, and the proof of the rest, stays."""
+
+import io
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.audit import chain
+from tenants import retention, trails
+from tenants.context import in_tenant
+from tests.identity_platform.audit.conftest import as_owner, fill, run
+from tests.world import Api, House
+from userflow.signin.models import EndUserEnrollmentWindow, EndUserRefreshToken, EndUserSession, EndUserTicket
+
+
+def owner(house: House) -> trails.Owner:
+    return trails.Owner(house.made.tenant.slug, house.id)
+
+
+def numbers(house: House) -> tuple[int, int]:
+    """How many old and how many young events there are."""
+    ((old, young),) = run(
+        house,
+        "SELECT count(*) FILTER (WHERE at < now() - interval '300 days'), count(*) FILTER (WHERE at > now() -"
+        " interval '1 day') FROM audit_tenantevent WHERE action = 'test.filled'",
+    )
+    return old, young
+
+
+def test_old_events_behind_a_young_one_wait_for_it(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    for days_ago in (0, 500):
+        fill(house, 1500, days_ago=days_ago)
+        trails.seal(owner(house))
+    assert trails.purge(owner(house)) == 0
+    assert numbers(house) == (1500, 1500)
+    assert trails.verify(owner(house)).faults == []
+
+
+def aged(new_house: Callable[[], House], *, old: int = 4000, young: int = 2000) -> House:
+    """A tenant whose whole history up to some day is old."""
+    house = new_house()
+    with as_owner(house) as sql:
+        sql("UPDATE audit_tenantevent SET at = now() - interval '500 days'")
+    fill(house, old, days_ago=500)
+    trails.seal(owner(house))
+    fill(house, young)
+    trails.seal(owner(house))
+    return house
+
+
+def test_a_purged_trail_verifies_and_grows_on(new_house: Callable[[], House]) -> None:
+    house = aged(new_house)
+    assert trails.purge(owner(house)) >= 4000
+    assert numbers(house) == (0, 2000)
+    verdict = trails.verify(owner(house))
+    assert (verdict.faults, verdict.events) == ([], 2000)
+    fill(house, 10)
+    trails.seal(owner(house))
+    assert trails.purge(owner(house)) == 0
+    assert trails.verify(owner(house)).faults == []
+
+
+def test_after_everything_was_purged_the_chain_goes_on(new_house: Callable[[], House]) -> None:
+    house = aged(new_house, old=1500, young=0)
+    trails.purge(owner(house))
+    assert run(house, "SELECT count(*) FROM audit_tenantevent") == [(0,)]
+    fill(house, 1200)
+    assert trails.seal(owner(house)).events == 1200
+    verdict = trails.verify(owner(house))
+    assert (verdict.faults, verdict.events, verdict.unsealed) == ([], 1200, 0)
+
+
+def test_a_change_after_a_purge_is_still_found_and_a_removed_anchor_too(new_house: Callable[[], House]) -> None:
+    house = aged(new_house)
+    trails.purge(owner(house))
+    with as_owner(house) as sql:
+        sql("UPDATE audit_tenantevent SET actor_id = 'x' WHERE id = (SELECT max(id) FROM audit_tenantevent)")
+    assert len(trails.verify(owner(house)).faults) == 1
+    with as_owner(house) as sql:
+        sql("DELETE FROM audit_tenantseal WHERE kind = 'anchor'")
+    assert any("missing" in fault for fault in trails.verify(owner(house)).faults)
+
+
+def test_an_anchor_that_the_platform_has_not_made_is_found(new_house: Callable[[], House]) -> None:
+    house = aged(new_house)
+    run(
+        house,
+        "INSERT INTO audit_tenantseal (number, kind, from_id, to_id, count, newest_at, purged_number, digest, previous,"
+        " mac) SELECT max(number) + 1, 'anchor', 1, 3000, 3000, now(), 2, (SELECT mac FROM audit_tenantseal WHERE"
+        " number = 2), (SELECT mac FROM audit_tenantseal ORDER BY number DESC LIMIT 1), sha256('x')"
+        " FROM audit_tenantseal",
+    )
+    run(house, "DELETE FROM audit_tenantevent WHERE id <= 1000")
+    assert any("not made by this platform" in fault for fault in trails.verify(owner(house)).faults)
+
+
+def test_a_purge_that_was_killed_goes_on_where_it_was(new_house: Callable[[], House]) -> None:
+    house = aged(new_house, old=6000)
+
+    class Killed(Exception):
+        pass
+
+    def kill(_: int) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        trails.purge(owner(house), seen=kill)
+    assert 0 < numbers(house)[0] < 6000
+    assert trails.verify(owner(house)).faults == []
+    trails.purge(owner(house))
+    assert numbers(house) == (0, 2000)
+    assert run(house, "SELECT count(*) FROM audit_tenantseal WHERE kind = 'anchor'") == [(1,)]
+    assert trails.verify(owner(house)).faults == []
+
+
+def test_events_under_thirty_days_stay_whatever_is_asked(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    fill(house, 1000)
+    trails.seal(owner(house))
+    with in_tenant(house.id), trails.opened(owner(house)) as trail, pytest.raises(Exception, match="append-only"):
+        chain.purge(trail, before=now() + timedelta(days=1))
+    assert numbers(house) == (0, 1000)
+
+
+def test_expired_sessions_tickets_and_windows_go_and_fresh_ones_stay(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    person = house.register()
+    old, fresh = house.sign_in(person), house.sign_in(person)
+    with in_tenant(house.id):
+        first = EndUserSession.objects.order_by("created_at").first()
+        assert first is not None
+        EndUserSession.objects.filter(pk=first.pk).update(expires_at=now() - timedelta(days=31))
+        EndUserTicket.objects.update(expires_at=now() - timedelta(seconds=1))
+        EndUserEnrollmentWindow.objects.update(expires_at=now() - timedelta(seconds=1))
+    purged = retention.purge(owner(house))
+    assert (purged.problem, purged.rows["end user sessions"]) == ("", 1)
+    with in_tenant(house.id):
+        left = EndUserSession.objects.count(), EndUserRefreshToken.objects.count()
+        assert (*left, EndUserTicket.objects.count(), EndUserEnrollmentWindow.objects.count()) == (1, 1, 0, 0)
+    for answer, status in ((old, 400), (fresh, 200)):
+        body = {"grant_type": "refresh_token", "refresh_token": answer["refresh_token"]}
+        assert Api().post("/authmgr/token", body).status_code == status
+
+
+def test_the_command_goes_past_a_tenant_that_is_out_of_reach(new_house: Callable[[], House]) -> None:
+    sound, broken = new_house(), new_house()
+    with as_owner(broken):
+        run(broken, "ALTER TABLE audit_tenantseal RENAME TO hidden")
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.raises(SystemExit) as ended:
+            call_command("purge_expired", str(sound.id), str(broken.id), stdout=out, stderr=err)
+        run(broken, "ALTER TABLE hidden RENAME TO audit_tenantseal")
+    assert (ended.value.code, "1 of 2 done" in out.getvalue()) == (1, True)
+    assert err.getvalue().startswith(broken.made.tenant.slug)
+
+
+def test_every_kind_of_row_that_expires_is_known_to_the_purge() -> None:
+    from django.apps import apps
+
+    # Rows that only say until when they count, not that they may go.
+    kept = {"registry.ServiceCredential"}
+    expiring: list[Any] = [m for m in apps.get_models() if any(f.name == "expires_at" for f in m._meta.get_fields())]
+    silent = {m._meta.label for m in expiring if not hasattr(m, "over")} - kept
+    assert silent <= {"mfa.PushAuthenticationRequest"}
+    connections.close_all()
