@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import io
 import multiprocessing
 import os
 import signal
@@ -70,6 +71,7 @@ def main() -> None:
                     child.terminate()
                 for child in children:
                     child.join(FINISH_SECONDS)
+                    child.kill()
     except (embedded.EmbeddedServerFailed, ImproperlyConfigured, CommandError, PortTaken) as problem:
         sys.exit(f"bin/serve: {problem}")
     except OperationalError as problem:
@@ -230,7 +232,9 @@ def _run_tenant_worker() -> None:
     django.setup()
     while True:
         try:
-            call_command("tenant_worker")
+            # It says that it is ready, which nobody here waits for; it returns when it was told to end.
+            call_command("tenant_worker", stdout=io.StringIO())
+            return
             return  # it ends by itself only when it was told to
         except Exception as problem:
             # It outlives a database that is away for a while, as the web workers do.

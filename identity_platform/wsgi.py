@@ -7,6 +7,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
+from django.http import HttpResponse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
 
@@ -23,7 +24,13 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
         body = _read(environ["wsgi.input"], settings.API_BODY_LIMIT + 1)
         environ["wsgi.input"] = BytesIO(body)
         environ["CONTENT_LENGTH"] = str(len(body))
-    return _django(environ, start_response)
+    response = _django(environ, start_response)
+    if isinstance(response, HttpResponse):
+        # The server sends a list at once and with a Content-Length; of anything else it asks piece by piece, in chunks.
+        body = response.content
+        response.close()
+        return [body]
+    return response
 
 
 def _read(stream: BytesIO, limit: int) -> bytes:

@@ -92,7 +92,7 @@ class Postgres:
         programs = programs_of_postgres(uid, gid)
         let_through(self.data.parents, uid, gid)
         if not self.data.exists():
-            self._create_cluster(programs, uid, gid, unsafe_fast=unsafe_fast)
+            self._create_cluster(programs, uid, gid)
         version = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
         if version != POSTGRES_VERSION:
             raise EmbeddedServerFailed(
@@ -122,7 +122,7 @@ class Postgres:
             if lock.exists() and is_taken(lock.read_text(encoding="utf-8").split("\n", 1)[0]):
                 lock.unlink()
 
-    def _create_cluster(self, programs: Path, uid: int, gid: int, *, unsafe_fast: bool) -> None:
+    def _create_cluster(self, programs: Path, uid: int, gid: int) -> None:
         draft = self.data.with_name("postgres.new")
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
@@ -130,8 +130,8 @@ class Postgres:
         arguments = ["-D", str(draft), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-instructions"]
         # The built-in C.UTF-8 folds the case of all letters and is the same on every machine.
         arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-        if unsafe_fast:
-            arguments.append("--no-sync")
+        # A power cut within the half minute until the kernel has written it all costs a database that is new and empty.
+        arguments.append("--no-sync")
         try:
             run_quietly([str(programs / "initdb"), *arguments], uid, gid)
         except subprocess.CalledProcessError as error:

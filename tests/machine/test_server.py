@@ -163,3 +163,10 @@ def test_orphaned_servers_of_a_killed_platform_are_used_again(settled_home: Path
     assert running(settled_home) == ["postgres", "valkey-server"]
     assert serve(settled_home).end() == 0
     assert running(settled_home) == []
+
+
+def test_an_answer_goes_out_in_one_piece(platform: Platform) -> None:
+    # In chunks each answer would cost three times the CPU and, on a kept-alive connection, wait for a delayed ACK.
+    response = platform.get("/uflow/live")
+    assert response.headers["Content-Length"] == str(len(response.read()))
+    assert "Transfer-Encoding" not in response.headers
