@@ -12,10 +12,21 @@ from uuid import UUID, uuid4
 
 from django.db import connections
 from django.test import Client
+from django.test.client import ClientHandler
 
 from userflow.tenants.actions import NewTenant, open_tenant
 
 PASSWORD = "correct horse 9 battery"
+
+
+# One for all doors: each new one would load every middleware again, and walk all static files for it.
+_handler = ClientHandler(enforce_csrf_checks=False)
+
+
+def _client() -> Client:
+    client = Client(raise_request_exception=False)
+    client.handler = _handler
+    return client
 
 
 def some_address() -> str:
@@ -29,7 +40,7 @@ class Api:
 
     token: str | None = None
     address: str = field(default_factory=some_address)
-    client: Client = field(default_factory=lambda: Client(raise_request_exception=False))
+    client: Client = field(default_factory=_client)
 
     def call(
         self,

@@ -7,11 +7,13 @@ used once and that the counter of signatures rises is decided by the database (`
 
 import base64
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from cbor2 import CBORDecoder
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -207,6 +209,7 @@ def verify_registration(
         client_data = _part(inner, "clientDataJSON")
         attestation = _part(inner, "attestationObject")
         _refuse_foreign_page(_client_data(client_data))
+        _refuse_leftovers(attestation)
         verified = verify_registration_response(
             credential=_plain(response, clientDataJSON=client_data, attestationObject=attestation),
             expected_challenge=expected_challenge,
@@ -309,6 +312,14 @@ def _refuse_flipped_backup(flags: AuthenticatorDataFlags, passkey: KnownPasskey)
     """Section 7.2 step 19 (and 6.1.3): whether a passkey can be backed up never changes."""
     if flags.be != passkey.backup_eligible:
         raise CeremonyFailed("backup eligibility changed")
+
+
+def _refuse_leftovers(attestation: bytes) -> None:
+    """The library reads the first CBOR item and ignores what follows it (seen with webauthn 3.0.1)."""
+    stream = io.BytesIO(attestation)
+    CBORDecoder(stream).decode()
+    if stream.tell() != len(attestation):
+        raise CeremonyFailed("leftover bytes")
 
 
 def _refuse_odd_key(encoded: bytes) -> None:

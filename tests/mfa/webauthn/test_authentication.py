@@ -1,0 +1,327 @@
+"""Using a passkey: as a verification, as a second step, as the only step, and every reason to refuse."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.mfa.webauthn.authenticator import UP, UV, Authenticator, b64, unb64
+from tests.mfa.webauthn.passkeys import (
+    ADMIN_USERS,
+    ORIGIN,
+    Home,
+    end_users_of,
+    new_authenticator,
+    somebody_with_passkey,
+)
+from tests.world import Api, House, Person, sign_in_admin
+
+Enrolled = tuple[Person, Authenticator]
+
+
+def test_options_name_the_users_passkeys(home: Home, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    options = home.options(person)
+    assert options["rpId"] == "localhost"
+    assert options["userVerification"] == "preferred"
+    assert options["allowCredentials"] == [
+        {"id": b64(authenticator.credential_id), "type": "public-key", "transports": ["usb"]}
+    ]
+    assert len(unb64(options["challenge"])) == 32
+
+
+@pytest.mark.parametrize("form", [lambda found: found, json.dumps], ids=["object", "string"])
+def test_without_a_ticket_it_is_a_verification_only(home: Home, enrolled: Enrolled, form: Any) -> None:
+    person, authenticator = enrolled
+    answer = home.finish_authentication(person, form(authenticator.get(home.options(person))))
+    assert answer.status_code == 200
+    assert answer.json() == {"success": True, "user_id": str(person.id)}
+
+
+def test_it_completes_a_login(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    login = house.sign_in(person)
+    assert (login["mfa_required"], login["methods"]) == (True, ["webauthn"])
+    response = authenticator.get(home.options(person))
+    answer = home.finish_authentication(person, response, mfa_token=login["mfa_token"]).json()
+    assert (answer["success"], answer["user_id"], answer["token_type"]) == (True, str(person.id), "Bearer")
+    claims = Api(token=answer["access_token"]).get("/exsvc/debug/auth").json()["claims"]
+    assert (claims["amr"], claims["sub"], claims["client_id"]) == (["pwd", "pop"], str(person.id), str(house.client_id))
+    assert answer["refresh_token"]
+    assert answer["expires_in"] == 3600
+
+
+def test_it_completes_an_admins_login(new_house: Any) -> None:
+    house = new_house()
+    authenticator = ADMIN_USERS.enrol(house.api, house.admin)
+    login = sign_in_admin(house.admin.username)
+    assert "access_token" not in login
+    response = authenticator.get(ADMIN_USERS.options(house.admin))
+    answer = ADMIN_USERS.finish_authentication(house.admin, response, mfa_token=login["mfa_token"]).json()
+    me = Api(token=answer["access_token"]).get("/uflow/admin/users/me").json()
+    assert (me["id"], me["mfa_methods"]) == (str(house.admin.id), ["webauthn"])
+
+
+def test_a_ticket_works_once_and_for_its_user_only(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    other, key_of_other = somebody_with_passkey(house)
+    ticket = house.sign_in(person)["mfa_token"]
+    foreign = key_of_other.get(home.options(other))
+    assert home.finish_authentication(other, foreign, mfa_token=ticket).status_code == 401
+    for status in (200, 401):
+        response = authenticator.get(home.options(person))
+        assert home.finish_authentication(person, response, mfa_token=ticket).status_code == status
+
+
+def test_a_passkey_sign_in_names_nobody(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    options = home.options()
+    assert (options["userVerification"], options["allowCredentials"]) == ("required", [])
+    answer = home.finish_authentication(None, authenticator.get(options)).json()
+    assert (answer["success"], answer["user_id"]) == (True, str(person.id))
+    claims = Api(token=answer["access_token"]).get("/exsvc/debug/auth").json()["claims"]
+    assert (claims["amr"], claims["client_id"]) == (["pop", "mfa"], str(house.client_id))
+
+
+def test_a_passkey_sign_in_may_name_the_user_at_the_end(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    other = house.register()
+    assert home.finish_authentication(other, authenticator.get(home.options())).status_code == 401
+    answer = home.finish_authentication(person, authenticator.get(home.options()))
+    assert "access_token" in answer.json()
+
+
+SIGN_IN_REFUSED: dict[str, dict[str, Any]] = {
+    "no user verification": {"flags": UP},
+    "no user handle": {"without_handle": True},
+    "another's handle": {"user_handle": bytes(16)},
+    "an empty handle": {"user_handle": b""},
+}
+
+
+@pytest.mark.parametrize("knobs", SIGN_IN_REFUSED.values(), ids=SIGN_IN_REFUSED.keys())
+def test_a_passkey_sign_in_is_refused(home: Home, enrolled: Enrolled, knobs: dict[str, Any]) -> None:
+    person, authenticator = enrolled
+    answer = home.finish_authentication(person, authenticator.get(home.options(), **knobs))
+    assert (answer.status_code, "access_token" in answer.json()) == (401, False)
+
+
+def test_a_verification_challenge_signs_nobody_in(home: Home, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    answer = home.finish_authentication(None, authenticator.get(home.options(person)))
+    assert answer.status_code == 401
+
+
+def test_nobody_named_at_all(home: Home, enrolled: Enrolled) -> None:
+    _, authenticator = enrolled
+    answer = home.finish_authentication(None, authenticator.get(home.options(), without_handle=True))
+    assert answer.status_code == 400
+    assert "email" in answer.json()["details"]
+
+
+def test_a_deactivated_client_signs_nobody_in(new_house: Any) -> None:
+    house = new_house()
+    home = end_users_of(house)
+    _, authenticator = somebody_with_passkey(house)
+    options = home.options()
+    _deactivate_client(house)
+    assert home.finish_authentication(None, authenticator.get(options)).status_code == 401
+
+
+def _deactivate_client(house: House) -> None:
+    # The endpoint for it belongs to client management.
+    from userflow.clients.models import Client
+
+    Client.objects.filter(pk=house.client_id).update(active=False)
+
+
+def test_a_deactivated_user_is_refused(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    named, unnamed = home.options(person), home.options()
+    house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": False})
+    assert home.finish_authentication(person, authenticator.get(named)).status_code == 401
+    assert home.finish_authentication(None, authenticator.get(unnamed)).status_code == 401
+    assert home.begin_authentication(person).status_code == 404
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "wrong origin": {"origin": "https://evil.example"},
+    "wrong port": {"origin": ORIGIN + "1"},
+    "origin with a slash": {"origin": ORIGIN + "/"},
+    "wrong rp id": {"rp_id": "example.com"},
+    "wrong type": {"type": "webauthn.create"},
+    "no user presence": {"flags": UV},
+    "became backup eligible": {"flags": UP | UV | 0x08},
+    "cross-origin": {"client_data": {"crossOrigin": True}},
+    "top origin": {"client_data": {"topOrigin": "https://evil.example"}},
+    "unknown challenge": {"challenge": b64(bytes(32))},
+    "another user's handle": {"user_handle": bytes(16)},
+    "tampered signature": {"tamper_signature": True},
+    "unknown credential id": {"credential_id": bytes(32)},
+    "a credential id of 60,000 bytes": {"credential_id": bytes(60_000)},
+    "equal counter": {"sign_count": 0},
+}
+
+
+@pytest.mark.parametrize("knobs", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(home: Home, house: House, enrolled: Enrolled, knobs: dict[str, Any]) -> None:
+    person, authenticator = enrolled
+    assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
+    answer = home.finish_authentication(person, authenticator.get(home.options(person), **knobs))
+    assert (answer.status_code, answer.json()["error"]) == (401, "Unauthorized")
+
+
+@pytest.mark.parametrize("flags", [UP | UV | 0x08, UP | UV | 0x18], ids=["eligible", "backed up"])
+def test_backup_state_may_change_eligibility_may_not(home: Home, house: House, flags: int) -> None:
+    person = house.register()
+    door = house.as_user(person)
+    authenticator = home.enrol(door, person, new_authenticator(flags=flags))
+    assert door.get("/webauthn/factors").json()["factors"][0]["backed_up"] == bool(flags & 0x10)
+    backed_up = authenticator.get(home.options(person), flags=UP | UV | 0x18)
+    assert home.finish_authentication(person, backed_up).status_code == 200
+    assert door.get("/webauthn/factors").json()["factors"][0]["backed_up"] is True
+    single = authenticator.get(home.options(person), flags=UP | UV)
+    assert home.finish_authentication(person, single).status_code == 401
+
+
+def test_the_counter_must_rise(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    for count, status in ((7, 200), (7, 401), (6, 401), (0, 401), (8, 200)):
+        response = authenticator.get(home.options(person), sign_count=count)
+        assert home.finish_authentication(person, response).status_code == status, count
+    assert _stored(house, person).sign_count == 8
+    reasons = [event.details["reason"] for event in _refusals(house, person)]
+    assert reasons == ["counter did not rise"] * 3
+
+
+def test_an_authenticator_that_does_not_count(home: Home, house: House) -> None:
+    person, authenticator = somebody_with_passkey(house, counting=False)
+    for count, status in ((0, 200), (0, 200), (1, 200), (0, 401)):
+        response = authenticator.get(home.options(person), sign_count=count)
+        assert home.finish_authentication(person, response).status_code == status
+    assert _stored(house, person).sign_count == 1
+
+
+def _stored(house: House, person: Person) -> Any:
+    from mfa.webauthn.models import EndUserPasskey
+    from tenants.context import in_tenant
+
+    with in_tenant(house.id):
+        return EndUserPasskey.objects.get(user_id=person.id)
+
+
+def _refusals(house: House, person: Person) -> list[Any]:
+    from identity_platform.audit.models import TenantEvent
+    from tenants.context import in_tenant
+
+    with in_tenant(house.id):
+        return list(TenantEvent.objects.filter(action="factor.refused", target_id=str(person.id)))
+
+
+def test_a_challenge_is_answered_once(home: Home, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    options = home.options(person)
+    assert home.finish_authentication(person, authenticator.get(options)).status_code == 200
+    assert home.finish_authentication(person, authenticator.get(options)).status_code == 401
+
+
+def test_the_same_assertion_works_once(home: Home, house: House) -> None:
+    person, authenticator = somebody_with_passkey(house, counting=False)
+    response = authenticator.get(home.options(person))
+    assert [home.finish_authentication(person, response).status_code for _ in range(2)] == [200, 401]
+
+
+def test_a_challenge_is_its_users(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    other, _ = somebody_with_passkey(house)
+    response = authenticator.get(home.options(other))
+    assert home.finish_authentication(person, response).status_code == 401
+
+
+def test_a_challenge_is_its_tenants(home: Home, other_house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    there = end_users_of(other_house)
+    for options in (home.options(), home.options(person)):
+        response = authenticator.get(options)
+        assert there.finish_authentication(person, response).status_code == 401
+        assert there.finish_authentication(None, response).status_code == 401
+
+
+def test_a_challenge_is_its_realms(new_house: Any) -> None:
+    house = new_house()
+    authenticator = ADMIN_USERS.enrol(house.api, house.admin)
+    response = authenticator.get(ADMIN_USERS.options(house.admin))
+    assert end_users_of(house).finish_authentication(house.admin, response).status_code == 401
+    assert ADMIN_USERS.finish_authentication(house.admin, response).status_code == 200
+
+
+def test_a_challenge_is_its_ceremonys(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    ticket = house.sign_in(person)["mfa_token"]
+    token = home.finish_authentication(person, authenticator.get(home.options(person)), mfa_token=ticket).json()
+    options = home.begin_registration(Api(token=token["access_token"]), person).json()
+    response = authenticator.get({"rpId": "localhost", "challenge": options["challenge"]})
+    assert home.finish_authentication(person, response).status_code == 401
+
+
+def test_a_challenge_lasts_five_minutes(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    options = home.options(person)
+    _age_challenges(house, person)
+    assert home.finish_authentication(person, authenticator.get(options)).status_code == 401
+
+
+def _age_challenges(house: House, person: Person) -> None:
+    from datetime import timedelta
+
+    from django.db.models import F
+
+    from mfa.webauthn.models import EndUserChallenge
+    from tenants.context import in_tenant
+
+    with in_tenant(house.id):
+        EndUserChallenge.objects.filter(user_id=person.id).update(expires_at=F("expires_at") - timedelta(minutes=5))
+
+
+def test_who_has_none_and_who_is_nobody(home: Home, house: House) -> None:
+    person = house.register()
+    nobody = Person(person.id, "nobody@example.com")
+    assert home.begin_authentication(person).status_code == 400
+    assert home.begin_authentication(nobody).status_code == 404
+    answers = [home.finish_authentication(who, {"id": "x"}) for who in (person, nobody)]
+    assert [answer.status_code for answer in answers] == [401, 401]
+    assert answers[0].json() == answers[1].json()
+
+
+def test_an_unknown_tenant(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
+    assert nowhere.begin_authentication(person).status_code == 404
+    assert nowhere.begin_registration(Api(), person).status_code == 404
+    response = authenticator.get(home.options(person))
+    assert nowhere.finish_authentication(person, response).status_code == 401
+
+
+def test_five_wrong_uses_lock_strangers_and_not_the_person(home: Home, house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    for _ in range(5):
+        wrong = authenticator.get(home.options(person), tamper_signature=True)
+        assert home.finish_authentication(person, wrong).status_code == 401
+    locked = home.finish_authentication(person, authenticator.get(home.options(person)))
+    assert locked.status_code == 429
+    assert 50 < int(locked.headers["Retry-After"]) <= 61
+    ticket = house.sign_in(person)["mfa_token"]
+    response = authenticator.get(home.options(person))
+    assert home.finish_authentication(person, response, mfa_token=ticket).status_code == 200
+
+
+def test_members_that_are_nobodys_business(home: Home, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    response = authenticator.get(home.options(person))
+    answer = home.finish_authentication(person, response, mfa_verified=True, role="operator", user_id="x")
+    assert answer.json() == {"success": True, "user_id": str(person.id)}
+
+
+def test_admin_calls_name_the_user(house: House) -> None:
+    assert ADMIN_USERS.begin_authentication().status_code == 400
+    assert ADMIN_USERS.finish_authentication(None, {"id": "x"}).status_code == 400

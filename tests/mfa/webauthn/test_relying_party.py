@@ -1,0 +1,79 @@
+"""For whom passkeys are made: the tenant's own domain and pages, or the platform's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.mfa.webauthn.passkeys import ORIGIN, Home, end_users_of, new_authenticator
+from tests.world import Api, House
+
+OWN = {"webauthn_rp_id": "acme.example", "webauthn_origins": ["https://login.acme.example", "https://acme.shop"]}
+
+
+@pytest.fixture
+def acme(new_house: Callable[[], House], operator: Api) -> House:
+    """A tenant with a domain of its own."""
+    house = new_house()
+    _set(operator, house, OWN)
+    return house
+
+
+def _set(operator: Api, house: House, stated: dict[str, Any]) -> Any:
+    return operator.patch(f"/uflow/admin/tenants/{house.id}", {"settings": stated})
+
+
+def test_a_tenants_own_domain(acme: House) -> None:
+    home, person = end_users_of(acme), acme.register()
+    door = acme.as_user(person)
+    for origin in OWN["webauthn_origins"]:
+        options = home.begin_registration(door, person).json()
+        assert options["rp"]["id"] == "acme.example"
+        credential = new_authenticator().create(options, origin=origin)
+        assert home.finish_registration(door, person, credential).status_code == 200
+    for origin in (ORIGIN, "https://acme.example", "https://login.acme.example.evil.example"):
+        credential = new_authenticator().create(home.begin_registration(door, person).json(), origin=origin)
+        assert home.finish_registration(door, person, credential).status_code == 400
+    assert home.options(person)["rpId"] == "acme.example"
+
+
+def test_a_domain_without_origins_is_its_own_origin(acme: House, operator: Api) -> None:
+    _set(operator, acme, {"webauthn_origins": None})
+    home, person = end_users_of(acme), acme.register()
+    door = acme.as_user(person)
+    credential = new_authenticator().create(home.begin_registration(door, person).json(), origin="https://acme.example")
+    assert home.finish_registration(door, person, credential).status_code == 200
+
+
+def test_the_host_header_decides_nothing(home: Home, house: House) -> None:
+    person = house.register()
+    door = house.as_user(person)
+    door.client.defaults["HTTP_HOST"] = "127.0.0.1"
+    assert home.begin_registration(door, person).json()["rp"]["id"] == "localhost"
+
+
+def test_the_id_stays_once_passkeys_exist(acme: House, operator: Api) -> None:
+    home, person = end_users_of(acme), acme.register()
+    assert _set(operator, acme, {"webauthn_rp_id": "new.acme.example"}).status_code == 200
+    assert _set(operator, acme, {"webauthn_rp_id": "acme.example"}).status_code == 200
+    door = acme.as_user(person)
+    authenticator = new_authenticator()
+    authenticator.origin = "https://acme.shop"
+    home.enrol(door, person, authenticator)
+    for changed in ("new.acme.example", None):
+        answer = _set(operator, acme, {"webauthn_rp_id": changed})
+        assert (answer.status_code, list(answer.json()["details"])) == (400, ["settings.webauthn_rp_id"])
+    more = {"webauthn_rp_id": "acme.example", "webauthn_origins": [*OWN["webauthn_origins"], "https://acme.test"]}
+    assert _set(operator, acme, more).status_code == 200
+    assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
+
+
+def test_related_origins(acme: House, house: House) -> None:
+    answer = Api().get("/.well-known/webauthn", {"tenant_id": str(acme.id)})
+    assert answer.json() == {"origins": OWN["webauthn_origins"]}
+    assert answer.headers["Content-Type"] == "application/json"
+    assert "max-age" in answer.headers["Cache-Control"]
+    assert Api().get("/.well-known/webauthn").json() == {"origins": [ORIGIN]}
+    assert Api().get("/.well-known/webauthn", {"tenant_id": str(house.id)}).json() == {"origins": [ORIGIN]}
+    unknown = Api().get("/.well-known/webauthn", {"tenant_id": "00000000-0000-4000-8000-000000000000"})
+    assert unknown.status_code == 404
