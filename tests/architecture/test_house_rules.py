@@ -1,0 +1,100 @@
+"""Rules of the house that a machine can check (DESIGN.md sections 2, 3 and 6)."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from identity_platform.api.views import ApiViewSet, Contract
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ["identity_platform", "tenants", "userflow", "registry", "mfa"]
+SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "misc", "services", "managers"}
+# The names that Django looks for in a database backend.
+GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/postgresql/base.py")}
+# Pages, documents and figures, which are no JSON of the API.
+NOT_OURS = ("admin/", "docs/", "schema/", "demo/", "metrics")
+PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?==([^\s;]+)")
+
+
+def modules() -> list[Path]:
+    return [path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+
+
+def endpoints(resolver: Any = None, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Path and callback of every route."""
+    for entry in (resolver or get_resolver()).url_patterns:
+        path = before + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from endpoints(entry, path)
+        elif isinstance(entry, URLPattern):
+            yield path, entry.callback
+
+
+OURS = [(path, callback) for path, callback in endpoints() if not path.startswith(NOT_OURS)]
+
+
+def test_modules_have_names_that_say_something() -> None:
+    nameless = [path for path in modules() if {path.stem, *path.parent.parts} & SAYING_NOTHING]
+    assert set(nameless) == GIVEN_BY_DJANGO
+
+
+def test_imports_go_downwards_only() -> None:
+    run = subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_there_are_endpoints_to_look_at() -> None:
+    assert len(OURS) > 20
+
+
+@pytest.mark.parametrize(("path", "callback"), OURS, ids=[path for path, _ in OURS])
+def test_every_endpoint_declares_its_contract(path: str, callback: Any) -> None:
+    view = getattr(callback, "cls", None)
+    assert view is not None, f"{path} is not a view set"
+    assert issubclass(view, ApiViewSet)
+    for method, action in callback.actions.items():
+        contract = getattr(getattr(view, action), "contract", None)
+        assert isinstance(contract, Contract), f"{method} {path}: {view.__name__}.{action} has no @endpoint"
+        assert contract.returns
+        assert getattr(view, action).__doc__
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])
+def test_what_is_installed_is_what_is_pinned(file: str) -> None:
+    lines = [line.split("#")[0].strip() for line in (ROOT / file).read_text().splitlines()]
+    wanted = [line for line in lines if line and not line.startswith("-r ")]
+    pins = [PIN.fullmatch(line) for line in wanted]
+    assert all(pins), "every requirement is pinned with =="
+    odd = {
+        pin[1]: importlib.metadata.version(pin[1])
+        for pin in pins
+        if pin is not None and importlib.metadata.version(pin[1]) != pin[2]
+    }
+    assert odd == {}
+
+
+def test_no_migration_is_missing() -> None:
+    call_command("makemigrations", check=True, dry_run=True, verbosity=0)
+
+
+def test_every_tenant_migration_is_one_transaction() -> None:
+    from django.db.migrations.loader import MigrationLoader
+
+    from tenants.schema import migration_names
+
+    loader = MigrationLoader(None)
+    assert [name for name in migration_names() if not loader.disk_migrations[name].atomic] == []
+
+
+def test_the_system_checks_are_silent() -> None:
+    call_command("check", databases=["default"], fail_level="WARNING")

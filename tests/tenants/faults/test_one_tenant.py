@@ -1,0 +1,123 @@
+"""One tenant's database dropped, locked or slow: that tenant is told to come again, the others notice nothing."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import close_old_connections, connection, connections
+
+from tenants import databases
+from tenants.capacity import main_server
+from tenants.models import TenantDatabase
+from tests.tenants.conftest import straight_to, throw_away
+from tests.world import Api, House, Person, build_house
+
+Fault = Callable[[House], AbstractContextManager[None]]
+
+
+@pytest.fixture(scope="module")
+def struck(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[House, Person, Api]]:
+    """A tenant with a user who is signed in."""
+    with django_db_blocker.unblock():
+        house = build_house("struck")
+        person = house.register()
+        yield house, person, house.as_user(person)
+        throw_away(house.made.tenant)
+
+
+@contextmanager
+def gone(house: House) -> Iterator[None]:
+    """The database does not exist while this lasts."""
+    with databases.administering(main_server()) as raw:
+        database = house.made.tenant.database.name
+        raw.execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS false')
+        raw.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [database])
+        raw.execute(f'ALTER DATABASE "{database}" RENAME TO "{database}_away"')
+        yield
+        raw.execute(f'ALTER DATABASE "{database}_away" RENAME TO "{database}"')
+        raw.execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS true')
+
+
+@contextmanager
+def locked(house: House) -> Iterator[None]:
+    """Its users' table is held by somebody who does not let go."""
+    with straight_to(house.made.tenant) as raw, raw.transaction():
+        raw.execute("LOCK TABLE userflow_enduser IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+@contextmanager
+def slow(house: House) -> Iterator[None]:
+    """Reading a user takes longer than anybody waits."""
+    with straight_to(house.made.tenant) as raw:
+        raw.execute("ALTER TABLE userflow_enduser RENAME TO enduser_kept")
+        raw.execute("CREATE VIEW userflow_enduser AS SELECT k.* FROM enduser_kept k, pg_sleep(20)")
+        yield
+        raw.execute("DROP VIEW userflow_enduser")
+        raw.execute("ALTER TABLE enduser_kept RENAME TO userflow_enduser")
+
+
+@pytest.mark.parametrize("fault", [gone, locked, slow])
+def test_the_tenant_is_told_to_come_again_and_the_others_notice_nothing(
+    fault: Fault, struck: tuple[House, Person, Api], other_house: House
+) -> None:
+    house, person, user = struck
+    other_person = other_house.register()
+    login = {"client_id": str(house.client_id), "email": person.email, "password": person.password}
+    doors: dict[str, Callable[[], Any]] = {
+        "token": lambda: user.get(f"/uflow/user/enduser/{house.id}/{person.id}"),
+        "login": lambda: Api().post("/uflow/auth/enduser/login", login),
+        "list": lambda: house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}),
+    }
+
+    def knock(door: Callable[[], Any]) -> tuple[Any, float]:
+        began = time.monotonic()
+        try:
+            return door(), time.monotonic() - began
+        finally:
+            connections.close_all()
+
+    with fault(house), ThreadPoolExecutor(len(doors)) as pool:
+        knocking = [pool.submit(knock, door) for door in doors.values()]
+        other = other_house.api.get(f"/uflow/user/enduser/{other_house.id}/{other_person.id}")
+        ready = Api().get("/uflow/ready")
+        answers = [answer.result() for answer in knocking]
+    for refused, waited in answers:
+        assert refused.status_code == 503
+        assert refused.headers["Content-Type"] == "application/json"
+        assert set(refused.json()) == {"error", "message"}
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert waited < 3
+    assert (other.status_code, ready.status_code) == (200, 200)
+    assert {door: knock_again().status_code for door, knock_again in doors.items()} == dict.fromkeys(doors, 200)
+
+
+def test_connections_that_the_server_ended_are_replaced(struck: tuple[House, Person, Api], other_house: House) -> None:
+    house, person, user = struck
+    path = f"/uflow/user/enduser/{house.id}/{person.id}"
+    assert user.get(path).status_code == 200
+    with databases.administering(main_server()) as raw:
+        raw.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE application_name = 'identity' AND (datname = %s OR starts_with(datname, %s))",
+            [connection.settings_dict["NAME"], settings.TENANT_DATABASE_PREFIX],
+        )
+    # What Django does at the start of a request; its test client leaves it out.
+    close_old_connections()
+    assert user.get(path).status_code == 200
+    assert other_house.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_house.id)}).status_code == 200
+
+
+@pytest.mark.parametrize("state", ["migrating", "moving", "provisioning", "failed"])
+def test_a_tenant_that_is_worked_on_says_so(state: str, struck: tuple[House, Person, Api]) -> None:
+    house, person, _ = struck
+    TenantDatabase.objects.filter(pk=house.id).update(status=state)
+    login = {"client_id": str(house.client_id), "email": person.email, "password": person.password}
+    answer = Api().post("/uflow/auth/enduser/login", login)
+    TenantDatabase.objects.filter(pk=house.id).update(status="active")
+    assert answer.status_code == 503
+    assert "Retry-After" in answer.headers

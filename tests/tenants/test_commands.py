@@ -1,0 +1,135 @@
+"""The commands as a person and a scheduler meet them."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command, load_command_class
+
+from tenants.capacity import main_server
+from tenants.models import Tenant, TenantDatabase, WarmDatabase
+from tests.environment import DATABASE
+from tests.tenants.conftest import ROOT, AnotherProcess, databases_on, said_by
+
+COMMANDS = [path.stem for path in (ROOT / "tenants/management/commands").glob("[a-z]*.py")]
+WORKER = """
+import sys, django
+django.setup()
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = sys.argv[1]
+call_command("tenant_worker", "--size", "2", "--every", "0.1")
+"""
+
+
+def status_of(tenant: Tenant) -> str:
+    return TenantDatabase.objects.get(pk=tenant.pk).status
+
+
+@contextmanager
+def typing(words: str, monkeypatch: Any) -> Iterator[None]:
+    """Somebody at a terminal who types this."""
+    keyboard, screen = pty.openpty()
+    os.write(keyboard, f"{words}\n".encode())
+    with os.fdopen(screen, "r") as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        yield
+    os.close(keyboard)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_explains_itself_with_an_example(name: str) -> None:
+    parser = load_command_class("tenants", name).create_parser("manage", name)
+    assert f"Example: {name}" in parser.description or f"| {name}" in parser.description
+
+
+def test_tenants_are_listed(new_tenant: Callable[[], Tenant]) -> None:
+    tenant = new_tenant()
+    said_by("suspend_tenant", tenant.slug)
+    [listed] = [row for row in json.loads(said_by("list_tenants", "--json")) if row["slug"] == tenant.slug]
+    assert listed == {
+        "slug": tenant.slug,
+        "tenant_id": str(tenant.pk),
+        "name": "Short-lived",
+        "status": "suspended",
+        "server": "main",
+        "database": tenant.database.name,
+        "schema_version": tenant.database.schema_version,
+        "current": True,
+        "reason": "",
+    }
+    assert f"{tenant.slug}\t{tenant.pk}\tsuspended\tmain" in said_by("list_tenants")
+    assert tenant.slug not in said_by("list_tenants", "--status", "active")
+
+
+def test_deleting_asks_for_the_slug(new_tenant: Callable[[], Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
+    tenant = new_tenant()
+    with typing("yes", monkeypatch), pytest.raises(CommandError, match="nothing was changed") as refusal:
+        said_by("delete_tenant", tenant.slug)
+    assert (refusal.value.returncode, status_of(tenant)) == (2, "active")
+    with typing(tenant.slug, monkeypatch):
+        said_by("delete_tenant", tenant.slug)
+    assert status_of(tenant) == "deleted"
+
+
+def test_without_a_terminal_nothing_is_deleted_unless_told(
+    new_tenant: Callable[[], Tenant], another_process: AnotherProcess
+) -> None:
+    tenant = new_tenant()
+    assert another_process.run("delete_tenant", tenant.slug).code == 2
+    assert status_of(tenant) == "active"
+    assert another_process.run("delete_tenant", tenant.slug, "--yes").code == 0
+    assert status_of(tenant) == "deleted"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_worker_keeps_spares_in_stock_and_ends_when_asked(number: int, no_spares: None) -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-P", "-c", WORKER, DATABASE],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        first = spares_within(30, 2)
+        call_command("create_tenant", "Claims", "--slug", f"claims-{worker.pid}-{number}", stdout=StringIO())
+        second = spares_within(10, 2)
+        began = time.monotonic()
+        worker.send_signal(number)
+        assert worker.wait(10) == 0
+    finally:
+        worker.kill()
+        worker.communicate()
+    assert time.monotonic() - began < 5
+    assert len(first & second) == 1
+    assert second <= databases_on(main_server())
+    said_by("delete_tenant", f"claims-{worker.pid}-{number}", yes=True)
+
+
+def spares_within(seconds: float, wanted: int) -> set[str]:
+    """The names of the spares, once there are as many as wanted."""
+    deadline = time.monotonic() + seconds
+    while len(names := set(WarmDatabase.objects.filter(ready=True).values_list("name", flat=True))) < wanted:
+        assert time.monotonic() < deadline, f"{len(names)} spares after {seconds} s"
+        time.sleep(0.05)
+    return names
+
+
+def test_two_workers_do_not_make_twice_as_many(no_spares: None, another_process: AnotherProcess) -> None:
+    from tenants import databases, warm
+
+    with databases.working_on(main_server(), databases.WARM_POOL_JOB):
+        assert another_process.run("tenant_worker", "--once", "--size", "1").said == "0 made.\n"
+    assert another_process.run("tenant_worker", "--once", "--size", "1").said == "1 made.\n"
+    assert warm.refill(main_server(), 1) == 0

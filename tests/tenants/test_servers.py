@@ -1,0 +1,154 @@
+"""Several database servers: the mapping names the tenant's, new tenants go where there is most room."""
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from identity_platform import embedded
+from tenants import databases, provisioning, warm
+from tenants.capacity import main_server
+from tenants.context import in_tenant
+from tenants.models import DatabaseServer, Tenant, WarmDatabase
+from tests.tenants.conftest import databases_on, said_by, throw_away
+from tests.world import Api, House
+from userflow.models import EndUser
+
+
+@pytest.fixture(scope="module")
+def second_url() -> Iterator[str]:
+    """The URL of a second PostgreSQL server."""
+    home = Path(tempfile.mkdtemp(prefix="identity-second-"))
+    found = embedded.attach(var=home, valkey=False, unsafe_fast=True)
+    assert found.database_url is not None
+    yield found.database_url
+    embedded.leave(home)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def second(second_url: str) -> Iterator[DatabaseServer]:
+    """That server, taking tenants until the end of the test; the main one takes none meanwhile."""
+    name = f"second-{secrets.token_hex(3)}"
+    said_by("add_database_server", name, second_url, capacity=100_000)
+    server = DatabaseServer.objects.get(name=name)
+    yield server
+    server.refresh_from_db()
+    tenants = list(Tenant.objects.filter(database__server=server))
+    for tenant in tenants:
+        throw_away(tenant)
+    Tenant.objects.filter(pk__in=[tenant.pk for tenant in tenants]).delete()
+    with databases.administering(server) as raw:
+        for database in databases.names(raw):
+            databases.drop(raw, database)
+    WarmDatabase.objects.filter(server=server).delete()
+    server.delete()
+
+
+def test_new_tenants_go_to_the_server_with_most_room(
+    second: DatabaseServer, operator: Api, new_house: Callable[[], House]
+) -> None:
+    house = new_house()
+    person = house.register()
+    assert house.made.tenant.database.server == second
+    assert house.made.tenant.database.name in databases_on(second)
+    assert house.made.tenant.database.name not in databases_on(main_server())
+    with in_tenant(house.id):
+        assert EndUser.objects.filter(pk=person.id).exists()
+    mapping = operator.get("/uflow/user/enduser/databases", {"tenant_id": str(house.id)}).json()
+    assert mapping["database_name"] == house.made.tenant.database.name
+    assert mapping["database_host"] == second.host
+
+
+def test_a_tenant_can_be_put_on_a_named_server(second: DatabaseServer) -> None:
+    slug = f"named-{secrets.token_hex(3)}"
+    said_by("create_tenant", "Named", "--slug", slug, "--server", "main")
+    tenant = Tenant.objects.get(slug=slug)
+    assert tenant.database.server == main_server()
+    throw_away(tenant)
+    with pytest.raises(CommandError, match="no server 'nowhere' with room"):
+        call_command("create_tenant", "Nowhere", "--server", "nowhere", stdout=StringIO())
+
+
+def test_each_server_has_spares_of_its_own(second: DatabaseServer) -> None:
+    said_by("tenant_worker", "--once", "--size", "2")
+    spares = WarmDatabase.objects.filter(server=second, ready=True)
+    assert set(spares.values_list("name", flat=True)) <= databases_on(second)
+    assert spares.count() == 2
+    tenant = provisioning.create_tenant(name="Claims", slug=f"claims-{secrets.token_hex(3)}")
+    assert spares.count() == 1
+    assert tenant.database.server == second
+
+
+def test_new_addresses_of_a_server_count_from_the_next_request_on(
+    second: DatabaseServer, second_url: str, new_house: Callable[[], House]
+) -> None:
+    house = new_house()
+    assert name_of_connection(house) == "identity"
+    said_by("add_database_server", second.name, f"{second_url}&application_name=elsewhere", replace=True)
+    assert house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}).status_code == 200
+    assert name_of_connection(house) == "elsewhere"
+
+
+def name_of_connection(house: House) -> Any:
+    from django.db import connections
+
+    with in_tenant(house.id), connections["tenant"].cursor() as cursor:
+        cursor.execute("SELECT current_setting('application_name')")
+        return cursor.fetchone()[0]
+
+
+def test_the_urls_are_sealed(second: DatabaseServer, second_url: str) -> None:
+    assert second.url_sealed is not None
+    assert second_url.encode() not in bytes(second.url_sealed)
+    assert b"postgresql" not in bytes(second.url_sealed)
+
+
+def test_a_migration_reaches_every_server(second: DatabaseServer, new_house: Callable[[], House]) -> None:
+    from tenants import fleet
+    from tenants.models import TenantDatabase
+    from tenants.schema import schema_version
+
+    house = new_house()
+    TenantDatabase.objects.filter(pk=house.id).update(schema_version="0-000000000000")
+    report = fleet.migrate_tenants()
+    assert [(outcome.slug, outcome.server, outcome.result) for outcome in report.outcomes] == [
+        (house.made.tenant.slug, second.name, "migrated")
+    ]
+    assert TenantDatabase.objects.get(pk=house.id).schema_version == schema_version()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("not a url", "no PostgreSQL URL"),
+        ("postgresql://nobody@127.0.0.1:1/?connect_timeout=1", "does not let us in"),
+    ],
+)
+def test_a_server_that_cannot_take_tenants_is_refused(url: str, says: str) -> None:
+    name = f"unfit-{secrets.token_hex(3)}"
+    with pytest.raises(CommandError, match=says) as refusal:
+        call_command("add_database_server", name, url, stdout=StringIO())
+    assert refusal.value.returncode == 2
+    assert not DatabaseServer.objects.filter(name=name).exists()
+
+
+def test_a_login_that_may_not_make_databases_is_refused(second: DatabaseServer, second_url: str) -> None:
+    role = f"weak_{secrets.token_hex(3)}"
+    with databases.administering(second) as raw:
+        raw.execute(f"CREATE ROLE {role} LOGIN")
+    weak = second_url.replace("postgres@", f"{role}@")
+    with pytest.raises(CommandError, match="CREATEDB"):
+        call_command("add_database_server", "weak", weak, stdout=StringIO())
+
+
+def test_a_known_name_is_not_given_other_urls_by_accident(second: DatabaseServer, second_url: str) -> None:
+    with pytest.raises(CommandError, match="has this name"):
+        call_command("add_database_server", second.name, second_url, stdout=StringIO())
+    assert warm.refill(second, 0) == 0

@@ -1,0 +1,204 @@
+"""/uflow/admin/tenants: tenants as operators see them (contract.md section 5)."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.world import Api, House
+
+TENANTS = "/uflow/admin/tenants"
+
+
+def a_slug() -> str:
+    return f"rest-{secrets.token_hex(4)}"
+
+
+def make(operator: Api, **members: Any) -> dict[str, Any]:
+    answer = operator.post(TENANTS, {"name": "Made Over HTTP", "slug": a_slug(), **members})
+    assert answer.status_code == 201, answer.content
+    return dict(answer.json())
+
+
+def test_a_tenant_is_ready_when_it_is_answered(operator: Api) -> None:
+    slug = a_slug()
+    made = make(operator, slug=slug, settings={"issuer_name": "Acme"})
+    assert set(made) == {
+        "tenant_id", "name", "slug", "status", "settings", "client_id", "database", "created_at"
+    }  # fmt: skip
+    assert (made["slug"], made["status"], made["settings"]) == (slug, "active", {"issuer_name": "Acme"})
+    assert made["database"]["status"] == "active"
+    assert set(made["database"]) == {"host", "name", "status"}
+    assert operator.get(f"{TENANTS}/{made['tenant_id']}").json() == made
+
+
+def test_people_register_at_once(operator: Api) -> None:
+    made = make(operator)
+    body = {
+        "tenant_id": made["tenant_id"],
+        "client_id": made["client_id"],
+        "email": "first@example.com",
+        "password": "correct horse 9 battery",
+        "name": "First One",
+    }
+    assert Api().post("/uflow/user/clients/register", body).status_code == 201
+
+
+def test_the_newest_tenant_comes_first(operator: Api) -> None:
+    older, newer = make(operator), make(operator)
+    listed = operator.get(TENANTS, {"limit": "2"}).json()
+    assert [tenant["tenant_id"] for tenant in listed["tenants"]] == [newer["tenant_id"], older["tenant_id"]]
+    assert (listed["page"], listed["limit"]) == (1, 2)
+    assert listed["total"] >= 2
+
+
+def test_a_page_past_the_end_is_empty_with_the_true_total(operator: Api) -> None:
+    make(operator)
+    listed = operator.get(TENANTS, {"page": "100000", "limit": "1000"}).json()
+    assert (listed["tenants"], listed["limit"]) == ([], 100)
+    assert listed["total"] >= 1
+
+
+@pytest.mark.parametrize("slug", ["Upper", "-dash", "dash-", "spa ce", "ü", "x" * 51, ""])
+def test_a_slug_of_another_form_is_refused(slug: str, operator: Api) -> None:
+    answer = operator.post(TENANTS, {"name": "Odd Slug", "slug": slug})
+    assert answer.status_code == 400
+    assert "slug" in answer.json()["details"]
+
+
+def test_a_slug_that_is_taken_is_refused(operator: Api) -> None:
+    made = make(operator)
+    assert operator.post(TENANTS, {"name": "Second", "slug": made["slug"]}).status_code == 409
+    other = make(operator)
+    assert operator.patch(f"{TENANTS}/{other['tenant_id']}", {"slug": made["slug"]}).status_code == 409
+
+
+def test_settings_are_merged_and_null_takes_one_back(operator: Api) -> None:
+    made = make(operator, settings={"issuer_name": "Acme", "mfa_policy": "required"})
+    path = f"{TENANTS}/{made['tenant_id']}"
+    changed = operator.patch(path, {"settings": {"issuer_name": None, "password_min_length": 12}}).json()
+    assert changed["settings"] == {"mfa_policy": "required", "password_min_length": 12}
+    assert operator.get(path).json() == changed
+
+
+@pytest.mark.parametrize("wrong", [{"no_such_setting": 1}, {"password_min_length": "12"}, {"mfa_policy": "sometimes"}])
+def test_wrong_settings_are_refused_and_nothing_is_changed(wrong: dict[str, Any], operator: Api) -> None:
+    made = make(operator, settings={"issuer_name": "Acme"})
+    path = f"{TENANTS}/{made['tenant_id']}"
+    answer = operator.patch(path, {"name": "Changed", "settings": wrong})
+    assert answer.status_code == 400
+    assert list(answer.json()["details"]) == [f"settings.{next(iter(wrong))}"]
+    assert operator.get(path).json() == made
+
+
+def test_the_name_changes_and_the_rest_stays(operator: Api) -> None:
+    made = make(operator)
+    changed = operator.patch(f"{TENANTS}/{made['tenant_id']}", {"name": "New Name", "tenant_id": str(uuid4())}).json()
+    assert changed == {**made, "name": "New Name"}
+
+
+@pytest.mark.parametrize("status", ["deleted", "failed", "migrating", "provisioning", "nonsense", ""])
+def test_a_state_that_is_not_the_operators_to_give_is_refused(status: str, operator: Api) -> None:
+    made = make(operator)
+    assert operator.patch(f"{TENANTS}/{made['tenant_id']}", {"status": status}).status_code == 400
+    assert operator.get(f"{TENANTS}/{made['tenant_id']}").json()["status"] == "active"
+
+
+def test_the_same_state_again_is_no_change(operator: Api) -> None:
+    path = f"{TENANTS}/{make(operator)['tenant_id']}"
+    for status in ("active", "suspended", "suspended", "active"):
+        answer = operator.patch(path, {"status": status})
+        assert (answer.status_code, answer.json()["status"]) == (200, status)
+
+
+def test_deleting_needs_the_slug(operator: Api) -> None:
+    made = make(operator)
+    path = f"{TENANTS}/{made['tenant_id']}"
+    for body in ({}, {"confirm": "something-else"}, {"confirm": made["tenant_id"]}):
+        assert operator.delete(path, body).status_code == 400
+    assert operator.get(path).status_code == 200
+    gone = operator.delete(path, {"confirm": made["slug"]})
+    assert (gone.status_code, gone.json()["tenant_id"]) == (200, made["tenant_id"])
+    assert "message" in gone.json()
+
+
+def test_a_deleted_tenant_is_unknown(operator: Api) -> None:
+    made = make(operator)
+    path = f"{TENANTS}/{made['tenant_id']}"
+    operator.delete(path, {"confirm": made["slug"]})
+    assert operator.get(path).status_code == 404
+    assert operator.patch(path, {"name": "Back"}).status_code == 404
+    assert operator.delete(path, {"confirm": made["slug"]}).status_code == 404
+    listed = operator.get(TENANTS, {"limit": "100"}).json()["tenants"]
+    assert made["tenant_id"] not in [tenant["tenant_id"] for tenant in listed]
+    assert operator.get("/uflow/user/enduser/list", {"tenant_id": made["tenant_id"]}).status_code == 404
+
+
+@pytest.mark.parametrize("tenant_id", [str(uuid4()), "1", "not-a-uuid", "0" * 32])
+def test_an_id_that_nobody_has_is_not_found(tenant_id: str, operator: Api) -> None:
+    path = f"{TENANTS}/{tenant_id}"
+    assert operator.get(path).status_code == 404
+    assert operator.patch(path, {"name": "Nobody"}).status_code == 404
+    assert operator.delete(path, {"confirm": "nobody"}).status_code == 404
+
+
+def test_tenants_are_the_operators_alone(house: House, other_house: House, operator: Api) -> None:
+    user = house.as_user(house.register())
+    for door, refusal in ((Api(), 401), (house.api, 403), (user, 403)):
+        assert door.get(TENANTS).status_code == refusal
+        assert door.post(TENANTS, {"name": "Mine"}).status_code == refusal
+        for tenant in (house, other_house):
+            path = f"{TENANTS}/{tenant.id}"
+            assert door.get(path).status_code == refusal
+            assert door.patch(path, {"status": "suspended"}).status_code == refusal
+            assert door.delete(path, {"confirm": tenant.made.tenant.slug}).status_code == refusal
+    assert operator.get(f"{TENANTS}/{house.id}").json()["status"] == "active"
+
+
+def test_what_is_done_to_a_tenant_is_in_the_platforms_trail(operator: Api) -> None:
+    from identity_platform.audit.models import PlatformEvent
+
+    made = make(operator)
+    path = f"{TENANTS}/{made['tenant_id']}"
+    operator.patch(path, {"name": "Renamed"})
+    operator.patch(path, {"status": "suspended"})
+    operator.delete(path, {"confirm": made["slug"]})
+    events = PlatformEvent.objects.filter(tenant_id=made["tenant_id"]).order_by("id")
+    done = [event for event in events if event.action.startswith("tenant.")]
+    assert [event.action for event in done] == [
+        "tenant.created",
+        "tenant.updated",
+        "tenant.suspended",
+        "tenant.deleted",
+    ]
+    assert {event.actor_kind for event in done} == {"operator"}
+    assert all("Renamed" not in str(event.details) for event in done)
+
+
+def test_two_changes_of_settings_at_once_lose_neither(operator: Api) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from django.db import connections
+
+    path = f"{TENANTS}/{make(operator)['tenant_id']}"
+    wanted = {"issuer_name": "Acme", "password_min_length": 12, "mfa_policy": "required", "self_registration": False}
+
+    def change(name: str) -> int:
+        try:
+            return int(operator.patch(path, {"settings": {name: wanted[name]}}).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        assert set(pool.map(change, wanted)) == {200}
+    assert operator.get(path).json()["settings"] == wanted
+
+
+def test_an_admin_of_a_deleted_tenant_is_nobody(operator: Api, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    operator.delete(f"{TENANTS}/{house.id}", {"confirm": house.made.tenant.slug})
+    assert house.api.get("/uflow/admin/users/me").status_code == 401
+    body = {"username": house.admin.username, "password": house.admin.password}
+    assert Api().post("/uflow/admin/auth/login", body).status_code == 401
