@@ -116,9 +116,7 @@ def test_every_cell(house: House, other_house: House, name: str, proof: str, sit
         assert call.path != "/webauthn/sms/beginSetup" or not messages_to(body["phone_number"])
 
 
-def arrange(
-    situation: str, person: Somebody, body: dict[str, Any], elsewhere: House, call: EnrollmentCall
-) -> Api:
+def arrange(situation: str, person: Somebody, body: dict[str, Any], elsewhere: House, call: EnrollmentCall) -> Api:
     """Bring the situation about; gives the door that the call goes through."""
     if situation == "old":
         with in_tenant(person.house.id):

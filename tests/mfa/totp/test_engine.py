@@ -42,7 +42,9 @@ def test_a_step_that_was_used_does_not_match_again() -> None:
 
 
 def decoded_by_zxing(png: bytes) -> str:
-    return str(zxingcpp.read_barcode(Image.open(io.BytesIO(png)).convert("L"), formats=zxingcpp.BarcodeFormat.QRCode).text)
+    return str(
+        zxingcpp.read_barcode(Image.open(io.BytesIO(png)).convert("L"), formats=zxingcpp.BarcodeFormat.QRCode).text
+    )
 
 
 def decoded_by_opencv(png: bytes) -> str:

@@ -166,9 +166,7 @@ def test_a_right_code_begins_the_count_anew(ann: Somebody) -> None:
     assert failures(ann) == {}
 
 
-def test_a_token_that_is_sent_must_be_good_and_of_the_tenant(
-    house: House, other_house: House, ann: Somebody
-) -> None:
+def test_a_token_that_is_sent_must_be_good_and_of_the_tenant(house: House, other_house: House, ann: Somebody) -> None:
     body = {**ann.name, "code": ann.code(1)}
     assert Api().post("/webauthn/totp/verify", body, token="nonsense").status_code == 401
     foreign = other_house.api.post("/webauthn/totp/verify", body)
@@ -178,7 +176,9 @@ def test_a_token_that_is_sent_must_be_good_and_of_the_tenant(
 
 def test_users_of_another_tenant_with_the_same_address_are_other_people(house: House, other_house: House) -> None:
     ann = somebody(house).enrol_totp()
-    answer = Api().post("/webauthn/totp/verify", {"email": ann.email, "tenant_id": str(other_house.id), "code": ann.code(1)})
+    answer = Api().post(
+        "/webauthn/totp/verify", {"email": ann.email, "tenant_id": str(other_house.id), "code": ann.code(1)}
+    )
     assert answer.status_code == 404
 
 

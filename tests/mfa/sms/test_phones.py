@@ -1,0 +1,235 @@
+"""Enrolling a phone and verifying codes by SMS."""
+
+import secrets
+from typing import Any
+
+import pytest
+
+from mfa.sms.models import Phone, SmsMessage
+from tenants.context import in_tenant
+from tests.mfa.people import Somebody, code_to, messages_to, some_phone, somebody, somebody_old
+from tests.world import Api, House, statements
+
+
+def request(person: Somebody, **how: Any) -> Any:
+    return Api().post("/webauthn/sms/requestCode", person.named_with_client, **how)
+
+
+def verify(person: Somebody, code: str, **how: Any) -> Any:
+    return Api().post("/webauthn/sms/verify", {**person.named_with_client, "code": code}, **how)
+
+
+def other_than(code: str, by: int = 1) -> str:
+    return f"{(int(code) + by) % 1_000_000:06d}"
+
+
+@pytest.fixture
+def ann(house: House) -> Somebody:
+    return somebody(house).enrol_phone()
+
+
+def test_the_documented_flow_without_a_header_for_a_fresh_user(house: House) -> None:
+    ann, phone = somebody(house), some_phone()
+    body = {**ann.named_with_client, "phone_number": phone}
+    begun = ann.api.post("/webauthn/sms/beginSetup", body)
+    masked = f"***-***-{phone[-4:]}"
+    assert begun.status_code == 200
+    assert begun.json() | {"message": ""} == {
+        "attempts_remaining": 5,
+        "expires_in_minutes": 5,
+        "message": "",
+        "phone_display": masked,
+        "success": True,
+    }
+    done = ann.api.post("/webauthn/sms/confirmSetup", {**body, "code": code_to(phone)})
+    assert (done.status_code, set(done.json())) == (200, {"message", "phone_display", "success"})
+    assert done.json()["phone_display"] == masked
+    assert ann.row().mfa_methods == ["sms"]
+
+
+def test_a_code_is_requested_and_verified_once(ann: Somebody) -> None:
+    sent = request(ann)
+    assert (sent.status_code, sent.json()["attempts_remaining"]) == (200, 5)
+    assert sent.json()["phone_display"] == f"***-***-{ann.phone[-4:]}"
+    code = code_to(ann.phone)
+    answer = verify(ann, code)
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "email": ann.email,
+        "message": "The code is right.",
+        "method": "sms",
+        "success": True,
+        "tenant_id": str(ann.house.id),
+    }
+    assert verify(ann, code).status_code == 400
+
+
+def test_for_an_old_user_nothing_is_sent_or_stored(house: House) -> None:
+    ann, phone = somebody_old(house), some_phone()
+    body = {**ann.named_with_client, "phone_number": phone}
+    assert ann.api.post("/webauthn/sms/beginSetup", body).status_code == 401
+    assert ann.api.post("/webauthn/sms/confirmSetup", {**body, "code": "123456"}).status_code == 401
+    assert messages_to(phone) == []
+    with in_tenant(house.id):
+        assert not SmsMessage.objects.filter(user_id=ann.id).exists()
+
+
+def says(answer: Any) -> tuple[int, str, str]:
+    return answer.status_code, answer.json()["error"], answer.json()["message"]
+
+
+def test_wrong_codes_are_refused_in_the_specifications_words_until_the_tries_are_used_up(ann: Somebody) -> None:
+    request(ann)
+    code = code_to(ann.phone)
+    for number in range(5):
+        assert says(verify(ann, other_than(code, number + 1))) == (400, "Bad Request", "Invalid verification code")
+    exceeded = (400, "Bad Request", "Maximum verification attempts exceeded")
+    assert says(verify(ann, code)) == exceeded
+    ann.minutes_pass(2)
+    again = request(ann)
+    assert (again.status_code, again.json()["attempts_remaining"]) == (200, 0)
+    assert says(verify(ann, code_to(ann.phone))) == exceeded
+
+
+def test_after_fifteen_minutes_the_tries_are_new(ann: Somebody) -> None:
+    request(ann)
+    for number in range(5):
+        verify(ann, other_than(code_to(ann.phone), number + 1))
+    ann.minutes_pass(16)
+    ann.locks_end()
+    assert request(ann).json()["attempts_remaining"] == 5
+    assert verify(ann, code_to(ann.phone)).status_code == 200
+
+
+def test_an_expired_code_is_refused_in_the_specifications_words(ann: Somebody) -> None:
+    request(ann)
+    ann.minutes_pass(6)
+    assert says(verify(ann, code_to(ann.phone))) == (401, "Unauthorized", "Verification code has expired")
+
+
+def test_a_new_code_voids_the_old_one(ann: Somebody) -> None:
+    request(ann)
+    old = code_to(ann.phone)
+    ann.minutes_pass(2)
+    request(ann)
+    new = code_to(ann.phone)
+    if old != new:
+        assert verify(ann, old).status_code == 400
+    assert verify(ann, new).status_code == 200
+
+
+def test_strangers_do_not_use_up_the_persons_tries(house: House) -> None:
+    ann = somebody(house)
+    token = ann.token()
+    ann.enrol_phone()
+    request(ann)
+    code = code_to(ann.phone)
+    for number in range(6):
+        verify(ann, other_than(code, number + 1))
+    assert verify(ann, code).status_code == 400
+    assert verify(ann, code, token=token).status_code == 200
+
+
+def test_a_number_belongs_to_one_user_of_a_tenant_and_only_its_holder_is_told(
+    house: House, other_house: House, ann: Somebody
+) -> None:
+    ben, far = somebody(house), somebody(other_house)
+    body = {**ben.named_with_client, "phone_number": ann.phone}
+    assert ben.api.post("/webauthn/sms/beginSetup", body).status_code == 200
+    code = code_to(ann.phone)
+    assert ben.api.post("/webauthn/sms/confirmSetup", {**body, "code": other_than(code)}).json()["message"] == (
+        "Invalid verification code"
+    )
+    taken = ben.api.post("/webauthn/sms/confirmSetup", {**body, "code": code})
+    assert says(taken) == (400, "Bad Request", "Phone number already registered")
+    assert ben.row().mfa_methods == []
+    body = {**far.named_with_client, "phone_number": ann.phone}
+    assert far.api.post("/webauthn/sms/beginSetup", body).status_code == 200
+    done = far.api.post("/webauthn/sms/confirmSetup", {**body, "code": code_to(ann.phone)})
+    assert done.status_code == 200
+
+
+def test_unknown_users_and_users_without_a_phone_answer_alike(house: House) -> None:
+    ben = somebody(house)
+    nobody = {**ben.named_with_client, "email": f"nobody-{secrets.token_hex(4)}@example.com"}
+    for path, more in (("requestCode", {}), ("verify", {"code": "123456"})):
+        known = Api().post(f"/webauthn/sms/{path}", {**ben.named_with_client, **more})
+        unknown = Api().post(f"/webauthn/sms/{path}", {**nobody, **more})
+        assert says(known) == says(unknown)
+        assert known.status_code == 400
+    statuses = [[], []]
+    for _ in range(6):
+        for found, body in zip(statuses, (ben.named_with_client, nobody), strict=True):
+            found.append(Api().post("/webauthn/sms/verify", {**body, "code": "123456"}).status_code)
+    assert statuses[0] == statuses[1] == [400, 400, 400, 400, 429, 429]
+
+
+REFUSED_NUMBERS = [
+    "015112345678", "+49 151 12345678", "+49-151-12345678", "+4915112345678 ", "+٤٩١٥١١٢٣٤٥٦٧٨", "+999123456789", "+49",
+    "+4930901820", "+442079460000", "+49900123456", "+4915112345678;ext=1", "tel:+4915112345678", "", "+1234567890123456",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", REFUSED_NUMBERS)
+def test_only_mobile_numbers_in_e164_form_are_taken(house: House, number: str) -> None:
+    ann = somebody(house)
+    answer = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["phone_number"])
+    with in_tenant(house.id):
+        assert not SmsMessage.objects.filter(user_id=ann.id).exists()
+
+
+@pytest.mark.parametrize("number", ["+4915112345678", "+447400123456", "+33612345678", "+12015550123", "+819012345678"])
+def test_mobile_numbers_of_many_countries_are_taken(house: House, number: str) -> None:
+    ann = somebody(house)
+    answer = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
+    assert answer.status_code == 200, answer.content
+
+
+def test_a_tenants_list_of_countries_holds(new_house: Any, operator: Api) -> None:
+    own = new_house()
+    settings = {"settings": {"sms_countries": ["FR"]}}
+    assert operator.patch(f"/uflow/admin/tenants/{own.id}", settings).status_code == 200
+    ann = somebody(own)
+    body = {**ann.named_with_client, "phone_number": some_phone()}
+    assert ann.api.post("/webauthn/sms/beginSetup", body).status_code == 400
+    assert ann.api.post("/webauthn/sms/beginSetup", {**body, "phone_number": "+33612345678"}).status_code == 200
+
+
+def test_the_client_must_be_one_of_the_tenant(house: House, other_house: House) -> None:
+    ann = somebody(house)
+    body = {**ann.name, "client_id": str(other_house.client_id), "phone_number": some_phone()}
+    answer = ann.api.post("/webauthn/sms/beginSetup", body)
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["client_id"])
+
+
+def test_the_number_is_stored_sealed_and_a_copied_row_does_not_open(house: House, ann: Somebody) -> None:
+    ben = somebody(house).enrol_phone()
+    with in_tenant(house.id):
+        row = Phone.objects.get(user_id=ann.id)
+        assert ann.phone.encode() not in bytes(row.number_sealed) + bytes(row.number_digest)
+        Phone.objects.filter(user_id=ben.id).update(number_sealed=row.number_sealed)
+    before = len(messages_to(ann.phone))
+    assert request(ben).status_code == 400
+    assert len(messages_to(ann.phone)) == before
+
+
+def test_no_number_and_no_code_are_in_the_audit_trail(ann: Somebody) -> None:
+    from identity_platform.audit.models import TenantEvent
+
+    request(ann)
+    verify(ann, code_to(ann.phone))
+    with in_tenant(ann.house.id):
+        trail = str(list(TenantEvent.objects.filter(target_id=str(ann.id)).values()))
+    assert ann.phone not in trail
+    assert code_to(ann.phone) not in trail
+    assert "factor.verified" in trail
+
+
+def test_the_queries_of_a_verification_are_few(ann: Somebody) -> None:
+    request(ann)
+    body = {**ann.named_with_client, "code": code_to(ann.phone)}
+    door = Api()
+    with statements() as made:
+        assert door.post("/webauthn/sms/verify", body).status_code == 200
+    assert made.counts == (2, 12)
