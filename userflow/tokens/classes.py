@@ -12,6 +12,8 @@ from rest_framework_simplejwt.backends import TokenBackend
 from rest_framework_simplejwt.exceptions import TokenBackendError, TokenError
 from rest_framework_simplejwt.tokens import Token
 
+from userflow import principals
+from userflow.ids import FORM
 from userflow.tokens import signing
 
 REQUIRED_CLAIMS = ["exp", "iat", "nbf", "iss", "aud", "sub", "jti", "typ", "kind"]
@@ -96,8 +98,22 @@ def claims_of(token: str, kind: type[Token] = AccessToken) -> dict[str, Any]:
         claims["kid"] = jwt.get_unverified_header(token)["kid"]
     except (TokenError, TokenBackendError) as problem:
         raise InvalidToken from problem
+    if not _well_formed(claims):
+        raise InvalidToken
     with _lock:
         _verified[token] = claims
         if len(_verified) > KEPT:
             _verified.popitem(last=False)
     return claims
+
+
+def _well_formed(claims: dict[str, Any]) -> bool:
+    """Ids are UUIDs, or null where they may be; what is signed by another version of us must not end as a fault."""
+    return (
+        FORM.fullmatch(str(claims["sub"])) is not None
+        and all(
+            claims.get(name) is None or FORM.fullmatch(str(claims[name])) for name in ("sid", "tenant_id", "client_id")
+        )
+        and all(isinstance(claims[name], str) for name in ("jti", "kind", "typ", "iss", "aud"))
+        and (claims["kind"] == principals.CLIENT or claims.get("sid") is not None)
+    )

@@ -1,0 +1,434 @@
+"""Clients of a tenant, from registration to the end."""
+
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from identity_platform.audit.models import PlatformEvent
+from tests.userflow.tokens.test_client_credentials import basic, form, make_client
+from tests.userflow.tokens.test_revoke_and_introspect import own_token
+from tests.world import Api, House, sign_in_admin, statements
+from userflow.admins.models import AdminRole, AdminUser
+from userflow.clients.models import Client
+
+DOOR = "/authmgr/validate"
+MEMBERS = {
+    "id",
+    "client_id",
+    "tenant_id",
+    "name",
+    "type",
+    "active",
+    "status",
+    "tags",
+    "scopes",
+    "project_id",
+    "owner_id",
+    "self_registration",
+    "redirect_uris",
+    "is_default",
+    "created_at",
+    "updated_at",
+    "last_used_at",
+}
+
+
+def path(house: House, *parts: object) -> str:
+    return "/".join(["/clientms/tenants", str(house.id), "clients", *map(str, parts)])
+
+
+def create(house: House, **members: Any) -> Any:
+    return house.api.post(path(house), {"name": "Shop", **members})
+
+
+# --- create and read -------------------------------------------------------------------------------------------------
+
+
+def test_a_public_client_is_the_default_and_has_no_secret(house: House) -> None:
+    answer = create(house)
+    assert answer.status_code == 201
+    made = answer.json()
+    assert set(made) == MEMBERS
+    assert (made["type"], made["active"], made["status"]) == ("public", True, "Active")
+    assert (made["client_id"], made["owner_id"]) == (made["id"], str(house.admin.id))
+    assert (made["tags"], made["scopes"], made["redirect_uris"], made["self_registration"]) == ([], [], [], False)
+    assert house.api.get(path(house, made["id"])).json() == made
+
+
+def test_a_confidential_clients_secret_is_shown_once_and_stored_hashed(house: House) -> None:
+    answer = create(house, type="confidential", tags=["web", "eu", "web"], project_id="p1", owner_id="team-7")
+    made = answer.json()
+    assert set(made) == MEMBERS | {"client_secret"}
+    assert re.fullmatch(r"ics_[A-Za-z0-9_-]{43}", made["client_secret"])
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert (made["tags"], made["project_id"], made["owner_id"]) == (["web", "eu"], "p1", "team-7")
+    assert "client_secret" not in house.api.get(path(house, made["id"])).json()
+    assert len(bytes(Client.objects.get(pk=made["id"]).secret_digest or b"")) == 32
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("name", ""),
+        ("name", "   "),
+        ("name", 7),
+        ("name", "n" * 256),
+        ("type", "secret"),
+        ("type", None),
+        ("tags", "web"),
+        ("tags", [7]),
+        ("tags", [""]),
+        ("tags", ["t" * 65]),
+        ("tags", {"0": "a"}),
+        ("scopes", "services:read"),
+        ("scopes", [None]),
+        ("redirect_uris", "https://a.example"),
+        ("self_registration", "yes"),
+        ("active", 1),
+        ("project_id", 7),
+    ],
+)
+def test_a_member_of_another_form_is_named(house: House, member: str, value: Any) -> None:
+    answer = create(house, **{member: value})
+    assert answer.status_code == 400
+    assert next(iter(answer.json()["details"])).startswith(member)
+
+
+def test_a_name_is_needed(house: House) -> None:
+    assert list(house.api.post(path(house), {}).json()["details"]) == ["name"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://app.example/callback",
+        "https://app.example:8443/cb?x=1",
+        "http://localhost",
+        "http://localhost:3000/cb",
+        "http://127.0.0.1:3000/cb",
+        "http://[::1]:3000/cb",
+        "com.example.app:/oauth",
+        "myapp://callback",
+    ],
+)
+def test_redirect_uris_are_kept_as_they_are(house: House, uri: str) -> None:
+    assert create(house, redirect_uris=[uri]).json()["redirect_uris"] == [uri]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://app.example/cb",
+        "http://localhost.evil.example/cb",
+        "https://",
+        "https:///cb",
+        "https://user:pass@app.example/cb",
+        "https://app.example/cb#fragment",
+        "https://*.example/cb",
+        "https://app.example:99999/cb",
+        "https://app.example/ä",
+        "https://app.example/a b",
+        "https://app.example\\@evil.example/",
+        "//app.example/cb",
+        "/callback",
+        "callback",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "vbscript:x",
+        "JAVASCRIPT:alert(1)",
+    ],
+)
+def test_redirect_uris_that_lead_astray_are_refused(house: House, uri: str) -> None:
+    answer = create(house, redirect_uris=["https://app.example/cb", uri])
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["redirect_uris[1]"])
+
+
+# --- scopes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", ["services:fly", "tenants:read", "tenants:write", "nothing:here", "x", "services:*"])
+def test_a_scope_that_nobody_here_knows_is_refused(house: House, scope: str) -> None:
+    answer = create(house, type="confidential", scopes=[scope])
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["scopes"])
+
+
+def test_a_scope_of_the_tenants_own_roles_can_be_given(house: House, other_house: House) -> None:
+    name = uuid4().hex[:8]
+    own = f"invoices-{name}:read"
+    role = house.api.post("/authmgr/roles", {"name": f"clerk-{name}", "permissions": [own]})
+    assert role.status_code == 201, role.content
+    assert create(house, type="confidential", scopes=[own]).json()["scopes"] == [own]
+    assert create(other_house, type="confidential", scopes=[own]).status_code == 400
+
+
+def test_nobody_grants_what_they_do_not_hold(new_house: Any) -> None:
+    own = new_house()
+    strong = make_client(own, scopes=["admins:write"])
+    clerk = AdminRole.objects.create(
+        name=f"clerk-{uuid4().hex[:6]}", permissions=["clients:read", "clients:write", "services:read"]
+    )
+    AdminUser.objects.get(pk=own.admin.id).roles.set([clerk])
+    assert create(own, type="confidential", scopes=["services:read"]).status_code == 201
+    assert create(own, type="confidential", scopes=["services:read", "services:credentials"]).status_code == 403
+    weak = create(own, type="confidential").json()
+    assert own.api.put(path(own, weak["id"]), {"scopes": ["endusers:write"]}).status_code == 403
+    for answer in (
+        own.api.put(path(own, strong["id"]), {"redirect_uris": ["https://evil.example/"]}),
+        own.api.post(path(own, strong["id"], "secret")),
+        own.api.patch(path(own, strong["id"], "deactivate")),
+        own.api.patch(path(own, strong["id"], "activate")),
+        own.api.delete(path(own, strong["id"])),
+    ):
+        assert answer.status_code == 403
+    assert Client.objects.get(pk=strong["id"]).redirect_uris == []
+
+
+def test_a_client_grants_no_more_than_its_token_carries(house: House) -> None:
+    client = make_client(house, scopes=["clients:read", "clients:write", "services:read"])
+    token = Api().post(
+        "/authmgr/token", **form(grant_type="client_credentials", scope="clients:write"), headers=basic(client)
+    )
+    door = Api(token=token.json()["access_token"])
+    body = {"name": "child", "type": "confidential"}
+    assert door.post(path(house), {**body, "scopes": ["clients:write"]}).status_code == 201
+    assert door.post(path(house), {**body, "scopes": ["services:read"]}).status_code == 403
+    assert door.get(path(house)).status_code == 403
+
+
+def test_a_scope_taken_away_counts_at_the_next_request(house: House) -> None:
+    client = make_client(house, scopes=["clients:read"])
+    door = Api(token=own_token(client))
+    assert door.get(path(house)).status_code == 200
+    house.api.patch(path(house, client["id"]), {"scopes": []})
+    assert door.get(path(house)).status_code == 403
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_is_paged_newest_first_and_filtered(new_house: Any) -> None:
+    own = new_house()
+    ids = [create(own, name=f"Shop {n}%", tags=["all", f"n{n}"]).json()["id"] for n in range(3)]
+    own.api.patch(path(own, ids[0], "deactivate"))
+
+    def listed(**query: Any) -> tuple[list[str], dict[str, int]]:
+        answer = own.api.get(path(own), query)
+        assert answer.status_code == 200, answer.content
+        return [client["id"] for client in answer.json()["clients"]], answer.json()["pagination"]
+
+    everything, pagination = listed()
+    assert everything == [*reversed(ids), str(own.client_id)]
+    assert pagination == {"page": 1, "limit": 20, "total": 4, "total_pages": 1}
+    assert listed(limit=1, page=2) == ([ids[1]], {"page": 2, "limit": 1, "total": 4, "total_pages": 4})
+    assert listed(page=9)[0] == []
+    assert listed(active="false")[0] == [ids[0]]
+    assert listed(name="sHOP")[0] == list(reversed(ids))
+    assert listed(name="1%")[0] == [ids[1]]
+    assert listed(name="%")[0] == list(reversed(ids))
+    assert listed(tags="all,n2")[0] == [ids[2]]
+    assert listed(tags="n1,n2")[0] == []
+    assert listed(limit=1000)[1]["limit"] == 100
+
+
+@pytest.mark.parametrize("query", [{"page": "0"}, {"limit": "0"}, {"limit": "x"}, {"active": "yes"}, {"page": "-1"}])
+def test_a_bad_query_is_named(house: House, query: dict[str, str]) -> None:
+    answer = house.api.get(path(house), query)
+    assert (answer.status_code, list(answer.json()["details"])) == (400, list(query))
+
+
+def test_a_list_costs_two_statements_beyond_the_authentication(house: House) -> None:
+    with statements() as seen:
+        house.api.get(path(house))
+    assert seen.counts == (3, 0)
+    with statements() as seen:
+        house.api.get(path(house, house.client_id))
+    assert seen.counts == (2, 0)
+
+
+# --- change ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["put", "patch"])
+def test_the_members_that_are_there_are_changed(house: House, method: str) -> None:
+    made = create(house, tags=["a"], project_id="p").json()
+    changes = {"name": "New", "scopes": ["services:read"], "self_registration": True, "project_id": None}
+    changed = house.api.call(method, path(house, made["id"]), {**changes, "id": str(uuid4()), "is_default": True})
+    assert changed.status_code == 200
+    assert changed.json() == {**made, **changes, "updated_at": changed.json()["updated_at"]}
+    assert changed.json()["updated_at"] > made["updated_at"]
+    assert house.api.get(path(house, made["id"])).json() == changed.json()
+
+
+def test_the_type_stays(house: House) -> None:
+    made = create(house).json()
+    assert house.api.put(path(house, made["id"]), {"type": "confidential"}).status_code == 400
+    assert house.api.put(path(house, made["id"]), {"type": "public", "active": False}).json()["status"] == "Inactive"
+
+
+def test_deactivating_stops_sign_in_and_ends_tokens_for_good(house: House) -> None:
+    client, person = make_client(house), house.register()
+    login = {"client_id": client["id"], "email": person.email, "password": person.password}
+    user = Api(token=Api().post("/uflow/auth/enduser/login", login).json()["access_token"])
+    elsewhere, own = house.as_user(person), Api(token=own_token(client))
+    assert [door.get(DOOR).status_code for door in (user, own)] == [200, 200]
+    off = house.api.patch(path(house, client["id"], "deactivate"))
+    assert (off.status_code, off.json()["active"], off.json()["status"]) == (200, False, "Inactive")
+    assert [door.get(DOOR).status_code for door in (user, own)] == [401, 401]
+    refused = Api().post("/uflow/auth/enduser/login", login)
+    unknown = Api().post("/uflow/auth/enduser/login", {**login, "client_id": str(uuid4())})
+    assert (refused.status_code, refused.content) == (401, unknown.content)
+    register = {"tenant_id": str(house.id), "client_id": client["id"], "email": "a@example.com"}
+    assert Api().post("/uflow/user/clients/register", {**register, "password": "correct horse 9 b"}).status_code == 404
+    on = house.api.patch(path(house, client["id"], "activate"))
+    assert (on.status_code, on.json()["status"]) == (200, "Active")
+    assert [door.get(DOOR).status_code for door in (user, own)] == [401, 401]
+    assert Api().post("/uflow/auth/enduser/login", login).status_code == 200
+    assert Api(token=own_token(client)).get(DOOR).status_code == 200
+    assert elsewhere.get(DOOR).status_code == 200
+
+
+def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(house: House) -> None:
+    client, person = make_client(house, self_registration=True), None
+    person = house.register(client_id=client["id"])
+    own = Api(token=own_token(client))
+    answer = house.api.delete(path(house, client["id"]))
+    assert (answer.status_code, answer.json()["id"]) == (200, client["id"])
+    assert own.get(DOOR).status_code == 401
+    assert house.api.get(path(house, client["id"])).status_code == 404
+    assert house.api.get(f"/uflow/user/enduser/{house.id}/{person.id}").status_code == 200
+
+
+def test_the_default_client_cannot_be_deleted(house: House) -> None:
+    assert house.api.delete(path(house, house.client_id)).status_code == 403
+    assert house.api.get(path(house, house.client_id)).json()["is_default"] is True
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def signs_in(client: dict[str, Any], secret: str) -> bool:
+    answer = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client, secret))
+    return bool(answer.status_code == 200)
+
+
+def test_the_secret_before_works_until_the_overlap_ends(house: House) -> None:
+    client = make_client(house)
+    old = client["client_secret"]
+    rotated = house.api.post(path(house, client["id"], "secret"))
+    assert rotated.status_code == 200
+    assert rotated.headers["Cache-Control"] == "no-store"
+    new = rotated.json()["client_secret"]
+    assert rotated.json()["previous_secret_expires_at"]
+    assert (signs_in(client, old), signs_in(client, new)) == (True, True)
+    from datetime import timedelta
+
+    from django.utils.timezone import now
+
+    until = Client.objects.get(pk=client["id"]).previous_secret_until
+    assert until is not None
+    assert timedelta(hours=23) < until - now() <= timedelta(hours=24)
+    Client.objects.filter(pk=client["id"]).update(previous_secret_until=now())
+    assert (signs_in(client, old), signs_in(client, new)) == (False, True)
+
+
+def test_a_second_rotation_ends_the_first_secret_and_none_overlaps_if_so_wished(house: House) -> None:
+    client = make_client(house)
+    first = client["client_secret"]
+    second = house.api.post(path(house, client["id"], "secret"), {"overlap_seconds": 60}).json()["client_secret"]
+    third = house.api.post(path(house, client["id"], "secret")).json()["client_secret"]
+    assert [signs_in(client, secret) for secret in (first, second, third)] == [False, True, True]
+    last = house.api.post(path(house, client["id"], "secret"), {"overlap_seconds": 0}).json()
+    assert last["previous_secret_expires_at"] is None
+    assert [signs_in(client, secret) for secret in (second, third, last["client_secret"])] == [False, False, True]
+
+
+@pytest.mark.parametrize("overlap", [-1, "60", True, 10**9, None])
+def test_an_odd_overlap_is_refused(house: House, overlap: Any) -> None:
+    answer = house.api.post(path(house, make_client(house)["id"], "secret"), {"overlap_seconds": overlap})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["overlap_seconds"])
+
+
+def test_a_public_client_has_no_secret_to_rotate(house: House) -> None:
+    assert house.api.post(path(house, create(house).json()["id"], "secret")).status_code == 400
+
+
+# --- who may ---------------------------------------------------------------------------------------------------------
+
+
+def calls(door: Api, tenant: Any, client: Any) -> list[Any]:
+    base = f"/clientms/tenants/{tenant}/clients"
+    return [
+        door.get(base),
+        door.post(base, {"name": "x"}),
+        door.get(f"{base}/{client}"),
+        door.put(f"{base}/{client}", {"name": "x"}),
+        door.patch(f"{base}/{client}", {"name": "x"}),
+        door.patch(f"{base}/{client}/activate"),
+        door.patch(f"{base}/{client}/deactivate"),
+        door.post(f"{base}/{client}/secret"),
+        door.delete(f"{base}/{client}"),
+    ]
+
+
+def test_nobody_users_and_other_tenants_are_kept_out(house: House, other_house: House) -> None:
+    mine = make_client(house)["id"]
+    user = house.as_user(house.register())
+    assert {answer.status_code for answer in calls(Api(), house.id, mine)} == {401}
+    assert {answer.status_code for answer in calls(user, house.id, mine)} == {403}
+    assert {answer.status_code for answer in calls(other_house.api, house.id, mine)} == {403}
+    nowhere = calls(other_house.api, uuid4(), mine)
+    assert {answer.content for answer in nowhere} == {
+        answer.content for answer in calls(other_house.api, house.id, mine)
+    }
+    assert house.api.get(path(house, mine)).json()["active"] is True
+
+
+def test_another_tenants_client_is_like_an_unknown_one(house: House, other_house: House) -> None:
+    foreign = make_client(house)["id"]
+    for of_foreign, of_unknown, of_odd in zip(
+        calls(other_house.api, other_house.id, foreign)[2:],
+        calls(other_house.api, other_house.id, uuid4())[2:],
+        calls(other_house.api, other_house.id, "no-uuid")[2:],
+        strict=True,
+    ):
+        assert (of_foreign.status_code, of_foreign.content) == (404, of_unknown.content)
+        assert (of_odd.status_code, of_odd.content) == (404, of_unknown.content)
+
+
+def test_an_auditor_reads_and_changes_nothing(new_house: Any) -> None:
+    own = new_house()
+    mark = uuid4().hex[:8]
+    member = {"username": f"a-{mark}", "email": f"a-{mark}@example.com", "first_name": "A", "last_name": "B"}
+    own.api.post("/uflow/admin/users", {**member, "password": "correct horse 9 bat", "roles": ["auditor"]})
+    auditor = Api(token=sign_in_admin(f"a-{mark}", "correct horse 9 bat")["access_token"])
+    statuses = [answer.status_code for answer in calls(auditor, own.id, own.client_id)]
+    assert statuses == [200, 403, 200, 403, 403, 403, 403, 403, 403]
+
+
+def test_an_operator_acts_on_any_tenant_that_exists(house: House, operator: Api) -> None:
+    assert operator.post(path(house), {"name": "By the operator"}).status_code == 201
+    assert operator.get(f"/clientms/tenants/{uuid4()}/clients").status_code == 404
+    assert operator.post(f"/clientms/tenants/{uuid4()}/clients", {"name": "x"}).status_code == 404
+
+
+def test_every_change_is_audited_without_a_secret(house: House) -> None:
+    client = make_client(house)
+    house.api.put(path(house, client["id"]), {"name": "renamed"})
+    secret = house.api.post(path(house, client["id"], "secret")).json()["client_secret"]
+    house.api.patch(path(house, client["id"], "deactivate"))
+    house.api.patch(path(house, client["id"], "activate"))
+    house.api.delete(path(house, client["id"]))
+    events = list(PlatformEvent.objects.filter(target_id=client["id"], tenant_id=house.id).order_by("id"))
+    assert [event.action for event in events] == [
+        "client.created",
+        "client.updated",
+        "client.secret_rotated",
+        "client.deactivated",
+        "client.activated",
+        "client.deleted",
+    ]
+    assert {event.actor_id for event in events} == {str(house.admin.id)}
+    assert not any(secret in str(event.details) or client["client_secret"] in str(event.details) for event in events)
