@@ -156,7 +156,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Platform]]:
         with log.open("w") as lines:
             platform = Platform(home, port or free_port(), lines, **more)
         started.append(platform)
-        assert within(60, lambda: platform.is_up() or platform.process.poll() is not None), log.read_text()
+        assert within(120, lambda: platform.is_up() or platform.process.poll() is not None), log.read_text()
         assert platform.process.poll() is None, log.read_text()
         return platform
 
