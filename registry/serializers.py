@@ -96,7 +96,7 @@ class ServiceOut(serializers.Serializer[Any]):
     metadata = serializers.DictField()
 
 
-class PaginationOut(serializers.Serializer[Any]):
+class ServicePagesOut(serializers.Serializer[Any]):
     page = serializers.IntegerField()
     limit = serializers.IntegerField()
     total = serializers.IntegerField()
@@ -105,19 +105,19 @@ class PaginationOut(serializers.Serializer[Any]):
 
 class ServiceListOut(serializers.Serializer[Any]):
     services = ServiceOut(many=True)
-    pagination = PaginationOut()
+    pagination = ServicePagesOut()
 
 
-class RemovedOut(serializers.Serializer[Any]):
+class ServiceRemovedOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     id = serializers.UUIDField()
 
 
-class CredentialQuery(serializers.Serializer[Any]):
+class ServiceCredentialQuery(serializers.Serializer[Any]):
     status = Choice((ACTIVE, REVOKED, EXPIRED), required=False, default=ACTIVE)
 
 
-class CredentialIn(serializers.Serializer[Any]):
+class ServiceCredentialIn(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, help_text="Unique for the service, capitals count.")
     type = Choice(CREDENTIAL_TYPES, required=False, default=API_KEY)
     secret = Secret()
@@ -125,14 +125,14 @@ class CredentialIn(serializers.Serializer[Any]):
     expires_at = Timestamp(required=False, allow_null=True)
 
 
-class CredentialChanges(serializers.Serializer[Any]):
+class ServiceCredentialChanges(serializers.Serializer[Any]):
     secret = Secret(required=False)
     status = Choice((ACTIVE, REVOKED), required=False)
     metadata = _metadata()
     expires_at = Timestamp(required=False, allow_null=True)
 
 
-class CredentialOut(serializers.Serializer[Any]):
+class ServiceCredentialOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     service_id = serializers.UUIDField()
     name = serializers.CharField()
@@ -145,21 +145,21 @@ class CredentialOut(serializers.Serializer[Any]):
     last_read_at = serializers.DateTimeField(allow_null=True)
 
 
-class SecretOut(serializers.JSONField):
+class SecretValue(serializers.JSONField):
     """A string or an object; null where the credential is not active."""
 
 
-class ReadCredentialOut(CredentialOut):
+class ServiceSecretOut(ServiceCredentialOut):
     service_id = None  # type: ignore[assignment]  # DRF's way to leave an inherited field out
-    secret = SecretOut(allow_null=True, help_text="As it was stored; null unless the credential is active.")
+    secret = SecretValue(allow_null=True, help_text="As it was stored; null unless the credential is active.")
 
 
-class ReadCredentialsOut(serializers.Serializer[Any]):
+class ServiceSecretsOut(serializers.Serializer[Any]):
     service_id = serializers.UUIDField()
     service_name = serializers.CharField()
     service_type = serializers.CharField()
     base_url = serializers.CharField()
-    credentials = ReadCredentialOut(many=True)
+    credentials = ServiceSecretOut(many=True)
     unreadable = serializers.ListField(
         child=serializers.UUIDField(),
         required=False,
@@ -168,7 +168,7 @@ class ReadCredentialsOut(serializers.Serializer[Any]):
     retrieved_at = serializers.DateTimeField()
 
 
-class DebugOut(serializers.Serializer[Any]):
+class PresentedTokenOut(serializers.Serializer[Any]):
     claims = serializers.DictField()
     header = serializers.DictField()
     kind = serializers.CharField()

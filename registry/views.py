@@ -143,7 +143,7 @@ class ServiceViewSet(RegistryViewSet):
         )
         return Response(serializers.service(changed))
 
-    @registry_endpoint(returns={200: serializers.RemovedOut}, refuses=[ServiceNotFound, ServiceInUse, *TENANCY])
+    @registry_endpoint(returns={200: serializers.ServiceRemovedOut}, refuses=[ServiceNotFound, ServiceInUse, *TENANCY])
     def destroy(self, request: Request, service_id: str) -> Response:
         """Remove a service that has no active credentials."""
         tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
@@ -168,13 +168,13 @@ class CredentialViewSet(RegistryViewSet):
         return [needs("services:credentials", *KINDS)() if reads else MayChangeCredentials()]
 
     @registry_endpoint(
-        query=serializers.CredentialQuery,
-        returns={200: serializers.ReadCredentialsOut},
+        query=serializers.ServiceCredentialQuery,
+        returns={200: serializers.ServiceSecretsOut},
         refuses=[ServiceNotFound, SecretsLocked, *TENANCY],
     )
     def list(self, request: Request, service_id: str) -> Response:
         """Credentials of a service with their secrets. Every secret that is handed out is one row in the audit trail."""
-        status = self.valid_query(serializers.CredentialQuery)["status"]
+        status = self.valid_query(serializers.ServiceCredentialQuery)["status"]
         tenant_id = self.tenant(request)
         found = actions.read_credentials(
             tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), status=status
@@ -182,13 +182,13 @@ class CredentialViewSet(RegistryViewSet):
         return Response(serializers.read_credentials(found), headers=NO_STORE)
 
     @registry_endpoint(
-        serializers.CredentialIn,
-        returns={201: serializers.CredentialOut},
+        serializers.ServiceCredentialIn,
+        returns={201: serializers.ServiceCredentialOut},
         refuses=[ServiceNotFound, CredentialExists, SecretsLocked, *TENANCY],
     )
     def create(self, request: Request, service_id: str) -> Response:
         """Bind a secret to a service; the answer does not repeat it."""
-        members, moment = self.valid(serializers.CredentialIn), now()
+        members, moment = self.valid(serializers.ServiceCredentialIn), now()
         if members.get("expires_at") and members["expires_at"] <= moment:
             raise ValidationFailed(details={"expires_at": ["Send a time that is yet to come."]})
         tenant_id = self.tenant(request)
@@ -196,13 +196,13 @@ class CredentialViewSet(RegistryViewSet):
         return Response(serializers.credential(made, moment), status=201)
 
     @registry_endpoint(
-        serializers.CredentialChanges,
-        returns={200: serializers.CredentialOut},
+        serializers.ServiceCredentialChanges,
+        returns={200: serializers.ServiceCredentialOut},
         refuses=[ServiceNotFound, CredentialNotFound, SecretsLocked, *TENANCY],
     )
     def update(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Rotate a secret, revoke a credential or switch it on again, change its expiry or its metadata."""
-        changes = self.valid(serializers.CredentialChanges)
+        changes = self.valid(serializers.ServiceCredentialChanges)
         tenant_id = self.tenant(request)
         changed = actions.update_credential(
             tenant_id=tenant_id,
@@ -212,7 +212,9 @@ class CredentialViewSet(RegistryViewSet):
         )
         return Response(serializers.credential(changed, now()))
 
-    @registry_endpoint(returns={200: serializers.RemovedOut}, refuses=[ServiceNotFound, CredentialNotFound, *TENANCY])
+    @registry_endpoint(
+        returns={200: serializers.ServiceRemovedOut}, refuses=[ServiceNotFound, CredentialNotFound, *TENANCY]
+    )
     def destroy(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Remove a credential with its secret."""
         tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
@@ -225,7 +227,9 @@ class DebugViewSet(RegistryViewSet):
     def get_permissions(self) -> Sequence[BasePermission]:
         return [SignedIn()]
 
-    @endpoint(returns={200: serializers.DebugOut}, refuses=[TenantSuspended, TenantBusy], answer_headers=RATE_HEADERS)
+    @endpoint(
+        returns={200: serializers.PresentedTokenOut}, refuses=[TenantSuspended, TenantBusy], answer_headers=RATE_HEADERS
+    )
     def auth(self, request: Request) -> Response:
         """What the presented token says, and what its owner may do now. Never the token itself."""
         caller = principal_at(request)

@@ -15,7 +15,28 @@ OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 
 def as_json(data: Any) -> bytes:
     """`data` as UTF-8 JSON; UUIDs and aware datetimes are written by orjson itself."""
-    return orjson.dumps(data, default=str, option=OPTIONS)
+    try:
+        return orjson.dumps(data, default=str, option=OPTIONS)
+    except TypeError:
+        return orjson.dumps(_within_64_bits(data), default=str, option=OPTIONS)
+
+
+def _within_64_bits(data: Any) -> Any:
+    """The same with a float for every whole number that orjson does not write.
+
+    The parser takes no such number, but PostgreSQL's jsonb writes 1e300 out in digits, and Python reads those as an int.
+    """
+    match data:
+        case bool():
+            return data
+        case int() if not -(2**63) <= data < 2**64:
+            return float(data)
+        case dict():
+            return {name: _within_64_bits(value) for name, value in data.items()}
+        case list() | tuple():
+            return [_within_64_bits(value) for value in data]
+        case _:
+            return data
 
 
 class OrjsonRenderer(BaseRenderer):

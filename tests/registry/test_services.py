@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tests.registry.conftest import SERVICES, Registry, at, new_service, some_name
+from tests.registry.conftest import SERVICES, Registry, at, credential_at, new_service, some_name
 from tests.world import Api, House, statements
 
 RATE_HEADERS = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
@@ -92,6 +93,18 @@ def test_every_member_can_be_changed(registry: Registry) -> None:
         "metadata": {},
     }
     assert registry.api.put(at(before), changes).json().items() >= changes.items()
+
+
+def test_numbers_beyond_64_bits_survive(registry: Registry) -> None:
+    """jsonb writes 1e300 out in digits."""
+    metadata = {"large": 1e300, "small": 1e-300, "list": [-2.5e20], "whole": 2**53, "flag": True}
+    record = registry.create(metadata=metadata)
+    assert registry.api.put(at(record), {"type": "other"}).json()["metadata"] == metadata
+    assert json.loads(registry.api.get(at(record)).content, parse_int=float)["metadata"] == metadata
+    service = registry.create()
+    credential = registry.bind(service, {"key": 1e300}, metadata=metadata)
+    assert registry.api.put(credential_at(service, credential), {}).json()["metadata"] == metadata
+    assert registry.read(service)["credentials"][0]["secret"] == {"key": 1e300}
 
 
 def test_a_service_is_not_renamed_onto_another(registry: Registry) -> None:

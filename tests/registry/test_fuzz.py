@@ -1,0 +1,80 @@
+"""The API document read as a promise: whatever is sent to the registry, no answer is outside it.
+
+The fuzz of all operations meets few services and soon the limit; here are services to find and calls to spare.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import settings as bounds
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from pytest_django.fixtures import Settings
+from schemathesis import checks
+from schemathesis.specs.openapi import checks as openapi_checks
+
+from identity_platform.wsgi import application
+from tests.registry.conftest import Registry
+from tests.world import House
+
+CHECKS = [
+    checks.not_a_server_error,
+    openapi_checks.status_code_conformance,
+    openapi_checks.content_type_conformance,
+    openapi_checks.response_headers_conformance,
+    openapi_checks.response_schema_conformance,
+]
+BOUNDED = bounds(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.timeout(300)
+def test_no_answer_of_the_registry_is_outside_its_document(new_house: Callable[[], House], settings: Settings) -> None:
+    settings.LIMITS = {**settings.LIMITS, "registry": (1_000_000, 60)}
+    registry = Registry(new_house().api)
+    document = schemathesis.openapi.from_wsgi("/schema/", application).include(path_regex="^/exsvc/")
+    seen: dict[str, set[int]] = {}
+    for found in document.get_all_operations():
+        operation = found.ok()
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+            seen.setdefault(operation.label, set()).update(answers(operation, mode, registry))
+    assert len(seen) == 10
+    # Each of them was really met: by what is right and by what is wrong.
+    for label, statuses in seen.items():
+        assert statuses & {200, 201, 409}, label
+    for label in ("POST /exsvc/api/v1/services", "PUT /exsvc/api/v1/services/{service_id}"):
+        assert 400 in seen[label]
+
+
+def answers(operation: Any, mode: Any, registry: Registry) -> set[int]:
+    """The statuses of an operation under as many cases, half of them on a service and a credential that exist."""
+    seen = set()
+    service = registry.create()
+    credential = registry.bind(service)
+
+    @BOUNDED
+    @given(case=operation.as_strategy(generation_mode=mode), there=st.booleans())
+    def run(case: Any, there: bool) -> None:
+        if there:
+            known = {"service_id": service["id"], "credential_id": credential["id"]}
+            slots = case.path_parameters or {}
+            slots.update({name: value for name, value in known.items() if name in slots})
+        headers = {"Authorization": f"Bearer {registry.api.token}"}
+        seen.add(case.call_and_validate(headers=headers, checks=CHECKS).status_code)
+
+    # Where nothing can be sent wrongly there is no wrong case; that the right ones were met is checked by the caller.
+    with contextlib.suppress(Unsatisfiable):
+        run()
+    return seen
