@@ -1,0 +1,114 @@
+"""One's own record, whoever one is."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core import mail as django_mail
+
+from tests.userflow.tokens.test_client_credentials import make_client
+from tests.userflow.tokens.test_revoke_and_introspect import own_token
+from tests.userflow.validation.test_validation import with_role
+from tests.world import Api, House, statements
+from userflow import mail
+
+PATH = "/authmgr/profile"
+
+
+def test_an_end_users_profile(house: House) -> None:
+    person, _ = with_role(house, "invoices:read")
+    name = f"group-{uuid4().hex[:8]}"
+    group = house.api.post("/authmgr/groups", {"name": name, "roles": []}).json()["id"]
+    house.api.post(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
+    profile = house.as_user(person).get(PATH).json()
+    assert (profile["id"], profile["kind"], profile["email"]) == (str(person.id), "end_user", person.email)
+    assert (profile["name"], profile["active"], profile["provider"]) == ("Some One", True, "local")
+    assert (profile["tenant_id"], profile["client_id"]) == (str(house.id), str(house.client_id))
+    assert (profile["groups"], profile["mfa_methods"], profile["metadata"]) == ([name], [], {})
+    assert "user" in profile["roles"]
+    assert "invoices:read" in profile["permissions"]
+    assert profile["created_at"].endswith("Z")
+    assert profile["last_login"].endswith("Z")
+    assert not {"password", "email_key", "username"} & set(profile)
+
+
+def test_an_admins_and_an_operators_profile(house: House, operator: Api) -> None:
+    profile = house.api.get(PATH).json()
+    assert (profile["id"], profile["kind"], profile["username"]) == (
+        str(house.admin.id),
+        "admin",
+        house.admin.username,
+    )
+    assert (profile["roles"], profile["groups"], profile["tenant_id"]) == (["tenant-admin"], [], str(house.id))
+    assert "endusers:write" in profile["permissions"]
+    other = operator.get(PATH).json()
+    assert (other["kind"], other["tenant_id"], other["roles"]) == ("operator", None, ["operator"])
+
+
+def test_a_client_and_nobody_have_none(house: House) -> None:
+    client = Api(token=own_token(make_client(house)))
+    assert (client.get(PATH).status_code, client.put(PATH, {}).status_code) == (403, 403)
+    assert (Api().get(PATH).status_code, Api().put(PATH, {}).status_code) == (401, 401)
+
+
+def test_a_user_changes_name_and_metadata(house: House) -> None:
+    door = house.as_user(house.register())
+    before = door.get(PATH).json()
+    changed = door.put(PATH, {"name": "Ann", "metadata": {"theme": {"dark": True}}})
+    assert changed.status_code == 200
+    assert changed.json() == {
+        **before,
+        "name": "Ann",
+        "metadata": {"theme": {"dark": True}},
+        "updated_at": changed.json()["updated_at"],
+    }
+    assert door.put(PATH, {"metadata": {}}).json()["metadata"] == {}
+    assert door.get(PATH).json()["name"] == "Ann"
+
+
+@pytest.mark.parametrize(
+    "member", ["id", "active", "roles", "permissions", "groups", "provider", "tenant_id", "mfa_methods", "password"]
+)
+def test_members_that_are_not_ones_own_to_change_have_no_effect(house: House, member: str) -> None:
+    door = house.as_user(house.register())
+    before = door.get(PATH).json()
+    answer = door.put(PATH, {member: ["tenant-admin"], "name": "Same"})
+    assert answer.status_code == 200
+    assert {**answer.json(), "updated_at": 0} == {**before, "name": "Same", "updated_at": 0}
+
+
+@pytest.mark.parametrize(("member", "value"), [("name", 7), ("email", "x"), ("metadata", []), ("metadata", "x")])
+def test_a_member_of_another_form_is_named(house: House, member: str, value: Any) -> None:
+    answer = house.as_user(house.register()).put(PATH, {member: value})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
+
+
+def test_an_address_that_somebody_has_is_refused(house: House) -> None:
+    taken, door = house.register(), house.as_user(house.register())
+    assert door.put(PATH, {"email": taken.email.upper()}).status_code == 409
+
+
+def test_an_admin_changes_names_and_address_and_the_old_address_is_told(new_house: Any) -> None:
+    own = new_house()
+    address = f"new-{uuid4().hex[:8]}@example.com"
+    changed = own.api.put(PATH, {"first_name": "Ann", "last_name": "Lee", "email": address, "roles": ["operator"]})
+    assert changed.status_code == 200, changed.content
+    profile = own.api.get(PATH).json()
+    assert (profile["first_name"], profile["last_name"], profile["email"]) == ("Ann", "Lee", address)
+    assert profile["roles"] == ["tenant-admin"]
+    assert mail.settle()
+    assert [sent.to for sent in django_mail.outbox] == [[own.admin.email]]
+
+
+def test_an_admins_username_and_address_stay_unique(house: House, other_house: House) -> None:
+    assert house.api.put(PATH, {"username": other_house.admin.username.upper()}).status_code == 409
+    assert house.api.put(PATH, {"email": other_house.admin.email}).status_code == 409
+
+
+def test_a_profile_costs_one_statement_beyond_the_authentication(house: House) -> None:
+    door = house.as_user(house.register())
+    with statements() as seen:
+        door.get(PATH)
+    with statements() as admin:
+        house.api.get(PATH)
+    assert (seen.counts, admin.counts) == ((1, 2), (2, 0))

@@ -1,0 +1,155 @@
+"""What a token is worth right now: from the store, never from the claims or a constant."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.userflow.tokens.test_client_credentials import make_client
+from tests.userflow.tokens.test_revoke_and_introspect import own_token
+from tests.world import Api, House, Person, statements
+from userflow.permissions_catalogue import EVERY_PERMISSION, TENANT_PERMISSIONS
+
+PATH = "/authmgr/validate"
+
+
+def with_role(house: House, *permissions: str) -> tuple[Person, str]:
+    """A user with a role of these permissions; gives the role's id too."""
+    person = house.register()
+    body = {"name": f"role-{uuid4().hex[:8]}", "permissions": list(permissions)}
+    role = house.api.post("/authmgr/roles", body).json()["id"]
+    bound = house.api.post(f"/authmgr/roles/{role}/bindings", {"user_ids": [str(person.id)]})
+    assert bound.status_code in (200, 201), bound.content
+    return person, role
+
+
+def test_an_admins_token(house: House) -> None:
+    answer = house.api.get(PATH)
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"] == "no-store"
+    known = answer.json()
+    assert (known["sub"], known["kind"], known["tenant_id"]) == (str(house.admin.id), "admin", str(house.id))
+    assert (known["client_id"], known["roles"], known["groups"]) == (None, ["tenant-admin"], [])
+    assert known["permissions"] == known["scopes"] == sorted(TENANT_PERMISSIONS)
+    assert known["expires_at"].endswith("Z")
+    assert known["message"]
+
+
+def test_an_operators_token(operator: Api) -> None:
+    known = operator.get(PATH).json()
+    assert (known["kind"], known["tenant_id"]) == ("operator", None)
+    assert known["permissions"] == sorted(EVERY_PERMISSION)
+
+
+def test_an_end_users_token_follows_roles_and_groups_at_once(house: House) -> None:
+    person, role = with_role(house, "invoices:read")
+    door = house.as_user(person)
+    assert "invoices:read" in door.get(PATH).json()["permissions"]
+    name = f"group-{uuid4().hex[:8]}"
+    group = house.api.post("/authmgr/groups", {"name": name, "roles": []}).json()["id"]
+    house.api.post(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
+    assert door.get(PATH).json()["groups"] == [name]
+    house.api.delete(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
+    house.api.delete(f"/authmgr/roles/{role}/bindings", {"user_ids": [str(person.id)]})
+    known = door.get(PATH).json()
+    assert known["groups"] == []
+    assert "invoices:read" not in known["permissions"]
+
+
+def test_a_clients_token(house: House) -> None:
+    client = make_client(house, scopes=["services:read"])
+    known = Api(token=own_token(client)).get(PATH).json()
+    assert (known["sub"], known["client_id"], known["kind"]) == (client["id"], client["id"], "client")
+    assert (known["scopes"], known["roles"], known["groups"]) == (["services:read"], [], [])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", PATH, None),
+        ("GET", f"{PATH}/scope?scope=services:read", None),
+        ("GET", f"{PATH}/resource?resource=services", None),
+        ("POST", f"{PATH}/permissions", {"permissions": ["services:read"]}),
+    ],
+)
+def test_without_a_valid_token_it_is_401(api: Api, method: str, path: str, body: Any) -> None:
+    for token in (None, "x"):
+        answer = Api(token=token).call(method, path, body)
+        assert (answer.status_code, answer.json()["error"]) == (401, "Unauthorized")
+
+
+def test_scopes_that_are_held_and_that_are_not(house: House) -> None:
+    person, _ = with_role(house, "invoices:read", "invoices:pay")
+    door = house.as_user(person)
+    one = door.get(f"{PATH}/scope", {"scope": "invoices:read"})
+    assert (one.status_code, one.json()["required"]) == (200, ["invoices:read"])
+    assert {"invoices:read", "invoices:pay"} <= set(one.json()["held"])
+    assert door.get(f"{PATH}/scope", {"scope": "invoices:read invoices:pay"}).status_code == 200
+    refused = door.get(f"{PATH}/scope", {"scope": "invoices:read invoices:void"})
+    assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
+    assert refused.json()["details"]["missing"] == ["invoices:void"]
+
+
+def test_a_resource_by_any_action_or_by_one(house: House) -> None:
+    person, _ = with_role(house, "invoices:read", "invoices:pay", "invoicesx:read")
+    door = house.as_user(person)
+    whole = door.get(f"{PATH}/resource", {"resource": "invoices"})
+    assert whole.status_code == 200
+    assert (whole.json()["resource"], whole.json()["actions"]) == ("invoices", ["pay", "read"])
+    assert door.get(f"{PATH}/resource", {"resource": "invoices:pay"}).status_code == 200
+    for missing in ("invoices:void", "invoice", "services", "services:read", ":", "*", "%"):
+        assert door.get(f"{PATH}/resource", {"resource": missing}).status_code == 403
+
+
+def test_permissions_all_or_any(house: House) -> None:
+    person, _ = with_role(house, "invoices:read")
+    door = house.as_user(person)
+
+    def ask(*permissions: str, **how: str) -> Any:
+        return door.post(f"{PATH}/permissions", {"permissions": list(permissions), **how})
+
+    both = ("invoices:read", "invoices:void")
+    assert ask("invoices:read").json()["mode"] == "all"
+    assert (ask(*both).status_code, ask(*both, mode="all").status_code) == (403, 403)
+    assert (ask(*both, mode="any").status_code, ask("invoices:void", mode="any").status_code) == (200, 403)
+    assert ask(*both).json()["details"] == {
+        "required": list(both),
+        "missing": ["invoices:void"],
+        "held": ask("invoices:read").json()["held"],
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"permissions": []},
+        {"permissions": "services:read"},
+        {"permissions": {"0": "services:read"}},
+        {"permissions": [7]},
+        {"permissions": [""]},
+        {"permissions": ["a"] * 101},
+        {"permissions": ["services:read"], "mode": "some"},
+        {"permissions": ["services:read"], "mode": None},
+    ],
+)
+def test_a_body_of_another_form_is_named(house: House, body: dict[str, Any]) -> None:
+    answer = house.api.post(f"{PATH}/permissions", body)
+    assert answer.status_code == 400
+    assert answer.json()["details"]
+
+
+@pytest.mark.parametrize("path", ["scope", "scope?scope=", "scope?scope=%20", "resource", "resource?resource="])
+def test_a_query_without_its_parameter_is_400(house: House, path: str) -> None:
+    assert house.api.get(f"{PATH}/{path}").status_code == 400
+
+
+def test_validation_costs_no_more_than_the_authentication_and_the_groups(house: House) -> None:
+    door = house.as_user(house.register())
+    with statements() as whole:
+        door.get(PATH)
+    with statements() as scope:
+        door.get(f"{PATH}/scope", {"scope": "x:y"})
+    with statements() as admin:
+        house.api.get(PATH)
+    assert (whole.counts, scope.counts, admin.counts) == ((1, 2), (1, 1), (1, 0))
