@@ -1,0 +1,139 @@
+"""Admin users: the same mechanism, in the global database."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import pyotp
+import pytest
+from django.utils.timezone import now
+
+from tests.mfa.signin.test_two_steps import claims
+from tests.world import PASSWORD, Api, House
+from userflow.admins.actions import create_admin_user
+from userflow.admins.models import AdminUser
+
+
+@dataclass
+class Admin:
+    """An admin user made over HTTP, at a door of their own."""
+
+    id: str
+    username: str
+    email: str
+    ticket: str
+    secret: str = ""
+
+    def sign_in(self) -> Any:
+        answer = Api().post("/uflow/admin/auth/login", {"username": self.username, "password": PASSWORD})
+        assert answer.status_code == 200, answer.content
+        return answer
+
+    def enrol(self, **how: Any) -> Any:
+        begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": self.email}, **how)
+        if begun.status_code != 200:
+            return begun
+        self.secret = begun.json()["secret"]
+        body = {"email": self.email, "secret": self.secret, "code": self.code()}
+        return Api().post("/webauthn/admin/totp/confirmSetup", body, **how)
+
+    def code(self, steps: int = 0) -> str:
+        return pyotp.TOTP(self.secret).at(now(), counter_offset=steps)
+
+
+def new_admin(house: House, *roles: str) -> Admin:
+    name = f"second-{secrets.token_hex(4)}"
+    body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "A", "last_name": "B"}
+    made = house.api.post("/uflow/admin/users", {**body, **({"roles": list(roles)} if roles else {})})
+    assert made.status_code == 201, made.content
+    return Admin(made.json()["id"], name, f"{name}@example.com", made.headers["X-Enrollment-Ticket"])
+
+
+@pytest.fixture
+def eve(house: House) -> Admin:
+    return new_admin(house)
+
+
+def test_an_admin_enrols_with_the_ticket_of_the_creation_and_signs_in_with_the_code(eve: Admin) -> None:
+    assert eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket}).status_code == 200
+    waiting = eve.sign_in().json()
+    assert (waiting["mfa_required"], waiting["methods"]) == (True, ["totp", "backup_code"])
+    body = {"email": eve.email, "code": eve.code(1), "mfa_token": waiting["mfa_token"]}
+    done = Api().post("/webauthn/admin/totp/verifyLogin", body)
+    assert done.status_code == 200
+    assert set(done.json()) >= {"email", "message", "method", "success", "access_token", "refresh_token"}
+    assert claims(done.json()["access_token"])["amr"] == ["pwd", "otp"]
+    me = Api(token=done.json()["access_token"]).get("/uflow/admin/users/me")
+    assert me.json()["mfa_methods"] == ["totp", "backup_code"]
+    assert Api().post("/webauthn/admin/totp/verifyLogin", body).status_code == 401
+
+
+def test_without_a_proof_nobody_enrols_for_an_admin(house: House, eve: Admin) -> None:
+    assert eve.enrol().status_code == 401
+    assert eve.enrol(headers={"X-Enrollment-Ticket": new_admin(house).ticket}).status_code == 401
+    assert eve.enrol(token="nonsense").status_code == 401
+    assert AdminUser.objects.get(pk=eve.id).mfa_methods == []
+
+
+def test_a_password_login_lets_its_address_enrol_without_a_header(eve: Admin) -> None:
+    door = Api()
+    door.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
+    begun = door.post("/webauthn/admin/totp/beginSetup", {"email": eve.email})
+    assert begun.status_code == 200
+    assert Api().post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == 401
+
+
+def test_only_who_holds_all_that_an_admin_holds_may_enrol_for_them(
+    house: House, other_house: House, operator: Api, eve: Admin
+) -> None:
+    # A user manager writes end users, not admins; who could enrol for an admin could sign in as that admin.
+    weak = new_admin(house, "user-manager").sign_in().json()["access_token"]
+    assert eve.enrol(token=weak).status_code == 403
+    assert eve.enrol(token=other_house.api.token).status_code == 403
+    assert eve.enrol(token=house.api.token).status_code == 200
+    ticket = eve.sign_in().json()
+    assert ticket["mfa_required"] is True
+
+
+def test_a_tenants_admin_enrols_for_no_operator(house: House) -> None:
+    name = f"op-{secrets.token_hex(4)}"
+    create_admin_user(tenant_id=None, username=name, email=f"{name}@example.com", password=PASSWORD)
+    begun = house.api.post("/webauthn/admin/totp/beginSetup", {"email": f"{name}@example.com"})
+    assert begun.status_code == 403
+
+
+def test_an_end_users_token_is_of_another_realm(house: House, eve: Admin) -> None:
+    from tests.mfa.people import somebody
+
+    assert eve.enrol(token=somebody(house).token()).status_code == 403
+    assert eve.enrol(headers={"X-Enrollment-Ticket": somebody(house).ticket}).status_code == 401
+
+
+def test_an_unknown_admin_is_404(house: House) -> None:
+    for path in ("beginSetup", "disable"):
+        answer = Api().post(f"/webauthn/admin/totp/{path}", {"email": "nobody@example.com"})
+        assert answer.status_code == 404
+
+
+def test_disabling_needs_a_fresh_token_of_ones_own(eve: Admin) -> None:
+    token = eve.sign_in().json()["access_token"]
+    assert eve.enrol(token=token).status_code == 200
+    body = {"email": eve.email}
+    assert Api().post("/webauthn/admin/totp/disable", body).status_code == 401
+    assert Api().post("/webauthn/admin/totp/disable", body, token=token).status_code == 200
+    assert eve.sign_in().json()["mfa_required"] is False
+
+
+def test_an_admin_lists_and_an_operator_resets_their_factors(
+    operator: Api, house: House, other_house: House, eve: Admin
+) -> None:
+    token = eve.sign_in().json()["access_token"]
+    eve.enrol(token=token)
+    listed = Api(token=token).get("/webauthn/factors").json()
+    assert [factor["kind"] for factor in listed["factors"]] == ["totp"]
+    body = {"user_id": eve.id, "reason": "lost the phone"}
+    assert other_house.api.post("/webauthn/admin/factors/reset", body).status_code == 404
+    done = operator.post("/webauthn/admin/factors/reset", body)
+    assert done.status_code == 200
+    assert done.json()["removed"] == {"webauthn": 0, "totp": 1, "backup_code": 10}
+    assert eve.sign_in().json()["mfa_required"] is False

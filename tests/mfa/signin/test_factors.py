@@ -1,0 +1,181 @@
+"""The list of one's factors, removal, an admin's reset, and what the user hears of it."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from identity_platform.audit.models import TenantEvent
+from tenants.context import in_tenant
+from tests.mfa.enrollment.test_ladder import aged
+from tests.mfa.people import Somebody, somebody
+from tests.world import Api, House
+
+
+@pytest.fixture
+def ann(house: House) -> Somebody:
+    return somebody(house)
+
+
+def events(person: Somebody, action: str) -> list[Any]:
+    with in_tenant(person.house.id):
+        return list(TenantEvent.objects.filter(target_id=str(person.id), action=action).order_by("id"))
+
+
+def test_everybody_lists_their_own_factors(house: House, ann: Somebody) -> None:
+    own = Api(token=ann.token())
+    ann.enrol_totp().enrol_phone()
+    somebody(house).enrol_totp()
+    listed = own.get("/webauthn/factors").json()
+    assert listed["methods"] == ["totp", "sms", "backup_code"]
+    assert listed["backup_codes_remaining"] == 10
+    assert [(factor["kind"], factor["name"]) for factor in listed["factors"]] == [
+        ("totp", "Authenticator app"),
+        ("sms", f"***-***-{ann.phone[-4:]}"),
+    ]
+    assert ann.phone not in str(listed)
+    assert Api().get("/webauthn/factors").status_code == 401
+
+
+def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(house: House, ann: Somebody) -> None:
+    token = ann.token()
+    ann.enrol_totp()
+    ben_token = somebody(house).token()
+    factor = Api(token=token).get("/webauthn/factors").json()["factors"][0]["id"]
+    path = f"/webauthn/factors/{factor}"
+    assert Api().delete(path).status_code == 401
+    assert Api(token=aged(token, 16)).delete(path).status_code == 401
+    unknown = Api(token=token).delete(f"/webauthn/factors/{uuid.uuid4()}")
+    foreign = Api(token=ben_token).delete(path)
+    assert (foreign.status_code, foreign.json()) == (unknown.status_code, unknown.json()) == (404, unknown.json())
+    assert Api(token=token).delete("/webauthn/factors/nonsense").status_code == 404
+    assert Api(token=token).delete(path).status_code == 200
+    assert Api(token=token).delete(path).status_code == 404
+    assert Api(token=token).get("/webauthn/factors").json() == {
+        "factors": [],
+        "methods": [],
+        "backup_codes_remaining": 0,
+    }
+
+
+def test_removing_a_factor_closes_the_window_and_ends_the_ticket(ann: Somebody) -> None:
+    token = ann.token()
+    ann.enrol_totp()
+    assert ann.api.post("/webauthn/totp/disable", ann.name, token=token).status_code == 200
+    assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
+    ticket = {"X-Enrollment-Ticket": ann.ticket}
+    assert ann.api.post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
+
+
+def test_an_admin_resets_the_factors_and_opens_a_window_at_the_admins_address(
+    house: House, other_house: House, ann: Somebody
+) -> None:
+    ann.enrol_totp().enrol_phone()
+    ticket = ann.sign_in().json()["mfa_token"]
+    ann.minutes_pass(60)
+    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost the phone"}
+    done = house.api.post("/webauthn/factors/reset", body)
+    assert done.status_code == 200
+    assert done.json()["removed"] == {"webauthn": 0, "totp": 1, "sms": 1, "backup_code": 10}
+    assert ann.row().mfa_methods == []
+    late = Api().post("/webauthn/totp/verifyLogin", {**ann.name, "code": ann.code(1), "mfa_token": ticket})
+    assert late.status_code == 401
+    at_the_desk = Api(address=house.api.address)
+    assert at_the_desk.post("/webauthn/totp/beginSetup", ann.name).status_code == 200
+    assert Api().post("/webauthn/totp/beginSetup", ann.name).status_code == 401
+    event = events(ann, "factor.reset")[0]
+    assert (event.details["reason"], event.actor_kind, event.address) == ("lost the phone", "admin", house.api.address)
+
+
+def test_a_reset_needs_a_reason_the_right_and_the_tenant(house: House, other_house: House, ann: Somebody) -> None:
+    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
+    assert house.api.post("/webauthn/factors/reset", {**body, "reason": "  "}).status_code == 400
+    assert house.api.post("/webauthn/factors/reset", {**body, "user_id": str(uuid.uuid4())}).status_code == 404
+    assert other_house.api.post("/webauthn/factors/reset", body).status_code == 403
+    assert Api(token=ann.token()).post("/webauthn/factors/reset", body).status_code == 403
+    assert Api().post("/webauthn/factors/reset", body).status_code == 401
+
+
+def test_the_user_is_told_of_every_change_by_mail(house: House, ann: Somebody, mailoutbox: list[Any]) -> None:
+    token = ann.token()
+    ann.enrol_totp().enrol_phone()
+    ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token)
+    ann.enrol_totp(token=token)
+    ann.api.post("/webauthn/totp/disable", ann.name, token=token)
+    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
+    house.api.post("/webauthn/factors/reset", body)
+    told = [mail.body for mail in mailoutbox if mail.to == [ann.email] and "the way you sign in" in mail.subject]
+    says = [
+        "an authenticator app was added",
+        "a phone for codes by SMS was added",
+        "backup codes were made anew",
+        "an authenticator app was replaced",
+        "an authenticator app was removed",
+        "all second factors were removed by an administrator",
+    ]
+    assert len(told) == len(says)
+    for text, sentence in zip(told, says, strict=True):
+        assert f"{sentence} for your user" in text
+        assert ann.secret not in text
+
+
+def test_every_enrollment_is_audited_with_its_rung_and_address(house: House, ann: Somebody) -> None:
+    token = ann.token()
+    ann.enrol_totp()
+    ann.enrol_phone(headers={"X-Enrollment-Ticket": ann.ticket})
+    ann.enrol_totp(token=token)
+    ann.enrol_totp(token=house.api.token)
+    found = [*events(ann, "factor.enrolled"), *events(ann, "factor.replaced")]
+    assert [(event.details["kind"], event.details["rung"]) for event in found] == [
+        ("totp", "window"),
+        ("sms", "ticket"),
+        ("totp", "bearer"),
+        ("totp", "admin"),
+    ]
+    assert {event.address for event in found} == {ann.api.address}
+
+
+def test_a_mail_server_that_is_down_undoes_nothing(settings: Any, ann: Somebody) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
+    ann.enrol_totp()
+    assert ann.row().mfa_methods == ["totp", "backup_code"]
+
+
+@pytest.mark.parametrize(("mode", "window", "ticket", "bearer"), [("ticket", 401, 200, 200), ("bearer", 401, 401, 200)])
+def test_a_tenant_may_narrow_the_ladder(
+    new_house: Any, operator: Api, mode: str, window: int, ticket: int, bearer: int
+) -> None:
+    own = new_house()
+    asked = {"settings": {"enrollment_mode": mode}}
+    assert operator.patch(f"/uflow/admin/tenants/{own.id}", asked).status_code == 200
+    ann = somebody(own)
+    token = ann.token()
+    begin = "/webauthn/totp/beginSetup"
+    assert ann.api.post(begin, ann.name).status_code == window
+    assert ann.api.post(begin, ann.name, headers={"X-Enrollment-Ticket": ann.ticket}).status_code == ticket
+    assert ann.api.post(begin, ann.name, token=token).status_code == bearer
+
+
+def test_a_ticket_adds_one_factor_of_each_kind(ann: Somebody) -> None:
+    ann.minutes_pass(10)
+    ticket = {"X-Enrollment-Ticket": ann.ticket}
+    ann.enrol_totp(headers=ticket)
+    ann.enrol_phone(headers=ticket)
+    assert Api().post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
+
+
+def test_a_ticket_dies_after_fifteen_minutes_and_a_window_after_thirty(ann: Somebody) -> None:
+    ann.minutes_pass(16)
+    ticket = {"X-Enrollment-Ticket": ann.ticket}
+    assert Api().post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
+    assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 200
+    ann.minutes_pass(15)
+    assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
+
+
+def test_an_ipv6_household_is_one_address(house: House) -> None:
+    ann = somebody(house, Api(address="2001:db8:1:2::a"))
+    begin = "/webauthn/totp/beginSetup"
+    assert Api(address="2001:db8:1:2:ffff::b").post(begin, ann.name).status_code == 200
+    assert Api(address="2001:db8:1:3::a").post(begin, ann.name).status_code == 401

@@ -1,0 +1,185 @@
+"""Each one-time object under parallel uses: exactly one winner, no 500; and how many parallel guesses are looked at."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pyotp
+import pytest
+from django.db import connections
+
+from identity_platform.audit.models import TenantEvent
+from mfa.sms.models import SmsCode
+from tenants.context import in_tenant
+from tests.mfa.people import Somebody, code_to, some_phone, somebody
+from tests.world import Api, House
+
+AT_ONCE = 8
+ROUNDS = 50
+
+
+def at_once(calls: Sequence[Callable[[], Any]]) -> list[int]:
+    """The statuses of calls that start together, each in a thread of its own."""
+    start = Barrier(len(calls))
+
+    def run(call: Callable[[], Any]) -> int:
+        start.wait()
+        try:
+            return int(call().status_code)
+        finally:
+            # Threads of a test end; a server's keep their connections.
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def one_winner(statuses: list[int]) -> bool:
+    return statuses.count(200) == 1 and max(statuses) < 500
+
+
+def post(path: str, body: dict[str, Any], **how: Any) -> Callable[[], Any]:
+    door = how.pop("door", None)
+    return lambda: (door or Api()).post(path, body, **how)
+
+
+@pytest.fixture(scope="module")
+def ann(house: House, django_db_blocker: Any) -> Somebody:
+    """One user for the rounds, so that they cost no hash each."""
+    with django_db_blocker.unblock():
+        person = somebody(house)
+        person.ticket = person.token()
+        return person.enrol_totp()
+
+
+def fresh_codes(ann: Somebody) -> list[str]:
+    answer = Api(token=ann.ticket).post("/webauthn/totp/regenerateBackupCodes", ann.name)
+    assert answer.status_code == 200, answer.content
+    return list(answer.json()["backup_codes"])
+
+
+def test_a_backup_code_has_one_winner(ann: Somebody) -> None:
+    codes: list[str] = []
+    for _ in range(ROUNDS):
+        codes = codes or fresh_codes(ann)
+        body = {**ann.name, "backup_code": codes.pop()}
+        # With a token of the user and without: two budgets of tries, one code.
+        half = AT_ONCE // 2
+        calls = [post("/webauthn/totp/verify", body)] * half
+        calls += [post("/webauthn/totp/verify", body, token=ann.ticket)] * half
+        assert one_winner(at_once(calls))
+        ann.locks_end()
+
+
+def test_a_totp_step_has_one_winner(ann: Somebody) -> None:
+    for _ in range(ROUNDS):
+        ann.minutes_pass(5)
+        calls = [post("/webauthn/totp/verify", {**ann.name, "code": ann.code()})] * AT_ONCE
+        assert one_winner(at_once(calls))
+        ann.locks_end()
+
+
+def test_a_login_ticket_has_one_winner(ann: Somebody) -> None:
+    from userflow.realms import END_USERS
+    from userflow.signin import tickets
+
+    codes: list[str] = []
+    for _ in range(ROUNDS // 5):
+        if len(codes) < AT_ONCE:
+            codes = fresh_codes(ann)
+        with in_tenant(ann.house.id):
+            token = tickets.issue_ticket(
+                END_USERS, ann.row(), tickets.SECOND_STEP, client_id=ann.house.client_id, amr=("pwd",)
+            )
+        # Each with a code of its own that is right: only the ticket decides.
+        calls = [
+            post("/webauthn/totp/verifyLogin", {**ann.name, "mfa_token": token, "backup_code": codes.pop()})
+            for _ in range(5)
+        ]
+        assert one_winner(at_once(calls))
+        ann.locks_end()
+
+
+def test_an_sms_code_has_one_winner(house: House) -> None:
+    ann = somebody(house).enrol_phone()
+    for _ in range(ROUNDS // 5):
+        Api().post("/webauthn/sms/requestCode", ann.named_with_client)
+        body = {**ann.named_with_client, "code": code_to(ann.phone)}
+        assert one_winner(at_once([post("/webauthn/sms/verify", body)] * AT_ONCE))
+        ann.minutes_pass(200)
+        ann.locks_end()
+
+
+@pytest.mark.parametrize("proof", ["window", "ticket"])
+def test_a_window_and_a_ticket_enrol_one_factor_of_a_kind(house: House, proof: str) -> None:
+    for _ in range(ROUNDS // 5):
+        ann = somebody(house)
+        headers = {"X-Enrollment-Ticket": ann.ticket} if proof == "ticket" else {}
+        secrets = [ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"] for _ in range(3)]
+        calls = [
+            post(
+                "/webauthn/totp/confirmSetup",
+                {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()},
+                headers=headers,
+                door=ann.api if proof == "window" else Api(),
+            )
+            for secret in secrets * 3
+        ]
+        assert one_winner(at_once(calls))
+        assert ann.row().mfa_methods == ["totp", "backup_code"]
+
+
+def test_a_phone_is_confirmed_by_one_of_two_users(house: House) -> None:
+    for _ in range(5):
+        phone, people = some_phone(), [somebody(house), somebody(house)]
+        calls = []
+        for person in people:
+            body = {**person.named_with_client, "phone_number": phone}
+            assert person.api.post("/webauthn/sms/beginSetup", body).status_code == 200
+            calls.append(post("/webauthn/sms/confirmSetup", {**body, "code": code_to(phone)}, door=person.api))
+        assert sorted(at_once(calls)) == [200, 400]
+
+
+def test_three_pending_secrets_at_most_however_many_begin_at_once(house: House) -> None:
+    ann = somebody(house)
+    statuses = Counter(at_once([post("/webauthn/totp/beginSetup", ann.name, door=ann.api)] * 12))
+    assert statuses == {200: 3, 429: 9}
+
+
+def test_one_message_however_many_ask_at_once(house: House) -> None:
+    ann = somebody(house).enrol_phone()
+    statuses = Counter(at_once([post("/webauthn/sms/requestCode", ann.named_with_client)] * 12))
+    assert statuses == {200: 1, 429: 11}
+
+
+def looked_at(person: Somebody) -> int:
+    """Wrong codes that were compared: each of them left a row in the trail."""
+    with in_tenant(person.house.id):
+        return TenantEvent.objects.filter(target_id=str(person.id), action="factor.refused").count()
+
+
+def test_of_sixty_parallel_guesses_five_are_looked_at(house: House) -> None:
+    ann = somebody(house).enrol_totp()
+    near = {ann.code(steps) for steps in range(-3, 8)}
+    guesses = [guess for guess in (f"{number:06d}" for number in range(100)) if guess not in near][:60]
+    calls = [post("/webauthn/totp/verify", {**ann.name, "code": guess}) for guess in guesses]
+    statuses = Counter(status for start in range(0, 60, 20) for status in at_once(calls[start : start + 20]))
+    assert statuses == {400: 5, 429: 55}
+    assert looked_at(ann) == 5
+
+
+def test_of_sixty_parallel_guesses_at_an_sms_code_five_are_looked_at(house: House) -> None:
+    ann = somebody(house).enrol_phone()
+    Api().post("/webauthn/sms/requestCode", ann.named_with_client)
+    right = int(code_to(ann.phone))
+    calls = [
+        post("/webauthn/sms/verify", {**ann.named_with_client, "code": f"{(right + number) % 1_000_000:06d}"})
+        for number in range(1, 61)
+    ]
+    statuses = Counter(status for start in range(0, 60, 20) for status in at_once(calls[start : start + 20]))
+    assert max(statuses) < 500
+    assert statuses[200] == 0
+    with in_tenant(house.id):
+        assert SmsCode.objects.get(user_id=ann.id, purpose="verification").stranger_tries == 5

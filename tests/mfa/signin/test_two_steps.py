@@ -1,0 +1,192 @@
+"""Signing in in two steps: password, then a factor."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.mfa.people import Somebody, code_to, somebody
+from tests.world import PASSWORD, Api, House
+
+
+def claims(token: str) -> dict[str, Any]:
+    return dict(json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "==")))
+
+
+def second_step(person: Somebody, mfa_token: str, **members: Any) -> Any:
+    return Api().post("/webauthn/totp/verifyLogin", {**person.name, "mfa_token": mfa_token, **members})
+
+
+def wrong_code(person: Somebody) -> str:
+    near = {person.code(steps) for steps in range(-3, 4)}
+    return next(f"{number:06d}" for number in range(1000) if f"{number:06d}" not in near)
+
+
+@pytest.fixture
+def ann(house: House) -> Somebody:
+    return somebody(house).enrol_totp()
+
+
+def test_a_right_password_gives_a_ticket_and_no_token(ann: Somebody) -> None:
+    answer = ann.sign_in()
+    assert set(answer.json()) == {"mfa_required", "mfa_token", "methods", "expires_in"}
+    assert answer.json() | {"mfa_token": ""} == {
+        "mfa_required": True,
+        "mfa_token": "",
+        "methods": ["totp", "backup_code"],
+        "expires_in": 600,
+    }
+    assert "X-Enrollment-Ticket" not in answer.headers
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_the_second_step_answers_the_logins_tokens(ann: Somebody) -> None:
+    done = second_step(ann, ann.sign_in().json()["mfa_token"], code=ann.code(1))
+    assert done.status_code == 200
+    body = done.json()
+    assert body | {"access_token": "", "refresh_token": "", "message": ""} == {
+        "email": ann.email,
+        "tenant_id": str(ann.house.id),
+        "method": "totp",
+        "success": True,
+        "message": "",
+        "access_token": "",
+        "refresh_token": "",
+        "token_type": "Bearer",
+        "expires_in": 3600,
+    }
+    said = claims(body["access_token"])
+    assert (said["amr"], said["sub"], said["kind"]) == (["pwd", "otp"], str(ann.id), "end_user")
+    assert abs(said["auth_time"] - said["iat"]) <= 2
+    assert Api(token=body["access_token"]).get("/webauthn/factors").status_code == 200
+    refreshed = Api().post("/authmgr/token", {"grant_type": "refresh_token", "refresh_token": body["refresh_token"]})
+    assert claims(refreshed.json()["access_token"])["amr"] == ["pwd", "otp"]
+
+
+def test_a_backup_code_completes_a_login_too(ann: Somebody) -> None:
+    done = second_step(ann, ann.sign_in().json()["mfa_token"], backup_code=ann.backup_codes[3])
+    assert (done.status_code, done.json()["method"]) == (200, "backup_code")
+    assert done.json()["access_token"]
+
+
+def test_sms_completes_a_login_too(house: House) -> None:
+    ben = somebody(house).enrol_phone()
+    ticket = ben.sign_in().json()["mfa_token"]
+    assert Api().post("/webauthn/sms/requestCode", {**ben.named_with_client, "mfa_token": ticket}).status_code == 200
+    body = {**ben.named_with_client, "mfa_token": ticket, "code": code_to(ben.phone)}
+    done = Api().post("/webauthn/sms/verify", body)
+    assert done.status_code == 200
+    assert claims(done.json()["access_token"])["amr"] == ["pwd", "sms"]
+
+
+def test_without_a_ticket_a_success_is_a_verification_only(ann: Somebody) -> None:
+    answer = Api().post("/webauthn/totp/verifyLogin", {**ann.name, "code": ann.code(1)})
+    assert answer.status_code == 200
+    assert "access_token" not in answer.json()
+
+
+def test_a_ticket_works_once(ann: Somebody) -> None:
+    ticket = ann.sign_in().json()["mfa_token"]
+    assert second_step(ann, ticket, backup_code=ann.backup_codes[0]).status_code == 200
+    assert second_step(ann, ticket, backup_code=ann.backup_codes[1]).status_code == 401
+    # The code was not lost on the ticket that is gone.
+    assert second_step(ann, ann.sign_in().json()["mfa_token"], backup_code=ann.backup_codes[1]).status_code == 200
+
+
+def test_a_ticket_dies_after_ten_minutes(ann: Somebody) -> None:
+    ticket = ann.sign_in().json()["mfa_token"]
+    ann.minutes_pass(11)
+    assert second_step(ann, ticket, backup_code=ann.backup_codes[0]).status_code == 401
+
+
+def test_a_ticket_dies_after_five_wrong_codes_whatever_the_factor(ann: Somebody) -> None:
+    ticket = ann.sign_in().json()["mfa_token"]
+    for number in range(5):
+        wrong = {"code": wrong_code(ann)} if number % 2 else {"backup_code": "0000-0000-0000-0000"}
+        assert second_step(ann, ticket, **wrong).status_code == 400
+    assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
+    assert second_step(ann, ann.sign_in().json()["mfa_token"], code=ann.code(1)).status_code == 200
+
+
+def test_tickets_of_others_and_of_other_kinds_are_401(house: House, ann: Somebody) -> None:
+    ben = somebody(house).enrol_totp()
+    for ticket in (ben.sign_in().json()["mfa_token"], ann.ticket, "x" * 43, "é"):
+        assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
+    assert second_step(ann, "", code=ann.code(1)).status_code == 400
+    own = ann.sign_in().json()["mfa_token"]
+    assert ann.api.post("/webauthn/sms/beginSetup", headers={"X-Enrollment-Ticket": own}).status_code == 400
+    assert ann.api.get("/webauthn/factors", token=own).status_code == 401
+    assert second_step(ann, own, code=ann.code(1)).status_code == 200
+
+
+def test_a_ticket_of_another_tenant_is_401(other_house: House, ann: Somebody) -> None:
+    far = somebody(other_house).enrol_totp()
+    ticket = far.sign_in().json()["mfa_token"]
+    assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
+    assert second_step(far, ticket, code=far.code(1)).status_code == 200
+
+
+def test_a_user_deactivated_between_the_steps_does_not_get_in(ann: Somebody) -> None:
+    ticket = ann.sign_in().json()["mfa_token"]
+    path = f"/uflow/user/enduser/{ann.house.id}/{ann.id}/status"
+    assert ann.house.api.put(path, {"active": False}).status_code == 200
+    assert second_step(ann, ticket, code=ann.code(1)).status_code == 404
+
+
+def test_a_client_deactivated_between_the_steps_signs_nobody_in(house: House, ann: Somebody) -> None:
+    from userflow.clients.models import Client
+
+    second = Client.objects.create(tenant_id=house.id, name="second")
+    body = {"client_id": str(second.pk), "email": ann.email, "password": PASSWORD}
+    ticket = Api().post("/uflow/auth/enduser/login", body).json()["mfa_token"]
+    Client.objects.filter(pk=second.pk).update(active=False)
+    assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
+
+
+def test_a_waiting_login_opens_no_window_and_hands_out_no_ticket(ann: Somebody) -> None:
+    ann.minutes_pass(60)
+    door = Api()
+    answer = ann.sign_in(door)
+    assert "X-Enrollment-Ticket" not in answer.headers
+    body = {**ann.named_with_client, "phone_number": "+4915112345678"}
+    assert door.post("/webauthn/sms/beginSetup", body).status_code == 401
+
+
+def test_a_verified_code_opens_no_window(house: House) -> None:
+    ann = somebody(house).enrol_totp()
+    ann.minutes_pass(60)
+    ann.api.post("/webauthn/totp/verify", {**ann.name, "code": ann.code(1)})
+    body = {**ann.named_with_client, "phone_number": "+4915112345678"}
+    assert ann.api.post("/webauthn/sms/beginSetup", body).status_code == 401
+
+
+@pytest.fixture
+def strict(new_house: Any, operator: Api) -> House:
+    """A tenant that requires a factor of everybody."""
+    own: House = new_house()
+    asked = {"settings": {"mfa_policy": "required"}}
+    assert operator.patch(f"/uflow/admin/tenants/{own.id}", asked).status_code == 200
+    return own
+
+
+def test_where_a_factor_is_required_a_user_without_one_gets_an_enrollment_ticket_only(strict: House) -> None:
+    ann = somebody(strict)
+    ann.minutes_pass(60)
+    answer = ann.sign_in()
+    assert answer.json() == {"mfa_required": True, "methods": [], "expires_in": 900}
+    ticket = answer.headers["X-Enrollment-Ticket"]
+    ann.enrol_totp(headers={"X-Enrollment-Ticket": ticket})
+    again = ann.sign_in().json()
+    assert again["methods"] == ["totp", "backup_code"]
+    assert second_step(ann, again["mfa_token"], code=ann.code(1)).json()["access_token"]
+
+
+def test_it_holds_for_the_tenants_admins_too(strict: House) -> None:
+    body = {"username": strict.admin.username, "password": PASSWORD}
+    answer = Api().post("/uflow/admin/auth/login", body)
+    assert (answer.status_code, answer.json()["mfa_required"]) == (200, True)
+    assert "access_token" not in answer.json()
+    headers = {"X-Enrollment-Ticket": answer.headers["X-Enrollment-Ticket"]}
+    begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": strict.admin.email}, headers=headers)
+    assert begun.status_code == 200
