@@ -8,6 +8,7 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
+from tenants.states import Purpose
 from userflow import principals
 from userflow.clients.credentials import KnownClient, authenticate_client
 from userflow.errors import InvalidGrant, InvalidScope, UnauthorizedClient
@@ -149,7 +150,7 @@ def _unused(principal: Principal, claims: dict[str, Any]) -> bool:
     if realm is not END_USERS:
         return row.exists()
     assert principal.tenant_id is not None  # an end user always has a tenant
-    with in_tenant(principal.tenant_id, state.Purpose.READ):
+    with in_tenant(principal.tenant_id, Purpose.READ):
         return row.exists()
 
 
