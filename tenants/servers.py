@@ -22,6 +22,8 @@ def _of_settings(parts: dict[str, Any]) -> dict[str, Any]:
         "port": parts["PORT"],
         **parts["OPTIONS"],
     }
+    # Django's own: the driver knows no such parameter.
+    found.pop("server_side_binding", None)
     return {name: value for name, value in found.items() if value not in ("", None) or name == "prepare_threshold"}
 
 
@@ -64,6 +66,13 @@ def of_url(url: str) -> dict[str, Any]:
 def maintenance(server: DatabaseServer) -> "psycopg.Connection[Any]":
     """A direct connection in autocommit to the server's maintenance database, for CREATE and DROP DATABASE."""
     return connect_for_maintenance(_all(server.pk, server.revision, True))
+
+
+def direct_to_global() -> "psycopg.Connection[Any]":
+    """A direct connection in autocommit to the global database itself, for locks that live as long as it does."""
+    return connect_for_maintenance(
+        _of_settings(settings.DATABASE_ADMIN) | {"dbname": settings.DATABASES["default"]["NAME"]}
+    )
 
 
 def connect_for_maintenance(parts: dict[str, Any]) -> "psycopg.Connection[Any]":

@@ -56,10 +56,11 @@ class ApiMiddleware:
         try:
             response = self._answer(request)
             response.headers["X-Request-ID"] = request_id
+            if request.path.startswith(PAGES):
+                # A page may state a stricter one of its own.
+                response.headers.setdefault("Content-Security-Policy", PAGE_POLICY)
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)
-            if request.path.startswith(PAGES):
-                response.headers["Content-Security-Policy"] = PAGE_POLICY
             if settings.SECURE_HSTS_SECONDS:
                 response.headers["Strict-Transport-Security"] = (
                     f"max-age={settings.SECURE_HSTS_SECONDS}; includeSubDomains; preload"
@@ -86,7 +87,10 @@ class ApiMiddleware:
             return handlers.plain_answer(request.path, errors.BodyTooLarge())
         if request.path not in PROBES:
             try:
-                request.get_host()
+                host = request.get_host()
             except DisallowedHost:
                 return handlers.plain_answer(request.path, errors.OddHost())
+            if settings.SECURE_SSL_REDIRECT and not request.is_secure():
+                # 308 keeps method and body (RFC 9110 section 15.4.9).
+                return HttpResponse(status=308, headers={"Location": f"https://{host}{request.get_full_path()}"})
         return self.get_response(request)

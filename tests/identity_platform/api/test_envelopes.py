@@ -165,3 +165,10 @@ def test_a_fault_in_the_answer_names_no_inside(api: Api) -> None:
     assert answer.status_code == 400
     assert answer.json()["error"] == "invalid_grant"
     assert set(answer.json()) == {"error", "error_description"}
+
+
+def test_plain_http_is_sent_to_https_where_that_is_on(api: Api, settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    answer = api.post(f"{LOGIN}?a=b", {})
+    assert (answer.status_code, answer.headers["Location"]) == (308, f"https://testserver{LOGIN}?a=b")
+    assert api.get("/uflow/health").status_code == 200

@@ -6,19 +6,22 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
+from identity_platform.crypto import RingKeyMissing, SealBroken
 from tenants import keys, warm
 from tenants.capacity import main_server
 from tenants.databases import ensure_template
 from tenants.models import Tenant
+from tenants.servers import direct_to_global
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
 from userflow.tenants.actions import generated_password, open_tenant
 from userflow.tokens import signing
 
 DEMO = "demo"
+PREPARE_LOCK = 7_215_005
 
 
 class Command(BaseCommand):
@@ -31,13 +34,25 @@ class Command(BaseCommand):
         parser.add_argument("--no-demo", action="store_true", help="No operator and no demo tenant.")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        # Two hosts of one platform may start at the same moment; the second finds everything done. The lock lives and
+        # dies with its connection, which is direct: behind a pooler it would belong to nobody.
+        with direct_to_global() as raw:
+            raw.execute("SELECT pg_advisory_lock(%s)", [PREPARE_LOCK])
+            self._prepare(demo=settings.EMBEDDED and not options["no_demo"])
+
+    def _prepare(self, *, demo: bool) -> None:
         if self._behind():
             call_command("migrate", database="default", verbosity=0, interactive=False)
-        keys.platform_key()
-        signing.key_set()
+        try:
+            keys.platform_key()
+            signing.key_set()
+        except (SealBroken, RingKeyMissing) as problem:
+            raise CommandError(
+                "ENCRYPTION_KEYS does not hold the key that sealed this database's secrets: add that key to the list."
+            ) from problem
         server = main_server()
         ensure_template(server)
-        if settings.EMBEDDED and not options["no_demo"]:
+        if demo:
             self._first_steps()
         warm.refill(server, settings.TENANT_WARM_POOL)
 
