@@ -39,6 +39,7 @@ def complete_second_step(
     if ticket is None:
         return None
     tickets.spend_ticket(realm, ticket)
+    route: routes.Route | None
     if realm is END_USERS:
         route = current_tenant()
         _check_client(ticket.client_id, route.tenant_id)
@@ -53,5 +54,5 @@ def complete_second_step(
 
 def _check_client(client_id: UUID | None, tenant_id: UUID) -> None:
     """A client that was switched off between the two steps signs nobody in."""
-    if not Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).exists():
+    if client_id is None or not Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).exists():
         raise NotSignedInByTicket

@@ -22,7 +22,10 @@ from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
 from userflow.signin import tickets
 
-TOTP, SMS, WEBAUTHN, BACKUP_CODE = "totp", "sms", "webauthn", "backup_code"
+TOTP: Final = "totp"
+SMS: Final = "sms"
+WEBAUTHN: Final = "webauthn"
+BACKUP_CODE: Final = "backup_code"
 
 # Relation of the user and which of its rows are enrolled, by method, in the order in which logins list them.
 _ENROLLED: Final[Mapping[str, tuple[str, Q]]] = {

@@ -1,7 +1,7 @@
 """Codes by SMS for end users: begin, confirm, request, verify."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 from uuid import UUID
 
 from django.conf import settings
@@ -165,7 +165,7 @@ def verify_sms_code(
     return Verified(user, tokens)
 
 
-def _refuse_unknown(user: Any, email: str, budget: str) -> None:
+def _refuse_unknown(user: Any, email: str, budget: str) -> NoReturn:
     """The same steps as for a wrong code, so that neither text nor time nor lock tells who exists or has a phone."""
     attempts.limit_address("unknown_user")
     attempts.count(END_USERS, user.pk if user else email_key(email), factor=factors.SMS, caller=budget)
@@ -240,7 +240,8 @@ def _try_code(
     if row.expires_at <= now():
         raise CodeExpired
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(_TRY.format(budget=budget), {"id": row.pk, "most": codes.TRIES, "kept": codes.TRIES_KEPT})
+        counted: dict[str, Any] = {"id": row.pk, "most": codes.TRIES, "kept": codes.TRIES_KEPT}
+        cursor.execute(_TRY.format(budget=budget), counted)
         if cursor.rowcount != 1:
             _record_refusal(user)
             raise AttemptsExceeded

@@ -109,7 +109,8 @@ class HttpGateway(SmsGateway):
     """
 
     def send(self, *, to: str, body: str, key: str) -> None:
-        if not settings.SMS_HTTP_URL:
+        url = settings.SMS_HTTP_URL
+        if not url:
             raise NotSent("SMS_HTTP_URL is not set")
         headers = {"Idempotency-Key": f'"{key}"'}
         if settings.SMS_HTTP_TOKEN:
@@ -117,7 +118,7 @@ class HttpGateway(SmsGateway):
 
         def attempt(seconds: float) -> requests.Response:
             return requests.post(
-                settings.SMS_HTTP_URL,
+                url,
                 json={"to": to, "body": body},
                 headers=headers,
                 timeout=(min(CONNECT_SECONDS, seconds), seconds),

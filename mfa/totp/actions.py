@@ -257,7 +257,7 @@ def regenerate_backup_codes(
 def _new_backup_codes(realm: Realm, user: Any) -> list[str]:
     codes = backup_codes.new_codes()
     key = realm.data_key()
-    kept = AdminBackupCode if realm is not END_USERS else EndUserBackupCode
+    kept: Any = AdminBackupCode if realm is not END_USERS else EndUserBackupCode
     user.backup_codes.all().delete()
     kept._default_manager.bulk_create(
         kept(
