@@ -202,4 +202,4 @@ def test_a_new_key_is_made_on_request(old: str) -> None:
     key_id, _, encoded = made.stdout.strip().partition(":")
     assert (made.returncode, key_id, len(base64.b64decode(encoded))) == (0, "k2", 32)
     for wrong in (old.partition(":")[0], "no blanks"):
-        assert command("--new-key", wrong, ring=old).returncode == 1
+        assert command("--new-key", wrong, ring=old).returncode == 2

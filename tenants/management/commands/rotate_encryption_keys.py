@@ -37,11 +37,13 @@ class Command(BaseCommand):
     def _print_new_key(self, key_id: str) -> None:
         entry = f"{key_id}:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
         if key_id in key_ring().ids:
-            raise CommandError(f"ENCRYPTION_KEYS has a key {key_id!r} already: choose an id that was never used.")
+            raise CommandError(
+                f"ENCRYPTION_KEYS has a key {key_id!r} already: choose an id that was never used.", returncode=2
+            )
         try:
             KeyRing.parse(entry)
         except ImproperlyConfigured as problem:
-            raise CommandError(str(problem)) from problem
+            raise CommandError(str(problem), returncode=2) from problem
         self.stdout.write(entry)
 
     def _check(self) -> None:
@@ -53,7 +55,7 @@ class Command(BaseCommand):
 
     def _rotate(self, size: int) -> None:
         if not 1 <= size <= 10_000:
-            raise CommandError("--batch must be between 1 and 10000.")
+            raise CommandError("--batch must be between 1 and 10000.", returncode=2)
         primary = key_ring().primary_id
         waiting = sum(number for key_id, number in keys.under_each_ring_key().items() if key_id != primary)
         done = 0
