@@ -12,6 +12,8 @@ from tenants.models import Tenant, TenantDatabase
 from tenants.schema import schema_version
 from tests.tenants.conftest import AnotherProcess, said_by, straight_to
 
+# With the tests of the pool: 300 databases are made once.
+pytestmark = pytest.mark.xdist_group("many_tenants")
 FLEET, STUBBORN = 100, 37
 TABLE = "newer_release_note"
 

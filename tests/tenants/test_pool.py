@@ -19,6 +19,8 @@ from tenants.models import Tenant
 from tests.world import House
 from userflow.models import EndUser
 
+# On one of several test processes: 300 databases are made once.
+pytestmark = pytest.mark.xdist_group("many_tenants")
 BUDGET = settings.TENANT_CONNECTION_BUDGET
 ON_THE_SERVER = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(datname, %s) AND application_name = 'identity'"
 
