@@ -1,5 +1,6 @@
 """OpenAPI 3.1 from the endpoints' contracts (`views.endpoint`) by drf-spectacular."""
 
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -62,6 +63,11 @@ class ContractSchema(AutoSchema):
 
     def get_tags(self) -> list[str]:
         return ["/".join(part for part in self.path.split("/")[1:3] if "{" not in part)]
+
+    def get_operation_id(self) -> str:
+        """Path and action: says in a generated client what the call does, and is unique."""
+        words = [re.sub(r"\W+", "_", part).strip("_") for part in self.path.split("/") if part and "{" not in part]
+        return "_".join([*words, getattr(self.view, "action", None) or self.method.lower()])
 
     def get_summary(self) -> str | None:
         action = getattr(self.view, getattr(self.view, "action", None) or "", None)
