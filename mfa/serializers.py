@@ -22,21 +22,21 @@ class FactorListOut(serializers.Serializer[Any]):
     backup_codes_remaining = serializers.IntegerField()
 
 
-class RemovedOut(serializers.Serializer[Any]):
+class FactorRemovedOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     success = serializers.BooleanField()
 
 
-class AdminResetIn(serializers.Serializer[Any]):
+class AdminFactorResetIn(serializers.Serializer[Any]):
     user_id = Identifier()
     reason = Text(max_length=500, trim=True, help_text="Kept in the audit trail.")
 
 
-class ResetIn(AdminResetIn):
+class FactorResetIn(AdminFactorResetIn):
     tenant_id = Identifier()
 
 
-class ResetOut(serializers.Serializer[Any]):
+class FactorResetOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     removed = serializers.DictField(child=serializers.IntegerField())

@@ -58,7 +58,7 @@ class FactorListViewSet(ApiViewSet):
         found = factors.list_factors(realm=realm_of(who.kind), tenant_id=who.tenant_id, user_id=who.id)
         return Response(found)
 
-    @endpoint(returns={200: serializers.RemovedOut}, refuses=[UnknownFactor, SignInTooOld, NoProof])
+    @endpoint(returns={200: serializers.FactorRemovedOut}, refuses=[UnknownFactor, SignInTooOld, NoProof])
     def destroy(self, request: Request, factor_id: str) -> Response:
         """Remove one of the caller's own factors; needs a sign-in that is at most 15 minutes old."""
         who = _person_at(request)
@@ -71,13 +71,13 @@ class FactorListViewSet(ApiViewSet):
         return Response({"message": "The factor is removed.", "success": True})
 
     @endpoint(
-        serializers.ResetIn,
-        returns={200: serializers.ResetOut},
+        serializers.FactorResetIn,
+        returns={200: serializers.FactorResetOut},
         refuses=[UnknownUser, SomebodyElse, UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch],
     )
     def reset(self, request: Request) -> Response:
         """Remove all factors of an end user who has lost them; opens an enrollment window at the caller's address."""
-        asked = self.valid(serializers.ResetIn)
+        asked = self.valid(serializers.FactorResetIn)
         tenant_id = tenant_at(request, asked.pop("tenant_id"))
         removed = factors.reset_factors(realm=END_USERS, tenant_id=tenant_id, **asked, by=principal_at(request))
         return _reset(asked["user_id"], removed)
@@ -86,10 +86,12 @@ class FactorListViewSet(ApiViewSet):
 class AdminFactorResetViewSet(ApiViewSet):
     permission_classes = [needs("admins:write", OPERATOR, ADMIN)]
 
-    @endpoint(serializers.AdminResetIn, returns={200: serializers.ResetOut}, refuses=[UnknownUser, SomebodyElse])
+    @endpoint(
+        serializers.AdminFactorResetIn, returns={200: serializers.FactorResetOut}, refuses=[UnknownUser, SomebodyElse]
+    )
     def reset(self, request: Request) -> Response:
         """Remove all factors of an admin user who has lost them."""
-        asked = self.valid(serializers.AdminResetIn)
+        asked = self.valid(serializers.AdminFactorResetIn)
         removed = factors.reset_factors(realm=ADMINS, tenant_id=None, **asked, by=principal_at(request))
         return _reset(asked["user_id"], removed)
 

@@ -10,6 +10,10 @@ from tenants.models import TenantModel
 from userflow.endusers.models import EndUser
 
 
+CODES_KEPT = timedelta(hours=1)
+MESSAGES_KEPT = timedelta(days=35)
+
+
 class Phone(TenantModel):
     """A number that its user has confirmed; unconfirmed ones exist only in a code's digest."""
 
@@ -72,6 +76,11 @@ class SmsCode(TenantModel):
 
     @classmethod
     def over(cls, moment: datetime) -> models.Q:
+        """Expired so long ago that its tries are forgotten too."""
+        return models.Q(expires_at__lt=moment - CODES_KEPT)
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
         """Expired so long ago that its tries count no more."""
         return models.Q(expires_at__lt=moment - timedelta(days=1))
 
@@ -95,6 +104,11 @@ class SmsMessage(TenantModel):
 
     def __str__(self) -> str:
         return self.country_prefix
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Past every budget and every look at the conversion."""
+        return models.Q(sent_at__lt=moment - MESSAGES_KEPT)
 
     @classmethod
     def over(cls, moment: datetime) -> models.Q:

@@ -9,29 +9,29 @@ from mfa.fields import SixDigits
 from mfa.totp.serializers import LoginTokens
 
 
-class Whom(serializers.Serializer[Any]):
+class SmsWhom(serializers.Serializer[Any]):
     client_id = Identifier()
     email = EmailAddress()
     tenant_id = Identifier()
 
 
-class Begin(Whom):
+class SmsBegin(SmsWhom):
     phone_number = Text(max_length=32, help_text="E.164: plus sign, country code, digits.")
 
 
-class Confirm(Begin):
+class SmsConfirm(SmsBegin):
     code = SixDigits()
 
 
-class RequestCode(Whom):
+class SmsRequestCode(SmsWhom):
     mfa_token = Text(max_length=256, required=False, help_text="Ticket of the login that waits for the code.")
 
 
-class Verify(RequestCode):
+class SmsVerify(SmsRequestCode):
     code = SixDigits()
 
 
-class SentOut(serializers.Serializer[Any]):
+class SmsSentOut(serializers.Serializer[Any]):
     attempts_remaining = serializers.IntegerField()
     expires_in_minutes = serializers.IntegerField()
     message = serializers.CharField()
@@ -39,13 +39,13 @@ class SentOut(serializers.Serializer[Any]):
     success = serializers.BooleanField()
 
 
-class ConfirmedOut(serializers.Serializer[Any]):
+class SmsConfirmedOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     phone_display = serializers.CharField()
     success = serializers.BooleanField()
 
 
-class VerifiedOut(LoginTokens):
+class SmsVerifiedOut(LoginTokens):
     email = serializers.CharField()
     message = serializers.CharField()
     method = serializers.CharField(help_text="sms")

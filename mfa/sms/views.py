@@ -32,50 +32,50 @@ CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 
 class SmsViewSet(FactorViewSet):
     @endpoint(
-        serializers.Begin,
-        returns={200: serializers.SentOut},
+        serializers.SmsBegin,
+        returns={200: serializers.SmsSentOut},
         refuses=[*TENANCY, *LADDER, *SENDING],
         token="optional",
         headers=PROOFS,
     )
     def begin(self, request: Request) -> Response:
         """Send a code to a phone that is to be enrolled."""
-        asked = self.valid(serializers.Begin)
+        asked = self.valid(serializers.SmsBegin)
         return self._sent(actions.begin_sms_setup(**asked, caller=self.caller(asked["tenant_id"])))
 
     @endpoint(
-        serializers.Confirm,
-        returns={200: serializers.ConfirmedOut},
+        serializers.SmsConfirm,
+        returns={200: serializers.SmsConfirmedOut},
         refuses=[*TENANCY, *LADDER, *CODE, PhoneRefused, PhoneTaken],
         token="optional",
         headers=PROOFS,
     )
     def confirm(self, request: Request) -> Response:
         """Enrol the phone with the code that it received."""
-        asked = self.valid(serializers.Confirm)
+        asked = self.valid(serializers.SmsConfirm)
         phone = actions.confirm_sms_setup(**asked, caller=self.caller(asked["tenant_id"]))
         return Response({"message": "The phone is enrolled.", "phone_display": phone.display, "success": True})
 
     @endpoint(
-        serializers.RequestCode,
-        returns={200: serializers.SentOut},
+        serializers.SmsRequestCode,
+        returns={200: serializers.SmsSentOut},
         refuses=[*TENANCY, *SENDING, NoPhone, NotSignedInByTicket],
         token="optional",
     )
     def request_code(self, request: Request) -> Response:
         """Send a code to the enrolled phone."""
-        asked = self.valid(serializers.RequestCode)
+        asked = self.valid(serializers.SmsRequestCode)
         return self._sent(actions.request_sms_code(**asked, caller=self.caller(asked["tenant_id"])))
 
     @endpoint(
-        serializers.Verify,
-        returns={200: serializers.VerifiedOut},
+        serializers.SmsVerify,
+        returns={200: serializers.SmsVerifiedOut},
         refuses=[*TENANCY, *CODE, NotSignedInByTicket],
         token="optional",
     )
     def verify(self, request: Request) -> Response:
         """Check the code; with `mfa_token` it answers the login's tokens."""
-        asked = self.valid(serializers.Verify)
+        asked = self.valid(serializers.SmsVerify)
         done = actions.verify_sms_code(**asked, caller=self.caller(asked["tenant_id"]))
         answer: dict[str, Any] = {
             "email": done.user.email,

@@ -35,6 +35,11 @@ class TotpSecret(models.Model):
         """Never confirmed in its time."""
         return Q(confirmed_at=None, expires_at__lt=moment)
 
+    @classmethod
+    def over(cls, moment: datetime) -> Q:
+        """Never confirmed in time."""
+        return Q(confirmed_at=None, expires_at__lt=moment)
+
     def summary(self) -> dict[str, Any]:
         """The factor in lists."""
         return {

@@ -8,26 +8,26 @@ from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import BackupCodeText, SixDigits
 
 
-class AdminBegin(serializers.Serializer[Any]):
+class AdminTotpBegin(serializers.Serializer[Any]):
     email = EmailAddress()
 
 
-class Begin(AdminBegin):
+class TotpBegin(AdminTotpBegin):
     tenant_id = Identifier()
     client_id = Identifier(required=False)
 
 
-class AdminConfirm(AdminBegin):
+class AdminTotpConfirm(AdminTotpBegin):
     code = SixDigits()
     secret = Text(max_length=128, help_text="From beginSetup.")
 
 
-class Confirm(AdminConfirm):
+class TotpConfirm(AdminTotpConfirm):
     tenant_id = Identifier()
     client_id = Identifier(required=False)
 
 
-class AdminVerify(AdminBegin):
+class AdminTotpVerify(AdminTotpBegin):
     code = SixDigits(required=False)
     backup_code = BackupCodeText(required=False, help_text="Looked at where there is no `code`.")
 
@@ -37,21 +37,21 @@ class AdminVerify(AdminBegin):
         return attrs
 
 
-class Verify(AdminVerify):
+class TotpVerify(AdminTotpVerify):
     tenant_id = Identifier()
     client_id = Identifier(required=False)
 
 
-class AdminVerifyLogin(AdminVerify):
+class AdminTotpVerifyLogin(AdminTotpVerify):
     mfa_token = Text(max_length=256, required=False, help_text="Ticket of the login that waits for this step.")
 
 
-class VerifyLogin(AdminVerifyLogin):
+class TotpVerifyLogin(AdminTotpVerifyLogin):
     tenant_id = Identifier()
     client_id = Identifier(required=False)
 
 
-class BeginOut(serializers.Serializer[Any]):
+class TotpBeginOut(serializers.Serializer[Any]):
     account = serializers.CharField()
     issuer = serializers.CharField()
     manual_entry = serializers.CharField(help_text="The secret in groups of four.")
@@ -66,7 +66,7 @@ class BackupCodesOut(serializers.Serializer[Any]):
     success = serializers.BooleanField()
 
 
-class DoneOut(serializers.Serializer[Any]):
+class TotpDoneOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     success = serializers.BooleanField()
 
@@ -80,12 +80,12 @@ class LoginTokens(serializers.Serializer[Any]):
     expires_in = serializers.IntegerField(required=False)
 
 
-class AdminVerifiedOut(LoginTokens):
+class AdminTotpVerifiedOut(LoginTokens):
     email = serializers.CharField()
     message = serializers.CharField()
     method = serializers.ChoiceField(choices=["totp", "backup_code"])
     success = serializers.BooleanField()
 
 
-class VerifiedOut(AdminVerifiedOut):
+class TotpVerifiedOut(AdminTotpVerifiedOut):
     tenant_id = serializers.UUIDField()

@@ -78,18 +78,18 @@ class TotpViewSet(TotpMechanism):
     realm = END_USERS
 
     @endpoint(
-        serializers.Begin,
-        returns={200: serializers.BeginOut},
+        serializers.TotpBegin,
+        returns={200: serializers.TotpBeginOut},
         refuses=[*TENANCY, *LADDER, TooManyPending],
         token="optional",
         headers=PROOFS,
     )
     def begin(self, request: Request) -> Response:
         """Issue a secret for an authenticator app."""
-        return self.answer_begin(self.valid(serializers.Begin))
+        return self.answer_begin(self.valid(serializers.TotpBegin))
 
     @endpoint(
-        serializers.Confirm,
+        serializers.TotpConfirm,
         returns={200: serializers.BackupCodesOut},
         refuses=[*TENANCY, *LADDER, SecretNotIssued, InvalidCode],
         token="optional",
@@ -97,65 +97,65 @@ class TotpViewSet(TotpMechanism):
     )
     def confirm(self, request: Request) -> Response:
         """Enrol the authenticator with its first code; answers the backup codes once."""
-        return self.answer_confirm(self.valid(serializers.Confirm))
+        return self.answer_confirm(self.valid(serializers.TotpConfirm))
 
     @endpoint(
-        serializers.Verify,
-        returns={200: serializers.VerifiedOut},
+        serializers.TotpVerify,
+        returns={200: serializers.TotpVerifiedOut},
         refuses=[*TENANCY, InvalidCode, AttemptsLocked],
         token="optional",
     )
     def verify(self, request: Request) -> Response:
         """Check a code or spend a backup code."""
-        return self.answer_verify(self.valid(serializers.Verify))
+        return self.answer_verify(self.valid(serializers.TotpVerify))
 
     @endpoint(
-        serializers.VerifyLogin,
-        returns={200: serializers.VerifiedOut},
+        serializers.TotpVerifyLogin,
+        returns={200: serializers.TotpVerifiedOut},
         refuses=[*TENANCY, *SECOND_STEP],
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
         """The same as a login's second step: with `mfa_token` it answers the login's tokens."""
-        return self.answer_verify(self.valid(serializers.VerifyLogin))
+        return self.answer_verify(self.valid(serializers.TotpVerifyLogin))
 
     @endpoint(
-        serializers.Begin,
-        returns={200: serializers.DoneOut},
+        serializers.TotpBegin,
+        returns={200: serializers.TotpDoneOut},
         refuses=[*TENANCY, *LADDER, NotEnrolled],
         token="optional",
     )
     def disable(self, request: Request) -> Response:
         """Remove authenticator and backup codes; needs a fresh access token."""
-        return self.answer_disable(self.valid(serializers.Begin))
+        return self.answer_disable(self.valid(serializers.TotpBegin))
 
     @endpoint(
-        serializers.Begin,
+        serializers.TotpBegin,
         returns={200: serializers.BackupCodesOut},
         refuses=[*TENANCY, *LADDER, NotEnrolled],
         token="optional",
     )
     def regenerate(self, request: Request) -> Response:
         """New backup codes instead of the old ones; needs a fresh access token."""
-        return self.answer_regenerate(self.valid(serializers.Begin))
+        return self.answer_regenerate(self.valid(serializers.TotpBegin))
 
 
 class AdminTotpViewSet(TotpMechanism):
     realm = ADMINS
 
     @endpoint(
-        serializers.AdminBegin,
-        returns={200: serializers.BeginOut},
+        serializers.AdminTotpBegin,
+        returns={200: serializers.TotpBeginOut},
         refuses=[*REALM, *LADDER, TooManyPending],
         token="optional",
         headers=PROOFS,
     )
     def begin(self, request: Request) -> Response:
         """Issue a secret for an admin user's authenticator app."""
-        return self.answer_begin(self.valid(serializers.AdminBegin))
+        return self.answer_begin(self.valid(serializers.AdminTotpBegin))
 
     @endpoint(
-        serializers.AdminConfirm,
+        serializers.AdminTotpConfirm,
         returns={200: serializers.BackupCodesOut},
         refuses=[*REALM, *LADDER, SecretNotIssued, InvalidCode],
         token="optional",
@@ -163,34 +163,34 @@ class AdminTotpViewSet(TotpMechanism):
     )
     def confirm(self, request: Request) -> Response:
         """Enrol an admin user's authenticator with its first code."""
-        return self.answer_confirm(self.valid(serializers.AdminConfirm))
+        return self.answer_confirm(self.valid(serializers.AdminTotpConfirm))
 
     @endpoint(
-        serializers.AdminVerifyLogin,
-        returns={200: serializers.AdminVerifiedOut},
+        serializers.AdminTotpVerifyLogin,
+        returns={200: serializers.AdminTotpVerifiedOut},
         refuses=[*REALM, *SECOND_STEP],
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
         """Check an admin user's code; with `mfa_token` it answers the login's tokens."""
-        return self.answer_verify(self.valid(serializers.AdminVerifyLogin))
+        return self.answer_verify(self.valid(serializers.AdminTotpVerifyLogin))
 
     @endpoint(
-        serializers.AdminBegin,
-        returns={200: serializers.DoneOut},
+        serializers.AdminTotpBegin,
+        returns={200: serializers.TotpDoneOut},
         refuses=[*REALM, *LADDER, NotEnrolled],
         token="optional",
     )
     def disable(self, request: Request) -> Response:
         """Remove an admin user's authenticator and backup codes."""
-        return self.answer_disable(self.valid(serializers.AdminBegin))
+        return self.answer_disable(self.valid(serializers.AdminTotpBegin))
 
     @endpoint(
-        serializers.AdminBegin,
+        serializers.AdminTotpBegin,
         returns={200: serializers.BackupCodesOut},
         refuses=[*REALM, *LADDER, NotEnrolled],
         token="optional",
     )
     def regenerate(self, request: Request) -> Response:
         """New backup codes of an admin user."""
-        return self.answer_regenerate(self.valid(serializers.AdminBegin))
+        return self.answer_regenerate(self.valid(serializers.AdminTotpBegin))

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import TenantEvent
+from mfa.sms.models import SmsCode, SmsMessage
+from mfa.totp.models import EndUserTotpSecret
 from tenants.context import in_tenant
+from tenants.retention import purge
+from tenants.trails import Owner
 from tests.mfa.enrollment.test_ladder import aged
 from tests.mfa.people import Somebody, somebody
 from tests.world import Api, House
@@ -179,3 +183,17 @@ def test_an_ipv6_household_is_one_address(house: House) -> None:
     begin = "/webauthn/totp/beginSetup"
     assert Api(address="2001:db8:1:2:ffff::b").post(begin, ann.name).status_code == 200
     assert Api(address="2001:db8:1:3::a").post(begin, ann.name).status_code == 401
+
+
+def test_what_has_had_its_time_is_purged_and_what_is_enrolled_stays(house: House) -> None:
+    ann, ben = somebody(house).enrol_totp().enrol_phone(), somebody(house)
+    ben.api.post("/webauthn/totp/beginSetup", ben.name)
+    for person in (ann, ben):
+        person.minutes_pass(60 * 24 * 40)
+    assert purge(Owner(house.made.tenant.slug, house.id)).problem == ""
+    with in_tenant(house.id):
+        assert EndUserTotpSecret.objects.filter(user_id=ann.id).count() == 1
+        assert not EndUserTotpSecret.objects.filter(user_id=ben.id).exists()
+        assert not SmsMessage.objects.filter(user_id=ann.id).exists()
+        assert not SmsCode.objects.filter(user_id=ann.id).exists()
+    assert ann.row().mfa_methods == ["totp", "sms", "backup_code"]
