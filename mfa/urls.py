@@ -1,7 +1,9 @@
 """Paths of the second factors, in the order of the specification."""
 
+from django.conf import settings
 from django.urls import path
 
+from mfa.demo.views import page
 from mfa.sms.views import SmsViewSet
 from mfa.totp.views import AdminTotpViewSet, TotpViewSet
 from mfa.views import AdminFactorResetViewSet, FactorListViewSet
@@ -47,3 +49,7 @@ urlpatterns = [
     path("webauthn/admin/factors/reset", AdminFactorResetViewSet.as_view({"post": "reset"})),
     path("webauthn/factors/<str:factor_id>", FactorListViewSet.as_view({"delete": "destroy"})),
 ]
+
+if settings.EMBEDDED:
+    # Registers users and shows secrets for trying out: nothing for a platform that others rely on.
+    urlpatterns.append(path("demo/", page))

@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 
 # Program: Debian package. Daemons live where an ordinary user's PATH does not lead.
-PACKAGES = {"chromium": "chromium", "slapd": "slapd", "pgbouncer": "pgbouncer", "nginx": "nginx"}
+PACKAGES = {
+    "chromium": "chromium",
+    "chromedriver": "chromium-driver",
+    "slapd": "slapd",
+    "pgbouncer": "pgbouncer",
+    "nginx": "nginx",
+}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 _left_out = pytest.StashKey[Counter[str]]()

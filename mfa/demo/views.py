@@ -1,0 +1,31 @@
+"""The demo page: one template; everything else happens in the browser, over the public API."""
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_safe
+
+from userflow.clients.models import Client
+
+DEMO_TENANT = "demo"
+# Scripts, styles and calls of this origin only; nothing inline, so markup in somebody's name stays markup.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """The page for the demo tenant; without that tenant it says how to get it."""
+    client = Client.objects.select_related("tenant").filter(tenant__slug=DEMO_TENANT, is_default=True).first()
+    facts = {
+        "client": client,
+        "rp_id": settings.WEBAUTHN_RP_ID,
+        "origin": settings.WEBAUTHN_ORIGINS[0] if settings.WEBAUTHN_ORIGINS else settings.BASE_URL,
+        "outbox": settings.OUTBOX.relative_to(settings.VAR.parent),
+    }
+    answer = HttpResponse(render_to_string("demo/page.html", facts))
+    answer.headers["Content-Security-Policy"] = POLICY
+    answer.headers["Cache-Control"] = "no-store"
+    return answer

@@ -1,0 +1,35 @@
+// All that a page needs for passkeys: the server's options go to the browser as they are, its answer goes back as it is.
+
+import { post } from "./api.js";
+
+export const supported =
+  typeof PublicKeyCredential === "function" &&
+  typeof PublicKeyCredential.parseCreationOptionsFromJSON === "function";
+
+// Enrol: the caller sends a fresh access token, or the X-Enrollment-Ticket of the user's registration or sign-in.
+export async function enrol({ tenant_id, email }) {
+  const options = await post("/webauthn/enduser/beginRegistration", { tenant_id, email });
+  const credential = await navigator.credentials.create({
+    publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options),
+  });
+  return post("/webauthn/enduser/finishRegistration", { tenant_id, email, credential: credential.toJSON() });
+}
+
+// The second step of a login that answered mfa_required: true with an mfa_token.
+export async function completeLogin({ tenant_id, email, mfa_token }) {
+  const options = await post("/webauthn/enduser/beginAuthentication", { tenant_id, email });
+  const credential = await navigator.credentials.get({
+    publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options),
+  });
+  const response = credential.toJSON();
+  return post("/webauthn/enduser/finishAuthentication", { tenant_id, email, mfa_token, response });
+}
+
+// Passkey sign-in: no address, no password. The authenticator knows who signs in.
+export async function signIn({ tenant_id, client_id }) {
+  const options = await post("/webauthn/enduser/beginAuthentication", { tenant_id, client_id });
+  const credential = await navigator.credentials.get({
+    publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options),
+  });
+  return post("/webauthn/enduser/finishAuthentication", { tenant_id, response: credential.toJSON() });
+}

@@ -1,0 +1,89 @@
+"""A platform of its own process, and a headless Chromium with a virtual authenticator in front of it."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.virtual_authenticator import Protocol, Transport, VirtualAuthenticatorOptions
+
+from tests.machine.conftest import ROOT, Platform, environment, free_port, kill_servers, within
+from tests.machine.groups import program
+from tests.mfa.browser.demo import Demo
+
+QUIET = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--no-default-browser-check",
+]
+
+
+@pytest.fixture(scope="session")
+def place() -> Iterator[Path]:
+    """An empty home for the platform."""
+    home = Path(tempfile.mkdtemp(prefix="identity-home-"))
+    yield home
+    kill_servers(home)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def platform(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """What bin/serve starts."""
+    subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "prepare"],
+        env=environment(place),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    with (tmp_path_factory.mktemp("platform") / "log").open("w") as log:
+        running = Platform(place, free_port(), log, WEB_WORKERS="1", LIMIT_SMS_PER_USER_MINUTE="5")
+        assert within(60, running.is_up)
+        yield running
+        running.end()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    """Chromium with a fresh profile and an authenticator that verifies its user."""
+    options = Options()
+    options.binary_location = str(program("chromium"))
+    for argument in (*QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(program("chromedriver"))))
+    driver.add_virtual_authenticator(
+        VirtualAuthenticatorOptions(
+            protocol=Protocol.CTAP2,
+            transport=Transport.INTERNAL,
+            has_resident_key=True,
+            has_user_verification=True,
+            is_user_verified=True,
+        )
+    )
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def demo(browser: webdriver.Chrome, platform: Platform, place: Path) -> Callable[[], Demo]:
+    """Opens the demo page, at the address that its passkeys are made for."""
+
+    def opened() -> Demo:
+        browser.get(f"http://localhost:{platform.port}/demo/")
+        return Demo(browser, place / "outbox" / "sms.jsonl")
+
+    return opened

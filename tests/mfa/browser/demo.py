@@ -1,0 +1,101 @@
+"""The demo page as a person uses it: fields by their labels, buttons by what they say."""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import struct
+from base64 import b32decode
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+PASSWORD = "a long enough pass 7"
+
+
+def totp(secret: str, at: float) -> str:
+    """RFC 6238 with its defaults, from the standard library alone."""
+    mac = hmac.digest(b32decode(secret.replace(" ", "")), struct.pack(">Q", int(at) // 30), hashlib.sha1)
+    start = mac[-1] & 15
+    return f"{(int.from_bytes(mac[start : start + 4], 'big') & 0x7FFFFFFF) % 10**6:06d}"
+
+
+@dataclass
+class Demo:
+    """One visit."""
+
+    browser: WebDriver
+    outbox: Path
+    email: str = field(default_factory=lambda: f"visitor-{secrets.token_hex(5)}@example.com")
+
+    def form(self, id: str, **fields: str) -> None:
+        """Fill a form in and send it."""
+        place = self.visible(f"#{id}")
+        for name, value in fields.items():
+            box = place.find_element(By.NAME, name)
+            box.clear()
+            box.send_keys(value)
+        place.find_element(By.CSS_SELECTOR, "button:not([type=button])").click()
+
+    def press(self, text: str) -> None:
+        """Press the button that says this."""
+        self.visible(f"//button[normalize-space()='{text}']", By.XPATH).click()
+
+    def visible(self, selector: str, by: str = By.CSS_SELECTOR) -> WebElement:
+        """Wait until such an element is there to be seen."""
+
+        def look(browser: WebDriver) -> WebElement | None:
+            return next((found for found in browser.find_elements(by, selector) if found.is_displayed()), None)
+
+        found: WebElement = WebDriverWait(self.browser, 15).until(look, f"{selector} is not to be seen: {self.said()}")
+        return found
+
+    def hears(self, text: str) -> None:
+        """Wait until the page says it, good or bad."""
+        WebDriverWait(self.browser, 15).until(lambda _: text in self.said(), f"{text!r} was not said")
+
+    def said(self) -> str:
+        """What the page says at the moment."""
+        return " ".join(self.browser.find_element(By.ID, id).text for id in ("status", "problem"))
+
+    def register(self) -> None:
+        self.form("register", name="Vera Visitor", email=self.email, password=PASSWORD)
+        self.hears("Registered and signed in")
+
+    def sign_out(self) -> None:
+        self.press("Sign out")
+        self.hears("Signed out.")
+
+    def sign_in(self) -> None:
+        self.form("sign-in", email=self.email, password=PASSWORD)
+
+    def signed_in_by(self) -> str:
+        """How the page says that the visitor signed in."""
+        self.visible("#signed-in-heading")
+        WebDriverWait(self.browser, 15).until(lambda _: self.email in self.visible("#who").text)
+        return self.visible("#how").text
+
+    def factors(self) -> list[str]:
+        """The lines of the list of factors, without their dates."""
+        lines = self.browser.find_elements(By.CSS_SELECTOR, "#factors li")
+        return [re.sub(r", since.*", "", line.text, flags=re.DOTALL) for line in lines]
+
+    def last_code(self) -> str:
+        """The code of the message that was sent last."""
+        body = json.loads(self.outbox.read_text(encoding="utf-8").splitlines()[-1])["body"]
+        found = re.search(r"\b\d{6}\b", body)
+        assert found is not None, body
+        return found[0]
+
+    def complaints(self) -> list[str]:
+        """What the browser itself had to complain of: blocked scripts, missing files, errors nobody caught."""
+        return [
+            entry["message"]
+            for entry in self.browser.get_log("browser")  # type: ignore[attr-defined]  # Chromium's driver has it
+            if "status of 4" not in entry["message"]
+        ]

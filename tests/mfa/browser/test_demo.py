@@ -1,0 +1,108 @@
+"""A newcomer tries every factor on the demo page, in a real browser."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from selenium.webdriver.common.by import By
+
+from tests.mfa.browser.demo import Demo, totp
+
+pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
+
+
+def test_a_passkey(demo: Callable[[], Demo]) -> None:
+    page = demo()
+    page.register()
+    assert page.signed_in_by() == "password"
+    page.press("Add a passkey")
+    page.hears("The passkey is enrolled.")
+    assert page.factors() == ["Passkey"]
+    page.sign_out()
+
+    page.sign_in()
+    page.press("Use the passkey")
+    assert page.signed_in_by() == "password and passkey"
+    page.sign_out()
+
+    page.press("Sign in with a passkey")
+    assert page.signed_in_by() == "passkey"
+    page.press("Add a passkey")
+    page.hears("This authenticator has a passkey of yours already.")
+    assert page.complaints() == []
+
+
+def test_an_authenticator_app_and_its_backup_codes(demo: Callable[[], Demo]) -> None:
+    page = demo()
+    page.register()
+    page.press("Set up an authenticator app")
+    secret = page.visible("#totp-secret").text
+    assert page.visible("#totp-qr").get_attribute("naturalWidth") != "0"
+    page.form("confirm-totp", code=totp(secret, time.time()))
+    page.hears("The authenticator app is enrolled.")
+    backup_code = page.visible("#backup-codes code").text
+    assert page.factors() == ["Authenticator app", "10 backup codes left"]
+    page.sign_out()
+
+    page.sign_in()
+    # The step of the confirmation is spent, the next one is near enough.
+    page.form("second-totp", code=totp(secret, time.time() + 30))
+    assert page.signed_in_by() == "password and authenticator app or backup code"
+    page.sign_out()
+
+    page.sign_in()
+    page.form("second-backup_code", backup_code=backup_code)
+    page.signed_in_by()
+    assert page.factors()[-1] == "9 backup codes left"
+    page.visible("[aria-label='Remove Authenticator app']").click()
+    page.hears("The factor is removed.")
+    assert page.factors() == []
+    assert page.complaints() == []
+
+
+def test_a_phone(demo: Callable[[], Demo]) -> None:
+    page = demo()
+    page.register()
+    page.form("begin-sms", phone_number=f"+4915112{time.time_ns() % 10**6:06d}")
+    page.hears("A code is on its way to ***-***-")
+    page.form("confirm-sms", code="000000" if page.last_code() != "000000" else "111111")
+    page.hears("Invalid verification code")
+    page.form("confirm-sms", code=page.last_code())
+    page.hears("The phone is enrolled.")
+    page.sign_out()
+
+    page.sign_in()
+    page.press("Send a code to my phone")
+    page.hears("A code is on its way")
+    page.form("second-sms", code=page.last_code())
+    assert "code by SMS" in page.signed_in_by()
+    assert page.complaints() == []
+
+
+def test_a_wrong_password_is_said(demo: Callable[[], Demo]) -> None:
+    page = demo()
+    page.sign_in()
+    page.hears("Name or password is not right")
+    assert page.visible("#sign-in-heading")
+
+
+def test_every_field_has_a_label_and_every_button_a_name(demo: Callable[[], Demo]) -> None:
+    page = demo()
+    for box in page.browser.find_elements(By.TAG_NAME, "input"):
+        assert box.accessible_name or not box.is_displayed()
+    for button in page.browser.find_elements(By.TAG_NAME, "button"):
+        assert button.accessible_name or not button.is_displayed()
+    for width in (1280, 360):
+        page.browser.set_window_size(width, 800)
+        overflow = page.browser.execute_script(
+            "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        assert overflow == 0
+
+
+def test_nothing_inline_runs(demo: Callable[[], Demo]) -> None:
+    page = demo()
+    page.browser.execute_script(
+        "const s = document.createElement('script'); s.textContent = 'window.ran = true'; document.body.append(s)"
+    )
+    assert page.browser.execute_script("return window.ran") is None
