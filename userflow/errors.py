@@ -230,3 +230,27 @@ class NotSignedInByTicket(errors.NotSignedIn):
     """401: a ticket that is unknown, used, expired, worn out or somebody else's."""
 
     message = "This ticket is not good any more: sign in again."
+
+
+class EmailProofInvalid(errors.ApiError):
+    """400: a link or code that is unknown, wrong, used up or expired; alike for addresses that nobody has."""
+
+    message = "This link or code is not good any more: ask for another one at /uflow/user/email/resend."
+
+
+class InvitationInvalid(errors.ApiError):
+    """400: an invitation that is unknown, accepted, cancelled or expired."""
+
+    message = "This invitation is not good any more: ask whoever invited you for another one."
+
+
+class UnknownInvitation(errors.NotFound):
+    """404: no such invitation in this tenant."""
+
+    message = "No invitation has this id in this tenant."
+
+
+class InvitationClosed(errors.Conflict):
+    """409: an invitation that was accepted or cancelled is neither sent again nor cancelled."""
+
+    message = "This invitation is accepted or cancelled: make a new one if you need to."

@@ -5,9 +5,11 @@ from django.urls import path
 from userflow.admins.views import AdminUserViewSet
 from userflow.audit.views import AuditViewSet
 from userflow.clients.views import ClientViewSet
+from userflow.email.views import EmailProofViewSet
 from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
 from userflow.health.views import HealthViewSet
+from userflow.invitations.views import AcceptanceViewSet, InvitationViewSet
 from userflow.passwords.views import PasswordViewSet, ResetViewSet
 from userflow.profile.views import ProfileViewSet
 from userflow.roles.views import RoleViewSet
@@ -105,6 +107,14 @@ urlpatterns = [
         "authmgr/groups/<str:group_id>/users",
         GroupViewSet.as_view({"get": "members", "post": "join", "delete": "leave"}),
     ),
+    # E-mail addresses
+    path("uflow/user/email/verify", EmailProofViewSet.as_view({"post": "verify"})),
+    path("uflow/user/email/resend", EmailProofViewSet.as_view({"post": "resend"})),
+    # Invitations
+    path("uflow/admin/invitations", InvitationViewSet.as_view({"get": "list", "post": "create"})),
+    path("uflow/admin/invitations/<str:invitation_id>/resend", InvitationViewSet.as_view({"post": "resend"})),
+    path("uflow/admin/invitations/<str:invitation_id>", InvitationViewSet.as_view({"delete": "destroy"})),
+    path("uflow/invitations/accept", AcceptanceViewSet.as_view({"post": "accept"})),
     # Audit
     path("uflow/admin/audit", AuditViewSet.as_view({"get": "list"})),
 ]

@@ -50,7 +50,7 @@ def create_admin_user(
     least = passwords.SHORTEST
     if tenant_id is not None:
         least = routes.find(tenant_id).settings.get("password_min_length", least)
-    granted = _grantable(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
+    granted = grantable_roles(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
     if "@" in username and username.lower() != email.lower():
         # Signing in takes either, so a username must not look like somebody else's address.
         raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
@@ -84,7 +84,11 @@ def _save(user: AdminUser, **how: Any) -> None:
         raise (UsernameTaken if "username" in str(clash) else EmailTaken) from clash
 
 
-def _grantable(names: Iterable[str], tenant_id: UUID | None, by: Principal | None) -> list[AdminRole]:
+def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal | None) -> list[AdminRole]:
+    """The admin roles of these names, if `by` (None: the command line) may give them to an admin of that tenant.
+
+    Refuses with UnknownRole (also an operators' role for a tenant), GrantsMoreThanHeld.
+    """
     wanted = set(names)
     found = list(AdminRole.objects.filter(name__in=wanted))
     if len(found) != len(wanted):
@@ -127,7 +131,7 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
     user = find_admin_user(user_id=user_id, within=by.tenant_id)
     _must_outrank(by, user)
     roles = changes.pop("roles", None)
-    granted = None if roles is None else _grantable(roles, user.tenant_id, by)
+    granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
     username, email = changes.get("username", user.username), changes.get("email", user.email)
     if "@" in username and username.lower() != email.lower():
         raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})

@@ -16,6 +16,8 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
 from userflow.clients.models import Client
+from userflow.email import proofs
+from userflow.email.models import EmailProof
 from userflow.endusers import queries
 from userflow.endusers.models import EndUser
 from userflow.errors import EmailTaken, LastActiveUser, UnknownClient, UnknownUser, WeakPassword
@@ -76,6 +78,8 @@ def register_end_user(
                     RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
                 )
                 ticket = tickets.open_enrollment(END_USERS, user, cause="registration")
+                if proofs.is_required(route):
+                    proofs.start_proof(user, user.email, user.email_key, route)
                 record_for_tenant(
                     "end_user.registered", target=("end_user", user.pk), details={"client_id": str(client_id)}
                 )
@@ -114,13 +118,21 @@ def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.
 
 
 def update_end_user(*, tenant_id: UUID, user_id: UUID, changes: dict[str, Any]) -> EndUser:
-    """Change `name`, `email`, `metadata` (replaced whole): those that are there. Refuses with UnknownUser, EmailTaken."""
-    with in_tenant(tenant_id):
+    """Change `name`, `email`, `metadata` (replaced whole): those that are there.
+
+    Where the tenant wants addresses proven, a new one counts only then; the user that comes back still has the old one,
+    which is told in any case. Refuses with UnknownUser, EmailTaken, TooManyFromAddress (too many new addresses).
+    """
+    changes = dict(changes)
+    with in_tenant(tenant_id) as route:
         try:
             with tenant_atomic():
                 user = EndUser.objects.select_for_update().filter(pk=user_id).first()
                 if user is None:
                     raise UnknownUser
+                asked = sorted(changes)
+                if "email" in changes:
+                    _change_address(user, changes, route)
                 for member, value in changes.items():
                     setattr(user, member, value)
                 user.email_key = email_key(user.email)
@@ -128,12 +140,30 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, changes: dict[str, Any]) 
                 if "email" in changes:
                     # Links to set a new password have gone to the old address.
                     tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
-                record_for_tenant(
-                    "end_user.updated", target=("end_user", user.pk), details={"changed": sorted(changes)}
-                )
+                record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
         except IntegrityError as clash:
             raise EmailTaken from clash
     return user
+
+
+def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route) -> None:
+    """Decide what becomes of a new address in `changes`: it counts at once, or it waits to be proven."""
+    wanted, key = changes["email"], email_key(changes["email"])
+    if key == user.email_key:
+        # Another spelling of the same address; whatever else was about to be proven is given up.
+        EmailProof.objects.filter(user=user).exclude(email_key=key).delete()
+        return
+    if EndUser.objects.filter(email_key=key).exists():
+        raise EmailTaken
+    pending = proofs.is_required(route)
+    proofs.tell_old_address(user.email, route, pending=pending)
+    if pending:
+        proofs.limit_changes(user.pk)
+        proofs.start_proof(user, wanted, key, route)
+        del changes["email"]
+    else:
+        EmailProof.objects.filter(user=user).delete()
+        changes["email_verified_at"] = None
 
 
 def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndUser:

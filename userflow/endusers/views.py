@@ -12,7 +12,15 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.endusers import actions, serializers
 from userflow.endusers.models import EndUser
-from userflow.errors import EmailTaken, LastActiveUser, RegistrationClosed, UnknownClient, UnknownUser, WeakPassword
+from userflow.errors import (
+    EmailTaken,
+    LastActiveUser,
+    RegistrationClosed,
+    TooManyFromAddress,
+    UnknownClient,
+    UnknownUser,
+    WeakPassword,
+)
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.permissions import (
     ADMIN,
@@ -114,20 +122,24 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserChanges,
         returns={200: serializers.EndUserChangedOut},
-        refuses=[UnknownUser, EmailTaken, *TENANCY],
+        refuses=[UnknownUser, EmailTaken, TooManyFromAddress, *TENANCY],
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Change name, e-mail or metadata (replaced whole); an end user may change only themselves."""
         tenant, user = self._named(request, tenant_id, user_id, "endusers:write")
-        changed = actions.update_end_user(
-            tenant_id=tenant, user_id=user, changes=self.valid(serializers.EndUserChanges)
-        )
+        changes = self.valid(serializers.EndUserChanges)
+        changed = actions.update_end_user(tenant_id=tenant, user_id=user, changes=changes)
+        waits = changes.get("email", changed.email) != changed.email
         answer = {
             "user_id": changed.pk,
             "email": changed.email,
             "name": changed.name,
             "updated_at": changed.updated_at,
-            "message": "The profile is updated.",
+            "message": (
+                "The profile is updated; the new address counts once it is proven: see the mail that was sent there."
+                if waits
+                else "The profile is updated."
+            ),
         }
         return Response(answer)
 

@@ -21,8 +21,9 @@ from tenants.states import Purpose
 from userflow import principals
 from userflow.admins.models import AdminUser
 from userflow.clients.usage import STALE_USE, note_use
+from userflow.email import proofs
 from userflow.endusers.models import EndUser
-from userflow.errors import HashersBusy, InvalidGrant, WrongCredentials
+from userflow.errors import EmailNotVerified, HashersBusy, InvalidGrant, WrongCredentials
 from userflow.principals import Principal
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts, passwords, tickets
@@ -97,6 +98,11 @@ def sign_in_end_user(
         if not right or user is None or not user.active or not client_stands:
             raise _refused(END_USERS, user)
         _renew_hash(END_USERS, user, password)
+        if proofs.is_unproven(user, route):
+            # The password was right, so neither the try nor the refusal is held against anybody.
+            attempts.clear(END_USERS, who, factor=attempts.PASSWORD)
+            END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
+            raise EmailNotVerified
         set_actor(principals.END_USER, str(user.pk))
         if stale:
             note_use(client_id)
@@ -205,7 +211,12 @@ def _after_first_step(
 def complete_sign_in(
     realm: Realm, user: Any, speaker: Speaker, *, amr: tuple[str, ...], route: routes.Route | None, user_agent: str = ""
 ) -> TokenPair:
-    """Open the session that all steps of a sign-in have earned, and audit it. Call it in the realm's transaction."""
+    """Open the session that all steps of a sign-in have earned, and audit it. Call it in the realm's transaction.
+
+    Refuses with EmailNotVerified where the tenant wants the address proven first: also a passkey opens no session then.
+    """
+    if proofs.is_unproven(user, route):
+        raise EmailNotVerified
     pair = issue.open_session(realm, speaker, amr=amr, route=route, user_agent=user_agent)
     realm.record("signin.succeeded", target=("user", user.pk), tenant_id=speaker.tenant_id, details={"amr": amr})
     return pair

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.clients.actions import end_client_tokens
-from userflow.errors import UnknownSession, UnknownUser, WrongCredentials
+from userflow.errors import EmailNotVerified, UnknownSession, UnknownUser, WrongCredentials
 from userflow.ids import id_or
 from userflow.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
 from userflow.signin import actions, serializers, sessions, tickets
@@ -61,7 +61,7 @@ class EndUserSignInViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserLoginIn,
         returns={200: serializers.EndUserLoginOut},
-        refuses=[WrongCredentials, TenantSuspended],
+        refuses=[WrongCredentials, EmailNotVerified, TenantSuspended],
         token="none",
         answer_headers=TICKET_MEANS,
     )

@@ -1,0 +1,336 @@
+"""Invitations of admin users and end users, from the mail to the first sign-in."""
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connections
+from django.utils.timezone import now
+
+from tenants.context import in_tenant
+from tests.userflow.mailbox import mails_to, token_in
+from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from userflow.invitations.models import AdminInvitation, EndUserInvitation
+
+INVITATIONS = "/uflow/admin/invitations"
+ACCEPT = "/uflow/invitations/accept"
+NOBODY = "00000000-0000-4000-8000-000000000000"
+KINDS = ["admin", "end_user"]
+
+
+def somebody() -> str:
+    return f"guest-{secrets.token_hex(5)}@example.com"
+
+
+def invite(house: House, kind: str, email: str | None = None, **members: Any) -> dict[str, Any]:
+    answer = house.api.post(INVITATIONS, {"email": email or somebody(), "kind": kind, **members})
+    assert answer.status_code == 201, answer.content
+    return dict(answer.json())
+
+
+def token_of(invitation: dict[str, Any]) -> str:
+    return token_in(mails_to(invitation["email"], "invited")[-1])
+
+
+def accept(token: str, **members: Any) -> Any:
+    return Api().post(ACCEPT, {"token": token, "password": PASSWORD, **members})
+
+
+def weak(house: House, *roles: str) -> Api:
+    """An admin of the house with these roles only."""
+    name = f"weak-{secrets.token_hex(4)}"
+    body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "W", "last_name": "K"}
+    assert house.api.post("/uflow/admin/users", {**body, "roles": list(roles)}).status_code == 201
+    return Api(token=sign_in_admin(name)["access_token"])
+
+
+def age(house: House, invitation: dict[str, Any], by: timedelta) -> None:
+    """Let time pass for one invitation."""
+    with in_tenant(house.id):
+        model = AdminInvitation if invitation["kind"] == "admin" else EndUserInvitation
+        model.objects.filter(pk=invitation["id"]).update(expires_at=now() + timedelta(days=7) - by)
+
+
+def test_an_invited_admin_accepts_and_signs_in_with_the_roles_of_the_invitation(house: House) -> None:
+    invitation = invite(house, "admin", roles=["auditor"])
+    assert (invitation["status"], invitation["roles"], invitation["user_id"]) == ("pending", ["auditor"], None)
+    done = accept(token_of(invitation), username=f"u{secrets.token_hex(4)}", name="Grace Brewster Hopper")
+    assert done.status_code == 201
+    assert done.headers["X-Enrollment-Ticket"]
+    assert done.headers["Cache-Control"] == "no-store"
+    assert (done.json()["tenant_id"], done.json()["kind"]) == (str(house.id), "admin")
+    me = Api(token=sign_in_admin(done.json()["username"])["access_token"]).get("/uflow/admin/users/me").json()
+    assert (me["roles"], me["first_name"], me["last_name"]) == (["auditor"], "Grace", "Brewster Hopper")
+
+
+def test_an_invited_end_user_accepts_and_signs_in_with_the_roles_of_the_invitation(house: House) -> None:
+    role = house.api.post("/authmgr/roles", {"name": f"r{secrets.token_hex(4)}", "permissions": ["tea:pour"]}).json()
+    invitation = invite(house, "end_user", roles=[role["name"]])
+    assert (invitation["client_id"], invitation["roles"]) == (str(house.client_id), [role["name"]])
+    done = accept(token_of(invitation), name="Ada")
+    assert (done.status_code, done.json()["email"], done.json()["client_id"]) == (
+        201,
+        invitation["email"],
+        str(house.client_id),
+    )
+    assert done.headers["X-Enrollment-Ticket"]
+    login = {"client_id": str(house.client_id), "email": invitation["email"], "password": PASSWORD}
+    token = Api().post("/uflow/auth/enduser/login", login).json()["access_token"]
+    held = Api(token=token).get("/exsvc/debug/auth").json()
+    assert (set(held["roles"]) >= {"user", role["name"]}, "tea:pour" in held["permissions"]) == (True, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_acceptance_opens_an_enrollment_window_like_a_registration(house: House, kind: str) -> None:
+    invitation = invite(house, kind)
+    guest = Api()
+    assert guest.post(ACCEPT, {"token": token_of(invitation), "password": PASSWORD}).status_code == 201
+    path, body = {
+        "admin": ("/webauthn/admin/totp/beginSetup", {"email": invitation["email"]}),
+        "end_user": ("/webauthn/totp/beginSetup", {"email": invitation["email"], "tenant_id": str(house.id)}),
+    }[kind]
+    assert Api().post(path, body).status_code == 401
+    assert guest.post(path, body).status_code == 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_token_travels_by_mail_only_and_is_stored_hashed(house: House, kind: str) -> None:
+    invitation = invite(house, kind)
+    token = token_of(invitation)
+    listed = house.api.get(INVITATIONS, {"limit": "100"})
+    assert token.partition(".")[2] not in str(invitation) + listed.content.decode()
+    with in_tenant(house.id):
+        model = AdminInvitation if kind == "admin" else EndUserInvitation
+        row = model.objects.filter(pk=invitation["id"]).values().get()
+    assert token.partition(".")[2] not in repr(row)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_twenty_parallel_acceptances_one_wins(house: House, kind: str) -> None:
+    invitation = invite(house, kind)
+    token = token_of(invitation)
+
+    def attempt(_: int) -> int:
+        try:
+            return int(accept(token).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = sorted(pool.map(attempt, range(20)))
+    assert answers[0] == 201
+    assert set(answers[1:]) <= {400, 409, 503}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_works_once_within_seven_days_and_not_after_a_cancellation(house: House, kind: str) -> None:
+    used, old, fresh, cancelled = (invite(house, kind) for _ in range(4))
+    assert accept(token_of(used)).status_code == 201
+    age(house, old, timedelta(days=7, seconds=1))
+    age(house, fresh, timedelta(days=7, seconds=-30))
+    assert house.api.delete(f"{INVITATIONS}/{cancelled['id']}").json()["status"] == "cancelled"
+    answers = [accept(token_of(invitation)) for invitation in (used, old, cancelled)]
+    assert [answer.status_code for answer in answers] == [400, 400, 400]
+    assert len({answer.json()["message"] for answer in answers}) == 1
+    assert accept(token_of(fresh)).status_code == 201
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_weak_password_is_refused_and_the_token_stays_good(house: House, kind: str) -> None:
+    token = token_of(invite(house, kind))
+    refused = accept(token, password="password1")
+    assert (refused.status_code, list(refused.json()["details"])) == (400, ["password"])
+    assert accept(token).status_code == 201
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sending_again_makes_the_token_before_worthless(house: House, kind: str) -> None:
+    invitation = invite(house, kind)
+    first = token_of(invitation)
+    age(house, invitation, timedelta(days=30))
+    again = house.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
+    assert (again.status_code, again.json()["status"], again.json()["id"]) == (200, "pending", invitation["id"])
+    second = token_of(invitation)
+    assert (accept(first).status_code, accept(second).status_code) == (400, 201)
+    assert house.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
+    assert house.api.delete(f"{INVITATIONS}/{invitation['id']}").status_code == 409
+
+
+def test_an_address_that_has_a_user_active_or_not_is_409(house: House, other_house: House) -> None:
+    person = house.register()
+    assert house.api.post(INVITATIONS, {"email": person.email.upper(), "kind": "end_user"}).status_code == 409
+    house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": False})
+    assert house.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 409
+    assert house.api.post(INVITATIONS, {"email": house.admin.email, "kind": "admin"}).status_code == 409
+    # End users of different tenants are different people.
+    assert other_house.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 201
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_became_a_user_meanwhile_is_not_made_twice(house: House, kind: str) -> None:
+    email = somebody()
+    first, second = invite(house, kind, email), invite(house, kind, email)
+    tokens = [token_in(sent) for sent in mails_to(email, "invited")]
+    assert accept(tokens[0]).status_code == 201
+    # The other one was closed with it.
+    assert accept(tokens[1]).status_code == 400
+    found = house.api.get(INVITATIONS, {"limit": "100"}).json()["invitations"]
+    status = {row["id"]: row["status"] for row in found}
+    assert (status[first["id"]], status[second["id"]]) == ("accepted", "cancelled")
+
+
+def test_who_registered_meanwhile_is_told_409(house: House) -> None:
+    invitation = invite(house, "end_user")
+    house.register(invitation["email"])
+    assert accept(token_of(invitation)).status_code == 409
+    assert house.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
+
+
+def test_nobody_invites_to_more_than_they_hold(house: House) -> None:
+    manager, reader = weak(house, "user-manager"), weak(house, "auditor")
+    strong = house.api.post("/authmgr/roles", {"name": f"s{secrets.token_hex(4)}", "permissions": ["services:delete"]})
+    assert reader.post(INVITATIONS, {"email": somebody(), "kind": "end_user"}).status_code == 403
+    assert reader.get(INVITATIONS).status_code == 200
+    plain = {"email": somebody(), "kind": "end_user"}
+    assert manager.post(INVITATIONS, {**plain, "roles": [strong.json()["name"]]}).status_code == 403
+    assert manager.post(INVITATIONS, {"email": somebody(), "kind": "admin"}).status_code == 403
+    assert (
+        manager.post(INVITATIONS, {"email": somebody(), "kind": "admin", "roles": ["user-manager"]}).status_code == 403
+    )
+    assert manager.post(INVITATIONS, plain).status_code == 201
+    assert house.api.post(INVITATIONS, {"email": somebody(), "kind": "admin", "roles": ["operator"]}).status_code == 400
+
+
+def test_an_operator_invites_operators_and_for_tenants(house: House, operator: Api) -> None:
+    email = somebody()
+    made = operator.post(INVITATIONS, {"email": email, "kind": "admin"}).json()
+    assert (made["tenant_id"], made["roles"]) == (None, ["operator"])
+    done = accept(token_in(mails_to(email)[-1]))
+    assert (done.status_code, done.json()["tenant_id"]) == (201, None)
+    assert operator.post(INVITATIONS, {"email": somebody(), "kind": "end_user"}).status_code == 400
+    for_tenant = {"email": somebody(), "kind": "end_user", "tenant_id": str(house.id)}
+    assert operator.post(INVITATIONS, for_tenant).status_code == 201
+    assert operator.post(INVITATIONS, {**for_tenant, "tenant_id": NOBODY}).status_code == 404
+    assert made["id"] in {row["id"] for row in operator.get(INVITATIONS).json()["invitations"]}
+    assert operator.delete(f"{INVITATIONS}/{made['id']}").status_code == 409
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_tenants_invitation_is_the_404_of_an_unknown_one(house: House, other_house: House, kind: str) -> None:
+    invitation = invite(house, kind)
+    for method, suffix in (("post", "/resend"), ("delete", "")):
+        foreign = other_house.api.call(method, f"{INVITATIONS}/{invitation['id']}{suffix}")
+        unknown = other_house.api.call(method, f"{INVITATIONS}/{NOBODY}{suffix}")
+        assert foreign.status_code == unknown.status_code == 404
+        assert foreign.json() == unknown.json()
+    mine = {row["id"] for row in other_house.api.get(INVITATIONS, {"limit": "100"}).json()["invitations"]}
+    assert invitation["id"] not in mine
+    assert (
+        other_house.api.post(INVITATIONS, {"email": somebody(), "kind": kind, "tenant_id": str(house.id)}).status_code
+        == 403
+    )
+    assert accept(token_of(invitation)).status_code == 201
+
+
+def test_a_token_carried_to_another_place_is_unknown_there(house: House, other_house: House) -> None:
+    token = token_of(invite(house, "end_user"))
+    secret = token.partition(".")[2]
+    for place in (other_house.id.hex, "p", UUID(NOBODY).hex):
+        assert accept(f"{place}.{secret}").status_code == 400
+    assert accept(token).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "token", ["", "x", "p.", "." * 40, f"p.{'A' * 43}", f"{'0' * 32}.{'A' * 43}", "p.\u00e4", 5, None]
+)
+def test_anything_else_is_no_token(house: House, token: Any) -> None:
+    assert Api().post(ACCEPT, {"token": token, "password": PASSWORD}).status_code == 400
+
+
+def test_the_list_joins_both_kinds_newest_first_and_filters_by_status(new_house: Any) -> None:
+    house = new_house()
+    made = [invite(house, kind)["id"] for kind in ("admin", "end_user", "end_user", "admin", "end_user")][::-1]
+    pages = [house.api.get(INVITATIONS, {"limit": "2", "page": str(page)}).json() for page in (1, 2, 3, 4)]
+    assert [row["id"] for page in pages for row in page["invitations"]] == made
+    assert {(page["total"], page["total_pages"]) for page in pages} == {(5, 3)}
+    house.api.delete(f"{INVITATIONS}/{made[0]}")
+    by_status = {
+        status: [row["id"] for row in house.api.get(INVITATIONS, {"status": status}).json()["invitations"]]
+        for status in ("pending", "cancelled", "accepted", "expired")
+    }
+    assert by_status == {"pending": made[1:], "cancelled": made[:1], "accepted": [], "expired": []}
+    admins = house.api.get(INVITATIONS, {"kind": "admin"}).json()
+    assert [row["id"] for row in admins["invitations"]] == [made[1], made[4]]
+    assert house.api.get(INVITATIONS, {"status": "lost"}).status_code == 400
+
+
+def test_a_page_costs_the_same_number_of_statements_whatever_it_holds(new_house: Any) -> None:
+    house = new_house()
+    invite(house, "admin")
+    invite(house, "end_user")
+    with statements() as few:
+        house.api.get(INVITATIONS)
+    for kind in KINDS * 4:
+        invite(house, kind)
+    with statements() as many:
+        house.api.get(INVITATIONS)
+    # The caller's state; of each kind its number, its keys and its rows.
+    assert [len(few.shared), len(few.own)] == [len(many.shared), len(many.own)] == [4, 3]
+
+
+def test_roles_that_were_deleted_meanwhile_are_not_given(house: House) -> None:
+    role = house.api.post("/authmgr/roles", {"name": f"gone{secrets.token_hex(4)}", "permissions": ["x:y"]}).json()
+    invitation = invite(house, "end_user", roles=[role["name"]])
+    house.api.delete(f"/authmgr/roles/{role['id']}")
+    house.api.post("/authmgr/roles", {"name": role["name"], "permissions": ["z:z"]})
+    assert accept(token_of(invitation)).status_code == 201
+    login = {"client_id": str(house.client_id), "email": invitation["email"], "password": PASSWORD}
+    token = Api().post("/uflow/auth/enduser/login", login).json()["access_token"]
+    assert Api(token=token).get("/exsvc/debug/auth").json()["roles"] == ["user"]
+
+
+@pytest.mark.parametrize(
+    ("body", "member"),
+    [
+        ({"kind": "admin"}, "email"),
+        ({"email": "x", "kind": "admin"}, "email"),
+        ({"email": "a@example.com"}, "kind"),
+        ({"email": "a@example.com", "kind": "client"}, "kind"),
+        ({"email": "a@example.com", "kind": "end_user", "roles": "x"}, "roles"),
+        ({"email": "a@example.com", "kind": "end_user", "roles": ["no such"]}, "roles"),
+        ({"email": "a@example.com", "kind": "end_user", "client_id": "x"}, "client_id"),
+    ],
+)
+def test_a_bad_invitation_names_the_member(house: House, body: dict[str, Any], member: str) -> None:
+    answer = house.api.post(INVITATIONS, body)
+    assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
+
+
+def test_another_tenants_client_is_404(house: House, other_house: House) -> None:
+    body = {"email": somebody(), "kind": "end_user", "client_id": str(other_house.client_id)}
+    assert house.api.post(INVITATIONS, body).status_code == 404
+
+
+@pytest.mark.parametrize(("kind", "trail"), [("admin", "platform"), ("end_user", "tenant")])
+def test_every_step_is_in_the_audit_trail_without_token_and_address(house: House, kind: str, trail: str) -> None:
+    invitation = invite(house, kind)
+    house.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
+    token = token_of(invitation)
+    user_id = accept(token).json()["user_id"]
+    answer = house.api.get("/uflow/admin/audit", {"target": invitation["id"], "trail": trail})
+    events = answer.json()["events"]
+    assert [event["action"] for event in events] == ["invitation.accepted", "invitation.sent_again", "invitation.made"]
+    assert events[0]["details"] == {"kind": kind, "user_id": user_id}
+    assert [word for word in (invitation["email"], token) if word in answer.content.decode()] == []
+
+
+def test_a_suspended_tenants_invitation_waits(new_house: Any, operator: Api) -> None:
+    house = new_house()
+    tokens = [token_of(invite(house, kind)) for kind in KINDS]
+    operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": "suspended"})
+    assert [accept(token).status_code for token in tokens] == [403, 403]
+    operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": "active"})
+    assert [accept(token).status_code for token in tokens] == [201, 201]

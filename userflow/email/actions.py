@@ -1,0 +1,157 @@
+"""Bringing back the link or the code of a proof, and asking for another one."""
+
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError
+from django.db.models import F
+from django.utils.timezone import now
+
+from identity_platform.api import ratelimit
+from identity_platform.api.errors import ApiError
+from identity_platform.api.fields import email_key
+from identity_platform.audit.writer import record_for_tenant
+from identity_platform.crypto import hash_token, same
+from tenants import routes
+from tenants.context import in_tenant, tenant_atomic
+from tenants.errors import UnknownTenant
+from tenants.states import Purpose
+from userflow import mail
+from userflow.email import proofs
+from userflow.email.models import EmailProof
+from userflow.endusers.models import EndUser
+from userflow.errors import AttemptsLocked, EmailProofInvalid, EmailTaken, TooManyFromAddress
+from userflow.mailed_tokens import NotAToken, place_of
+from userflow.realms import END_USERS
+from userflow.signin import attempts, tickets
+
+FACTOR = "email"
+MOST_RIVALS = 5
+
+
+def verify_email_by_token(*, token: str) -> EndUser:
+    """Prove an address with the token of its mail; gives the user.
+
+    Refuses with EmailProofInvalid (unknown, used, expired), EmailTaken (somebody else has taken the new address
+    meanwhile), TenantSuspended, TenantBusy, TooManyFromAddress.
+    """
+    _guard()
+    try:
+        tenant_id = place_of(token)
+        if tenant_id is None:
+            raise EmailProofInvalid
+        with in_tenant(tenant_id, Purpose.WRITE):
+            proof = EmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now()).first()
+            if proof is None:
+                raise EmailProofInvalid
+            return _prove(proof)
+    except (NotAToken, UnknownTenant, EmailProofInvalid) as problem:
+        attempts.count_wrong_secret()
+        raise EmailProofInvalid from problem
+
+
+def verify_email_by_code(*, tenant_id: UUID, email: str, code: str) -> EndUser:
+    """Prove an address with the six digits of its mail; five tries, counted before they are looked at.
+
+    Unknown tenant, unknown address and wrong code are refused alike. Refuses like `verify_email_by_token`.
+    """
+    _guard()
+    try:
+        with in_tenant(tenant_id, Purpose.WRITE) as route:
+            # Several users may be about to prove one address; the code tells whose proof is meant.
+            asked = EmailProof.objects.filter(
+                email_key=email_key(email), expires_at__gt=now(), created_at__gt=now() - proofs.CODE_LIFETIME
+            )
+            for proof in asked.order_by("-created_at")[:MOST_RIVALS]:
+                if _is_code_of(proof, code, route):
+                    attempts.clear(END_USERS, proof.pk, factor=FACTOR)
+                    return _prove(proof)
+            raise EmailProofInvalid
+    except (UnknownTenant, EmailProofInvalid) as problem:
+        attempts.count_wrong_secret()
+        raise EmailProofInvalid from problem
+
+
+def _is_code_of(proof: EmailProof, code: str, route: routes.Route) -> bool:
+    """Count the try, then look. Both counts are committed first: parallel guesses are counted one by one.
+
+    The proof's own count gives a mail five tries. The user's is there because a new mail brings five more: who asks for
+    many mails to a stranger's address must not guess through all codes in the end.
+    """
+    try:
+        attempts.count(END_USERS, proof.pk, factor=FACTOR)
+    except AttemptsLocked:
+        # The same answer as for a wrong code: a lock would tell that somebody is about to prove this address.
+        return False
+    counted = EmailProof.objects.filter(
+        pk=proof.pk, token_digest=proof.token_digest, wrong_codes__lt=proofs.WRONG_CODES_ALLOWED
+    ).update(wrong_codes=F("wrong_codes") + 1)
+    if counted and same(proofs.code_digest(route, proof.pk, code), bytes(proof.code_digest)):
+        return True
+    record_for_tenant("email.proof_refused", target=("end_user", proof.pk), outcome="refused")
+    return False
+
+
+def _guard() -> None:
+    attempts.limit_address("signin")
+    attempts.refuse_guessing_address()
+
+
+def _prove(proof: EmailProof) -> EndUser:
+    """Spend the proof and let the address count. Of two at once one wins."""
+    try:
+        with tenant_atomic():
+            spent, _ = EmailProof.objects.filter(pk=proof.pk, token_digest=proof.token_digest).delete()
+            user = EndUser.objects.select_for_update().filter(pk=proof.pk, active=True).first()
+            if not spent or user is None:
+                raise EmailProofInvalid
+            changed = user.email_key != proof.email_key
+            user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
+            user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
+            if changed:
+                # Links to set a new password have gone to the old address.
+                tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
+            record_for_tenant("email.proven", target=("end_user", user.pk), details={"changed": changed})
+    except IntegrityError as clash:
+        raise EmailTaken from clash
+    return user
+
+
+def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
+    """Send a new link and code to an address that waits to be proven; the old ones end.
+
+    Whether there is anything to prove shows neither in the answer nor in its time: all that depends on it happens
+    behind the request. Refuses with TooManyFromAddress (also for an address that nobody has), MailBusy.
+    """
+    attempts.limit_address("signin")
+    key = email_key(email)
+    most, seconds = settings.LIMITS["email_resend"]
+    usage = ratelimit.count(
+        group="email_resend", key=hash_token(f"{tenant_id} {key}").hex(), limit=most, period=seconds
+    )
+    if usage.limited:
+        raise TooManyFromAddress(
+            "Too many mails for this address: wait as long as Retry-After says.", retry_after=usage.retry_after
+        )
+
+    def work() -> None:
+        try:
+            with in_tenant(tenant_id, Purpose.WRITE) as route:
+                _send_again(key, route)
+        except ApiError:
+            # A tenant that is unknown or not at work sends no mail, and nobody is told.
+            return
+
+    mail.later(work)
+
+
+def _send_again(key: str, route: routes.Route) -> None:
+    with tenant_atomic():
+        waiting = EmailProof.objects.select_related("user").filter(email_key=key, user__active=True).first()
+        if waiting is not None:
+            proofs.start_proof(waiting.user, waiting.email, waiting.email_key, route)
+            return
+        user = EndUser.objects.select_for_update().filter(email_key=key, active=True, email_verified_at=None).first()
+        # A proof of another address of this user goes on undisturbed.
+        if user is not None and proofs.is_required(route) and not EmailProof.objects.filter(user=user).exists():
+            proofs.start_proof(user, user.email, user.email_key, route)

@@ -1,0 +1,93 @@
+"""Proving that an address belongs to an end user: a link and a code are sent there, and one of them comes back.
+
+A guest at the mechanism: registration and a changed address start a proof in their own transaction, signing in asks
+whether one is missing.
+"""
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils.timezone import now
+
+from identity_platform.api import ratelimit
+from identity_platform.crypto import hash_token, keyed_digest
+from tenants import keys, routes
+from userflow import mail
+from userflow.email.models import EmailProof
+from userflow.endusers.models import EndUser
+from userflow.errors import TooManyFromAddress
+from userflow.mailed_tokens import placed_token
+
+LINK_LIFETIME = timedelta(hours=24)
+# Six digits are good for guessing sooner than 256 bits.
+CODE_LIFETIME = timedelta(minutes=30)
+WRONG_CODES_ALLOWED = 5
+REQUIRED = "required"
+
+
+def is_required(route: routes.Route) -> bool:
+    """Whether the tenant lets nobody in whose address is not proven."""
+    return bool(route.settings.get("email_verification") == REQUIRED)
+
+
+def is_unproven(user: Any, route: routes.Route | None) -> bool:
+    """Whether it is an end user without a proven address where the tenant wants one.
+
+    Ask only after the password (or a passkey) was right: an answer before that tells who exists.
+    """
+    return route is not None and isinstance(user, EndUser) and is_required(route) and user.email_verified_at is None
+
+
+def code_digest(route: routes.Route, user_id: object, code: str) -> bytes:
+    """What is stored of a code: six digits are soon tried against a bare hash, so it is keyed, and bound to the user."""
+    return keyed_digest(f"{user_id} {code}", key=keys.tenant_key(route.tenant_id), purpose="email code")
+
+
+def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, moment: datetime | None = None) -> None:
+    """Send a link and a code to `email`; an older proof of the user ends. Call it inside the tenant's transaction."""
+    begun = moment or now()
+    token, code = placed_token(route.tenant_id), f"{secrets.randbelow(1_000_000):06d}"
+    EmailProof.objects.update_or_create(
+        user=user,
+        defaults={
+            "email": email,
+            "email_key": key,
+            "token_digest": hash_token(token),
+            "code_digest": code_digest(route, user.pk, code),
+            "wrong_codes": 0,
+            "created_at": begun,
+            "expires_at": begun + LINK_LIFETIME,
+        },
+    )
+    facts = {
+        "issuer": issuer_of(route),
+        # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
+        "link": f"{settings.EMAIL_VERIFICATION_URL}#token={token}",
+        "token": token,
+        "code": code,
+        "minutes": int(CODE_LIFETIME.total_seconds() // 60),
+        "hours": int(LINK_LIFETIME.total_seconds() // 3600),
+    }
+    mail.tell("email_proof", to=email, facts=facts, after="tenant")
+
+
+def limit_changes(user_id: object) -> None:
+    """TooManyFromAddress (429) when the user asks for too many mails to new addresses, which may be strangers'."""
+    most, seconds = settings.LIMITS["email_resend"]
+    usage = ratelimit.count(group="email_change", key=str(user_id), limit=most, period=seconds)
+    if usage.limited:
+        raise TooManyFromAddress(
+            "Too many changes of this address: wait as long as Retry-After says.", retry_after=usage.retry_after
+        )
+
+
+def tell_old_address(old: str, route: routes.Route, *, pending: bool) -> None:
+    """Tell the address that is given up. Call it inside the tenant's transaction."""
+    mail.tell("email_changed", to=old, facts={"issuer": issuer_of(route), "pending": pending}, after="tenant")
+
+
+def issuer_of(route: routes.Route) -> str:
+    """Under which name the tenant speaks to its people."""
+    return str(route.settings.get("issuer_name") or route.name)

@@ -1,0 +1,39 @@
+"""Shapes of proving an e-mail address."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import EmailAddress, Identifier, Text
+
+
+class VerifyIn(serializers.Serializer[Any]):
+    """A token alone, or tenant, address and code."""
+
+    token = Text(max_length=128, required=False, help_text="Of the link in the mail.")
+    tenant_id = Identifier(required=False)
+    email = EmailAddress(required=False)
+    code = Text(max_length=32, required=False, help_text="The six digits of the mail.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "token" not in attrs:
+            missing = [name for name in ("tenant_id", "email", "code") if name not in attrs]
+            if missing:
+                raise serializers.ValidationError({name: ["Send token, or all of these."] for name in missing})
+        return attrs
+
+
+class EmailVerifiedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    user_id = serializers.UUIDField()
+    email = serializers.CharField()
+    verified = serializers.BooleanField()
+
+
+class ResendIn(serializers.Serializer[Any]):
+    tenant_id = Identifier()
+    email = EmailAddress()
+
+
+class ResentOut(serializers.Serializer[Any]):
+    message = serializers.CharField()

@@ -1,0 +1,44 @@
+"""Proving e-mail addresses over HTTP."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantSuspended
+from userflow.email import actions, serializers
+from userflow.errors import EmailProofInvalid, EmailTaken, MailBusy, TooManyFromAddress
+from userflow.permissions import Anyone
+
+SENT = {"message": "If this address waits to be proven, a mail with a link and a code is on its way."}
+
+
+class EmailProofViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+
+    @endpoint(
+        serializers.VerifyIn,
+        returns={200: serializers.EmailVerifiedOut},
+        refuses=[EmailProofInvalid, EmailTaken, TenantSuspended, TenantBusy, TooManyFromAddress],
+        token="none",
+    )
+    def verify(self, request: Request) -> Response:
+        """Prove an address with the token, or with tenant, address and code, of the mail that was sent there."""
+        asked = self.valid(serializers.VerifyIn)
+        if "token" in asked:
+            user = actions.verify_email_by_token(token=asked["token"])
+        else:
+            user = actions.verify_email_by_code(tenant_id=asked["tenant_id"], email=asked["email"], code=asked["code"])
+        answer = {"message": "The address is proven.", "user_id": user.pk, "email": user.email, "verified": True}
+        return Response(answer)
+
+    @endpoint(
+        serializers.ResendIn,
+        returns={200: serializers.ResentOut},
+        refuses=[MailBusy, TooManyFromAddress],
+        token="none",
+    )
+    def resend(self, request: Request) -> Response:
+        """Send link and code again; the same answer whether or not there is anything to prove."""
+        actions.resend_email_proof(**self.valid(serializers.ResendIn))
+        return Response(SENT)

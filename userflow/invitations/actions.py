@@ -1,0 +1,401 @@
+"""Invitations: made, listed, sent again, cancelled and accepted; of admin users and of end users alike.
+
+The token is nowhere but in the mail. It says in which database its invitation is, so accepting is one look-up.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError
+from django.db.models import Q
+from django.utils.timezone import now
+
+from identity_platform.api.errors import NotAllowed
+from identity_platform.api.fields import email_key
+from identity_platform.api.pagination import Page, offset
+from identity_platform.crypto import hash_token
+from tenants import routes
+from tenants.context import in_tenant
+from tenants.errors import TenantRequired, UnknownTenant
+from tenants.states import Purpose
+from userflow import mail
+from userflow.admins.actions import create_admin_user, grantable_roles
+from userflow.clients.models import Client
+from userflow.email import proofs
+from userflow.endusers.actions import LOCAL
+from userflow.endusers.models import EndUser
+from userflow.errors import EmailTaken, InvitationClosed, InvitationInvalid, UnknownClient, UnknownInvitation
+from userflow.invitations import models
+from userflow.invitations.models import PENDING, AdminInvitation, EndUserInvitation
+from userflow.mailed_tokens import NotAToken, place_of, placed_token
+from userflow.permissions_catalogue import OPERATOR, TENANT_ADMIN
+from userflow.principals import Principal
+from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.roles.actions import refuse_granting, roles_named
+from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
+from userflow.signin import attempts, passwords, tickets
+
+LIFETIME = timedelta(days=7)
+ADMIN, END_USER = AdminInvitation.kind, EndUserInvitation.kind
+PLATFORM = "Identity platform"
+Row = AdminInvitation | EndUserInvitation
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An invitation as it is answered: with the names of its roles and what has become of it."""
+
+    row: Row
+    tenant_id: UUID | None
+    roles: list[str]
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The user that came of an invitation, and a ticket to enrol a first factor with."""
+
+    user: Any
+    kind: str
+    tenant_id: UUID | None
+    client_id: UUID | None
+    enrollment_ticket: str
+
+
+# --- for those who invite --------------------------------------------------------------------------------------------
+
+
+def invite(
+    *,
+    by: Principal,
+    tenant_id: UUID | None,
+    email: str,
+    kind: str,
+    roles: Sequence[str] | None = None,
+    client_id: UUID | None = None,
+) -> Shown:
+    """Invite somebody to become an admin user (of a tenant, or without one an operator) or an end user.
+
+    The mail leaves once the invitation is stored. Refuses with EmailTaken (a user has the address, active or not),
+    UnknownRole, GrantsMoreThanHeld, NotAllowed (an admin user is invited by who may make one), UnknownClient,
+    TenantRequired, UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    if kind == ADMIN:
+        return _invite_admin(by, tenant_id, email, roles)
+    if tenant_id is None:
+        raise TenantRequired
+    return _invite_end_user(by, tenant_id, email, roles or (), client_id)
+
+
+def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequence[str] | None) -> Shown:
+    if not (by.is_admin and by.may("admins:write")):
+        raise NotAllowed("Inviting an admin user needs the permission admins:write.")
+    route = _writable(tenant_id)
+    granted = grantable_roles(roles or [TENANT_ADMIN if tenant_id else OPERATOR], tenant_id, by)
+    _refuse_taken(ADMINS, email_key(email))
+    token = placed_token(None)
+    row = AdminInvitation(**_common(by, email, token), tenant_id=tenant_id, roles=sorted(role.name for role in granted))
+    with ADMINS.atomic():
+        row.save(force_insert=True)
+        _record(ADMINS, "invitation.made", row, tenant_id, roles=row.roles)
+        _mail(row, token, route)
+    return _shown(row, tenant_id, row.roles)
+
+
+def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence[str], client_id: UUID | None) -> Shown:
+    wanted = Q(is_default=True) if client_id is None else Q(pk=client_id, active=True)
+    client = Client.objects.filter(wanted, tenant_id=tenant_id).first()
+    if client is None:
+        raise UnknownClient
+    with in_tenant(tenant_id) as route:
+        _refuse_taken(END_USERS, email_key(email))
+        token = placed_token(tenant_id)
+        row = EndUserInvitation(**_common(by, email, token), client_id=client.pk)
+        with END_USERS.atomic():
+            granted = roles_named(roles)
+            refuse_granting(by, {permission for role in granted for permission in role.permissions})
+            row.roles = sorted(str(role.pk) for role in granted)
+            row.save(force_insert=True)
+            _record(END_USERS, "invitation.made", row, tenant_id, roles=row.roles)
+            _mail(row, token, route)
+    return _shown(row, tenant_id, [role.name for role in granted])
+
+
+def list_invitations(
+    *, tenant_id: UUID | None, page: int, limit: int, status: str | None = None, kind: str | None = None
+) -> Page:
+    """One page of a tenant's invitations of both kinds, newest first; without a tenant all of admin users.
+
+    `status` is pending, accepted, cancelled or expired. Refuses with UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    admins = _with_status(AdminInvitation.objects.all(), status)
+    if tenant_id is None:
+        found = admins if kind != END_USER else admins.none()
+        start = offset(page, limit)
+        rows = list(found.order_by("-created_at", "-id")[start : start + limit])
+        return Page([_shown(row, row.tenant_id, row.roles) for row in rows], page, limit, found.count())
+    with in_tenant(tenant_id, Purpose.READ):
+        sources = {
+            ADMIN: admins.filter(tenant_id=tenant_id),
+            END_USER: _with_status(EndUserInvitation.objects.all(), status),
+        }
+        if kind is not None:
+            sources = {kind: sources[kind]}
+        return _merged_page(sources, tenant_id, page, limit)
+
+
+def _merged_page(sources: dict[str, Any], tenant_id: UUID, page: int, limit: int) -> Page:
+    """A page over two databases: merge as many keys of each as could be on it, then read the page's rows alone."""
+    total = sum(source.count() for source in sources.values())
+    start = offset(page, limit)
+    if start >= total:
+        return Page([], page, limit, total)
+    keys: list[Iterable[tuple[datetime, UUID, str]]] = [
+        [
+            (created_at, key, kind)
+            for created_at, key in source.order_by("-created_at", "-id").values_list("created_at", "id")[
+                : start + limit
+            ]
+        ]
+        for kind, source in sources.items()
+    ]
+    chosen = list(heapq.merge(*keys, reverse=True))[start : start + limit]
+    rows: dict[UUID, Row] = {}
+    for kind, source in sources.items():
+        rows |= source.in_bulk([key for _, key, of in chosen if of == kind])
+    names = _role_names([row for row in rows.values() if row.kind == END_USER])
+    shown = [_shown(rows[key], tenant_id, names.get(key, rows[key].roles)) for _, key, _ in chosen]
+    return Page(shown, page, limit, total)
+
+
+def _with_status(found: Any, status: str | None) -> Any:
+    still_open = Q(accepted_at=None, cancelled_at=None)
+    match status:
+        case models.PENDING:
+            return found.filter(still_open, expires_at__gt=now())
+        case models.EXPIRED:
+            return found.filter(still_open, expires_at__lte=now())
+        case models.ACCEPTED:
+            return found.exclude(accepted_at=None)
+        case models.CANCELLED:
+            return found.exclude(cancelled_at=None)
+        case _:
+            return found
+
+
+def resend_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
+    """Send the mail again, with a new token and seven new days; the token sent before ends.
+
+    Refuses with UnknownInvitation, InvitationClosed (accepted or cancelled), EmailTaken.
+    """
+
+    def again(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
+        _refuse_taken(realm, row.email_key)
+        token = placed_token(_place(realm, route))
+        row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME
+        row.save(update_fields=["token_digest", "expires_at"])
+        _record(realm, "invitation.sent_again", row, route.tenant_id if route else None)
+        _mail(row, token, route)
+        return _named(row, route)
+
+    return _change(tenant_id, invitation_id, again)
+
+
+def cancel_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
+    """Make an invitation's token worthless. Refuses with UnknownInvitation, InvitationClosed."""
+
+    def cancel(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
+        row.cancelled_at = now()
+        row.save(update_fields=["cancelled_at"])
+        _record(realm, "invitation.cancelled", row, route.tenant_id if route else None)
+        return _named(row, route)
+
+    return _change(tenant_id, invitation_id, cancel)
+
+
+def _change(tenant_id: UUID | None, invitation_id: UUID, change: Any) -> Shown:
+    """Lock the invitation, wherever it is, and change it unless it is accepted or cancelled."""
+    of_admins = AdminInvitation.objects.filter(pk=invitation_id)
+    if tenant_id is not None:
+        of_admins = of_admins.filter(tenant_id=tenant_id)
+    with ADMINS.atomic():
+        row: Row | None = of_admins.select_for_update().first()
+        if row is not None:
+            assert isinstance(row, AdminInvitation)
+            return change(ADMINS, _open(row), _writable(row.tenant_id))  # type: ignore[no-any-return]  # as `change` says
+    if tenant_id is None:
+        raise UnknownInvitation
+    with in_tenant(tenant_id) as route, END_USERS.atomic():
+        row = EndUserInvitation.objects.select_for_update().filter(pk=invitation_id).first()
+        if row is None:
+            raise UnknownInvitation
+        return change(END_USERS, _open(row), route)  # type: ignore[no-any-return]  # as `change` says
+
+
+def _open(row: Row) -> Row:
+    if row.accepted_at is not None or row.cancelled_at is not None:
+        raise InvitationClosed
+    return row
+
+
+# --- for whoever was invited -----------------------------------------------------------------------------------------
+
+
+def accept_invitation(*, token: str, password: str, username: str | None = None, name: str = "") -> Accepted:
+    """Become the user one was invited to become; gives it with an enrollment ticket. A token works once.
+
+    `username` is an admin user's, by default the address. Refuses with InvitationInvalid (unknown, used, cancelled,
+    expired), WeakPassword (the token stays good), UsernameTaken, EmailTaken, TenantSuspended, TenantBusy,
+    TooManyFromAddress, HashersBusy.
+    """
+    attempts.limit_address("registration")
+    attempts.refuse_guessing_address()
+    try:
+        tenant_id = place_of(token)
+        if tenant_id is None:
+            return _accept_as_admin(token, password, username, name)
+        with in_tenant(tenant_id) as route:
+            return _accept_as_end_user(route, token, password, name)
+    except (NotAToken, UnknownTenant, InvitationInvalid) as problem:
+        attempts.count_wrong_secret()
+        raise InvitationInvalid from problem
+
+
+def _accept_as_admin(token: str, password: str, username: str | None, name: str) -> Accepted:
+    invitation = _acceptable(AdminInvitation, token)
+    _writable(invitation.tenant_id)
+    first, _, last = name.partition(" ")
+    with ADMINS.atomic():
+        _spend(AdminInvitation, invitation)
+        user, ticket = create_admin_user(
+            tenant_id=invitation.tenant_id,
+            username=username or invitation.email,
+            email=invitation.email,
+            password=password,
+            first_name=first,
+            last_name=last,
+            roles=invitation.roles,
+        )
+        _close(ADMINS, AdminInvitation, invitation, user.pk, invitation.tenant_id)
+    return Accepted(user, ADMIN, invitation.tenant_id, None, ticket)
+
+
+def _accept_as_end_user(route: routes.Route, token: str, password: str, name: str) -> Accepted:
+    invitation = _acceptable(EndUserInvitation, token)
+    if not Client.objects.filter(pk=invitation.client_id, tenant_id=route.tenant_id, active=True).exists():
+        raise InvitationInvalid
+    least = int(route.settings.get("password_min_length", passwords.SHORTEST))
+    passwords.check_strength(password, least=least, personal=(invitation.email, name))
+    _refuse_taken(END_USERS, invitation.email_key)
+    user = EndUser(
+        email=invitation.email,
+        email_key=invitation.email_key,
+        name=name,
+        provider=LOCAL,
+        client_id=invitation.client_id,
+        password=passwords.hashed(password),
+        # The token came by mail to this very address.
+        email_verified_at=now(),
+    )
+    try:
+        with END_USERS.atomic():
+            _spend(EndUserInvitation, invitation)
+            user.save(force_insert=True)
+            roles = Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles))
+            RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for role in roles)
+            ticket = tickets.open_enrollment(END_USERS, user, cause="invitation")
+            _close(END_USERS, EndUserInvitation, invitation, user.pk, route.tenant_id)
+    except IntegrityError as clash:
+        raise EmailTaken from clash
+    return Accepted(user, END_USER, route.tenant_id, invitation.client_id, ticket)
+
+
+def _acceptable(model: Any, token: str) -> Any:
+    found = _with_status(model.objects.filter(token_digest=hash_token(token)), PENDING).first()
+    if found is None:
+        raise InvitationInvalid
+    return found
+
+
+def _spend(model: Any, invitation: Row) -> None:
+    """One statement, so that of many at once one wins; a refusal after it gives the token back."""
+    same_token = model.objects.filter(pk=invitation.pk, token_digest=invitation.token_digest)
+    if not _with_status(same_token, PENDING).update(accepted_at=now()):
+        raise InvitationInvalid
+
+
+def _close(realm: Realm, model: Any, invitation: Row, user_id: UUID, tenant_id: UUID | None) -> None:
+    model.objects.filter(pk=invitation.pk).update(user_id=user_id)
+    # The address has a user now; what else was sent to it is worthless.
+    _with_status(model.objects.filter(email_key=invitation.email_key), PENDING).update(cancelled_at=now())
+    _record(realm, "invitation.accepted", invitation, tenant_id, user_id=str(user_id))
+
+
+# --- what both kinds have in common ----------------------------------------------------------------------------------
+
+
+def _common(by: Principal, email: str, token: str) -> dict[str, Any]:
+    return {
+        "email": email,
+        "email_key": email_key(email),
+        "invited_by_kind": by.kind,
+        "invited_by_id": by.id,
+        "token_digest": hash_token(token),
+        "expires_at": now() + LIFETIME,
+    }
+
+
+def _writable(tenant_id: UUID | None) -> routes.Route | None:
+    if tenant_id is None:
+        return None
+    route = routes.find(tenant_id)
+    route.check(Purpose.WRITE)
+    return route
+
+
+def _refuse_taken(realm: Realm, key: str) -> None:
+    if realm.users._default_manager.filter(email_key=key).exists():
+        raise EmailTaken
+
+
+def _place(realm: Realm, route: routes.Route | None) -> UUID | None:
+    return route.tenant_id if realm is END_USERS and route is not None else None
+
+
+def _mail(row: Row, token: str, route: routes.Route | None) -> None:
+    facts = {
+        "issuer": proofs.issuer_of(route) if route else PLATFORM,
+        "kind": row.kind,
+        # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
+        "link": f"{settings.INVITATION_URL}#token={token}",
+        "token": token,
+        "days": LIFETIME.days,
+    }
+    mail.tell("invitation", to=row.email, facts=facts, after="tenant" if row.kind == END_USER else "default")
+
+
+def _record(realm: Realm, action: str, row: Row, tenant_id: UUID | None, **details: Any) -> None:
+    realm.record(action, target=("invitation", row.pk), tenant_id=tenant_id, details={"kind": row.kind, **details})
+
+
+def _named(row: Row, route: routes.Route | None) -> Shown:
+    roles = row.roles if row.kind == ADMIN else _role_names([row])[row.pk]
+    return _shown(row, route.tenant_id if route else None, roles)
+
+
+def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:
+    """The names of the roles of end users' invitations; a role that was deleted is none any more."""
+    wanted = {role_id for row in rows for role_id in row.roles}
+    names = (
+        {str(key): name for key, name in Role.objects.filter(pk__in=wanted).values_list("pk", "name")} if wanted else {}
+    )
+    return {row.pk: [names[role_id] for role_id in row.roles if role_id in names] for row in rows}
+
+
+def _shown(row: Row, tenant_id: UUID | None, roles: Sequence[str]) -> Shown:
+    return Shown(row, tenant_id, sorted(roles), row.status(now()))

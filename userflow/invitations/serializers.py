@@ -1,0 +1,89 @@
+"""Shapes of invitations."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Choice, EmailAddress, Identifier, Text
+from userflow.invitations.actions import ADMIN, END_USER, Shown
+from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING
+from userflow.roles.serializers import PageQuery
+
+KINDS = [ADMIN, END_USER]
+
+
+def record(shown: Shown) -> dict[str, Any]:
+    """An invitation as it is answered; never with its token."""
+    row = shown.row
+    return {
+        "id": row.pk,
+        "kind": row.kind,
+        "email": row.email,
+        "roles": shown.roles,
+        "tenant_id": shown.tenant_id,
+        "client_id": getattr(row, "client_id", None),
+        "status": shown.status,
+        "invited_by": row.invited_by_id,
+        "created_at": row.created_at,
+        "expires_at": row.expires_at,
+        "accepted_at": row.accepted_at,
+        "user_id": row.user_id,
+    }
+
+
+class InvitationOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    kind = serializers.CharField(help_text="admin or end_user")
+    email = serializers.CharField()
+    roles = serializers.ListField(child=serializers.CharField())
+    tenant_id = serializers.UUIDField(allow_null=True)
+    client_id = serializers.UUIDField(allow_null=True)
+    status = serializers.CharField(help_text="pending, accepted, cancelled or expired")
+    invited_by = serializers.UUIDField()
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    accepted_at = serializers.DateTimeField(allow_null=True)
+    user_id = serializers.UUIDField(allow_null=True)
+
+
+class InvitationListQuery(PageQuery):
+    status = Choice([PENDING, ACCEPTED, CANCELLED, EXPIRED], required=False)
+    kind = Choice(KINDS, required=False)
+
+
+class InvitationListOut(serializers.Serializer[Any]):
+    invitations = InvitationOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class InvitationIn(serializers.Serializer[Any]):
+    email = EmailAddress()
+    kind = Choice(KINDS)
+    roles = serializers.ListField(
+        child=Text(max_length=63),
+        required=False,
+        max_length=50,
+        help_text="Names. Of an admin by default tenant-admin (operator without a tenant).",
+    )
+    tenant_id = Identifier(required=False, allow_null=True, help_text="For operators.")
+    client_id = Identifier(required=False, allow_null=True, help_text="Of an end user; the default client if left out.")
+
+
+class AcceptIn(serializers.Serializer[Any]):
+    token = Text(max_length=128)
+    password = Text(max_length=1024)
+    username = Text(max_length=150, required=False, help_text="Of an admin user; the e-mail address if left out.")
+    name = Text(max_length=255, required=False, allow_blank=True)
+
+
+class AcceptedOut(serializers.Serializer[Any]):
+    user_id = serializers.UUIDField()
+    kind = serializers.CharField()
+    email = serializers.CharField()
+    username = serializers.CharField(required=False)
+    tenant_id = serializers.UUIDField(allow_null=True)
+    client_id = serializers.UUIDField(allow_null=True)
+    message = serializers.CharField()

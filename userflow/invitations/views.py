@@ -1,0 +1,124 @@
+"""Invitations over HTTP."""
+
+from uuid import UUID
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.errors import (
+    EmailTaken,
+    GrantsMoreThanHeld,
+    HashersBusy,
+    InvitationClosed,
+    InvitationInvalid,
+    TooManyFromAddress,
+    UnknownClient,
+    UnknownInvitation,
+    UnknownRole,
+    UsernameTaken,
+    WeakPassword,
+)
+from userflow.ids import id_or
+from userflow.invitations import actions, serializers
+from userflow.permissions import Anyone, needs, principal_at, tenant_at
+from userflow.roles.serializers import InTenantQuery
+from userflow.signin.views import NO_STORE, TICKET_HEADER, TICKET_MEANS
+
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
+
+
+class InvitationViewSet(ApiViewSet):
+    def get_permissions(self) -> list[BasePermission]:
+        return [needs("invitations:read" if self.action == "list" else "invitations:write")()]
+
+    @endpoint(query=serializers.InvitationListQuery, returns={200: serializers.InvitationListOut}, refuses=TENANCY)
+    def list(self, request: Request) -> Response:
+        """Invitations of a tenant, newest first; an operator without tenant_id sees those of admin users everywhere."""
+        asked = self.valid_query(serializers.InvitationListQuery)
+        found = actions.list_invitations(tenant_id=_tenant(request, asked.pop("tenant_id", None)), **asked)
+        return Response({"invitations": [serializers.record(shown) for shown in found.rows], **found.totals()})
+
+    @endpoint(
+        serializers.InvitationIn,
+        returns={201: serializers.InvitationOut},
+        refuses=[EmailTaken, UnknownRole, UnknownClient, GrantsMoreThanHeld, TenantRequired, *TENANCY],
+    )
+    def create(self, request: Request) -> Response:
+        """Invite an admin user or an end user; the token travels by mail only and is good for seven days."""
+        asked = self.valid(serializers.InvitationIn)
+        tenant_id = _tenant(request, asked.pop("tenant_id", None))
+        shown = actions.invite(by=principal_at(request), tenant_id=tenant_id, **asked)
+        return Response(serializers.record(shown), status=201)
+
+    @endpoint(
+        query=InTenantQuery,
+        returns={200: serializers.InvitationOut},
+        refuses=[UnknownInvitation, InvitationClosed, EmailTaken, *TENANCY],
+    )
+    def resend(self, request: Request, invitation_id: str) -> Response:
+        """Send the mail again with a new token and seven new days; the token sent before ends."""
+        shown = actions.resend_invitation(
+            tenant_id=self._tenant(request), invitation_id=id_or(invitation_id, UnknownInvitation)
+        )
+        return Response(serializers.record(shown))
+
+    @endpoint(
+        query=InTenantQuery,
+        returns={200: serializers.InvitationOut},
+        refuses=[UnknownInvitation, InvitationClosed, *TENANCY],
+    )
+    def destroy(self, request: Request, invitation_id: str) -> Response:
+        """Cancel an invitation: its token is worthless from now on."""
+        shown = actions.cancel_invitation(
+            tenant_id=self._tenant(request), invitation_id=id_or(invitation_id, UnknownInvitation)
+        )
+        return Response(serializers.record(shown))
+
+    def _tenant(self, request: Request) -> UUID | None:
+        return _tenant(request, self.valid_query(InTenantQuery).get("tenant_id"))
+
+
+class AcceptanceViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+
+    @endpoint(
+        serializers.AcceptIn,
+        returns={201: serializers.AcceptedOut},
+        refuses=[
+            InvitationInvalid,
+            WeakPassword,
+            UsernameTaken,
+            EmailTaken,
+            TooManyFromAddress,
+            HashersBusy,
+            TenantSuspended,
+            TenantBusy,
+        ],
+        token="none",
+        answer_headers=TICKET_MEANS,
+    )
+    def accept(self, request: Request) -> Response:
+        """Accept an invitation with the token of its mail and choose a password."""
+        done = actions.accept_invitation(**self.valid(serializers.AcceptIn))
+        answer = {
+            "user_id": done.user.pk,
+            "kind": done.kind,
+            "email": done.user.email,
+            **({"username": done.user.username} if done.kind == actions.ADMIN else {}),
+            "tenant_id": done.tenant_id,
+            "client_id": done.client_id,
+            "message": "Welcome: sign in with your password.",
+        }
+        return Response(answer, status=201, headers={**NO_STORE, TICKET_HEADER: done.enrollment_ticket})
+
+
+def _tenant(request: Request, stated: UUID | None) -> UUID | None:
+    """The tenant of the call; none only for an operator that names none."""
+    names_none = principal_at(request).tenant_id is None and stated is None
+    if names_none and request.META.get("HTTP_X_TENANT_ID") is None:
+        return None
+    return tenant_at(request, stated)
