@@ -1,0 +1,347 @@
+"""Proving e-mail addresses: link, code, and what waits for them."""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connections
+from django.utils.timezone import now
+
+from tenants.context import in_tenant
+from tests.userflow.mailbox import code_in, mails_to, token_in
+from tests.world import PASSWORD, Api, House, Person, build_house, statements
+from userflow import mail
+from userflow.email.models import EmailProof
+from userflow.endusers.models import EndUser
+
+VERIFY, RESEND = "/uflow/user/email/verify", "/uflow/user/email/resend"
+NOBODY = "00000000-0000-4000-8000-000000000000"
+PROOF, TOLD = "is this your address", "address is changing"
+
+
+@pytest.fixture(scope="module")
+def strict(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A tenant that wants addresses proven."""
+    with django_db_blocker.unblock():
+        return strict_house()
+
+
+def strict_house() -> House:
+    from tenants.models import Tenant
+
+    house = build_house("strict")
+    Tenant.objects.filter(pk=house.id).update(settings={"email_verification": "required"})
+    return house
+
+
+def somebody() -> str:
+    return f"proof-{secrets.token_hex(5)}@example.com"
+
+
+def sign_in(house: House, email: str, password: str = PASSWORD) -> Any:
+    body = {"client_id": str(house.client_id), "email": email, "password": password}
+    return Api().post("/uflow/auth/enduser/login", body)
+
+
+def verify(**body: Any) -> Any:
+    return Api().post(VERIFY, body)
+
+
+def by_code(house: House, email: str, code: str) -> Any:
+    return verify(tenant_id=str(house.id), email=email, code=code)
+
+
+def last_proof(email: str) -> Any:
+    return mails_to(email, PROOF)[-1]
+
+
+def proven(house: House) -> Person:
+    """A user whose address is proven."""
+    person = house.register()
+    assert verify(token=token_in(last_proof(person.email))).status_code == 200
+    return person
+
+
+def change(house: House, person: Person, email: str) -> Any:
+    return house.as_user(person).put(f"/uflow/user/enduser/{house.id}/{person.id}", {"email": email})
+
+
+def another_code(code: str) -> str:
+    return f"{(int(code) + 1) % 1_000_000:06d}"
+
+
+def test_nobody_gets_in_before_the_address_is_proven(strict: House) -> None:
+    person = strict.register()
+    refused = sign_in(strict, person.email)
+    assert (refused.status_code, "Verify your e-mail address first" in refused.json()["message"]) == (403, True)
+    assert "X-Enrollment-Ticket" not in refused.headers
+    assert sign_in(strict, person.email, "wrong password").status_code == 401
+    done = verify(token=token_in(last_proof(person.email)))
+    assert (done.status_code, done.json()["email"], done.json()["verified"]) == (200, person.email, True)
+    assert sign_in(strict, person.email).status_code == 200
+
+
+def test_the_code_does_the_same(strict: House) -> None:
+    person = strict.register()
+    assert by_code(strict, person.email.upper(), code_in(last_proof(person.email))).status_code == 200
+    assert sign_in(strict, person.email).status_code == 200
+
+
+def test_right_passwords_of_an_unproven_user_lock_nobody_out(strict: House) -> None:
+    person = strict.register()
+    assert [sign_in(strict, person.email).status_code for _ in range(12)] == [403] * 12
+
+
+def test_where_it_is_off_no_mail_is_sent_and_everybody_gets_in(house: House) -> None:
+    person = house.register()
+    assert sign_in(house, person.email).status_code == 200
+    assert mails_to(person.email) == []
+
+
+def test_link_and_code_work_once_and_one_ends_the_other(strict: House) -> None:
+    person = strict.register()
+    sent = last_proof(person.email)
+    assert verify(token=token_in(sent)).status_code == 200
+    assert verify(token=token_in(sent)).status_code == 400
+    assert by_code(strict, person.email, code_in(sent)).status_code == 400
+
+
+def test_of_parallel_proofs_one_wins(strict: House) -> None:
+    token = token_in(last_proof(strict.register().email))
+
+    def attempt(_: int) -> int:
+        try:
+            return int(verify(token=token).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(10) as pool:
+        assert sorted(pool.map(attempt, range(10))) == [200] + [400] * 9
+
+
+def test_after_five_wrong_codes_the_right_one_is_no_good_but_the_link_is(strict: House) -> None:
+    person = strict.register()
+    sent = last_proof(person.email)
+    wrong = another_code(code_in(sent))
+    assert [by_code(strict, person.email, wrong).status_code for _ in range(5)] == [400] * 5
+    assert by_code(strict, person.email, code_in(sent)).status_code == 400
+    assert verify(token=token_in(sent)).status_code == 200
+
+
+def test_five_parallel_guesses_use_up_all_tries(strict: House) -> None:
+    person = strict.register()
+    sent = last_proof(person.email)
+
+    def guess(number: int) -> int:
+        try:
+            return int(
+                by_code(strict, person.email, f"{(int(code_in(sent)) + 1 + number) % 1_000_000:06d}").status_code
+            )
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(guess, range(8))) == {400}
+    assert by_code(strict, person.email, code_in(sent)).status_code == 400
+
+
+def test_a_code_lasts_half_an_hour_and_a_link_a_day(strict: House) -> None:
+    person, other = strict.register(), strict.register()
+    with in_tenant(strict.id):
+        EmailProof.objects.filter(pk=person.id).update(created_at=now() - timedelta(minutes=31))
+        EmailProof.objects.filter(pk=other.id).update(expires_at=now() - timedelta(seconds=1))
+    assert by_code(strict, person.email, code_in(last_proof(person.email))).status_code == 400
+    assert verify(token=token_in(last_proof(person.email))).status_code == 200
+    assert verify(token=token_in(last_proof(other.email))).status_code == 400
+
+
+def test_unknown_wrong_and_foreign_are_refused_alike(strict: House, house: House) -> None:
+    person = strict.register()
+    sent = last_proof(person.email)
+    code, secret = code_in(sent), token_in(sent).partition(".")[2]
+    answers = [
+        by_code(strict, person.email, another_code(code)),
+        by_code(strict, somebody(), code),
+        by_code(house, person.email, code),
+        verify(tenant_id=NOBODY, email=person.email, code=code),
+        verify(token=f"{house.id.hex}.{secret}"),
+        verify(token=f"p.{secret}"),
+        verify(token="x"),
+        verify(token=f"{NOBODY.replace('-', '')}.{secret}"),
+    ]
+    assert {answer.status_code for answer in answers} == {400}
+    assert len({answer.content for answer in answers}) == 1
+    assert verify(token=token_in(sent)).status_code == 200
+
+
+@pytest.mark.parametrize("code", ["12345", "1234567", "abcdef", "１２３４５６", " 12345", "-12345"])
+def test_another_form_of_code_is_400(strict: House, code: str) -> None:
+    person = strict.register()
+    assert by_code(strict, person.email, code).status_code == 400
+    assert by_code(strict, person.email, code_in(last_proof(person.email))).status_code == 200
+
+
+@pytest.mark.parametrize("body", [{}, {"email": "a@example.com"}, {"code": "123456"}, {"token": 5}, {"token": None}])
+def test_half_a_proof_names_what_is_missing(body: dict[str, Any]) -> None:
+    answer = Api().post(VERIFY, body)
+    assert answer.status_code == 400
+    assert answer.json()["details"]
+
+
+def test_resending_ends_the_code_before_and_is_neutral(strict: House) -> None:
+    person = strict.register()
+    first = last_proof(person.email)
+    known = Api().post(RESEND, {"tenant_id": str(strict.id), "email": person.email})
+    unknown = Api().post(RESEND, {"tenant_id": str(strict.id), "email": somebody()})
+    nowhere = Api().post(RESEND, {"tenant_id": NOBODY, "email": person.email})
+    assert known.status_code == unknown.status_code == nowhere.status_code == 200
+    assert known.content == unknown.content == nowhere.content
+    assert len(mails_to(person.email, PROOF)) == 2
+    assert verify(token=token_in(first)).status_code == 400
+    assert verify(token=token_in(last_proof(person.email))).status_code == 200
+    assert Api().post(RESEND, {"tenant_id": str(strict.id), "email": person.email}).status_code == 200
+    assert len(mails_to(person.email, PROOF)) == 2
+
+
+def test_resending_is_limited_per_address_known_or_not(strict: House) -> None:
+    most, _ = settings.LIMITS["email_resend"]
+    for email in (strict.register().email, somebody()):
+        answers = [Api().post(RESEND, {"tenant_id": str(strict.id), "email": email}) for _ in range(most + 1)]
+        assert [answer.status_code for answer in answers] == [200] * most + [429]
+        assert int(answers[-1].headers["Retry-After"]) > 0
+
+
+def test_a_changed_address_counts_only_once_proven_and_the_old_one_is_told(strict: House) -> None:
+    person, new = proven(strict), somebody()
+    answer = change(strict, person, new)
+    assert (answer.status_code, answer.json()["email"], "once it is proven" in answer.json()["message"]) == (
+        200,
+        person.email,
+        True,
+    )
+    assert (sign_in(strict, person.email).status_code, sign_in(strict, new).status_code) == (200, 401)
+    (told,) = mails_to(person.email, TOLD)
+    assert "counts as soon as its owner has proven it" in told.body
+    assert new not in told.body
+    assert by_code(strict, new, code_in(last_proof(new))).json()["email"] == new
+    assert (sign_in(strict, person.email).status_code, sign_in(strict, new).status_code) == (401, 200)
+
+
+def test_where_it_is_off_a_changed_address_counts_at_once_and_the_old_one_is_told(house: House) -> None:
+    person, new = house.register(), somebody()
+    assert change(house, person, new).json()["email"] == new
+    assert len(mails_to(person.email, TOLD)) == 1
+    assert mails_to(new) == []
+    assert (sign_in(house, person.email).status_code, sign_in(house, new).status_code) == (401, 200)
+
+
+def test_an_admins_change_waits_as_well(strict: House) -> None:
+    person, new = proven(strict), somebody()
+    answer = strict.api.put(f"/uflow/user/enduser/{strict.id}/{person.id}", {"email": new, "name": "New"})
+    assert (answer.json()["email"], answer.json()["name"]) == (person.email, "New")
+    assert verify(token=token_in(last_proof(new))).status_code == 200
+
+
+def test_a_taken_address_is_409_when_asked_for_and_when_taken_meanwhile(strict: House) -> None:
+    person, neighbour, new = proven(strict), proven(strict), somebody()
+    assert change(strict, person, neighbour.email.upper()).status_code == 409
+    assert change(strict, person, new).status_code == 200
+    token = token_in(last_proof(new))
+    strict.register(new)
+    assert verify(token=token).status_code == 409
+    assert sign_in(strict, person.email).status_code == 200
+
+
+def test_two_who_want_one_address_are_told_apart_by_their_codes(strict: House) -> None:
+    first, second, new = proven(strict), proven(strict), somebody()
+    change(strict, first, new)
+    code_of_first = code_in(last_proof(new))
+    change(strict, second, new)
+    assert by_code(strict, new, code_of_first).json()["user_id"] == str(first.id)
+    assert verify(token=token_in(last_proof(new))).status_code == 409
+
+
+def test_going_back_to_the_own_address_gives_the_new_one_up(strict: House) -> None:
+    person, new = proven(strict), somebody()
+    change(strict, person, new)
+    change(strict, person, person.email)
+    assert verify(token=token_in(last_proof(new))).status_code == 400
+    assert sign_in(strict, person.email).status_code == 200
+
+
+def test_nobody_sends_mails_to_strangers_without_end(strict: House) -> None:
+    person = proven(strict)
+    door = strict.as_user(person)
+    most, _ = settings.LIMITS["email_resend"]
+    path = f"/uflow/user/enduser/{strict.id}/{person.id}"
+    answers = [door.put(path, {"email": somebody()}).status_code for _ in range(most + 1)]
+    assert answers == [200] * most + [429]
+
+
+def test_who_was_there_before_the_setting_proves_the_address_by_asking(new_house: Callable[[], House]) -> None:
+    from tenants.models import Tenant
+
+    house = new_house()
+    person = house.register()
+    Tenant.objects.filter(pk=house.id).update(settings={"email_verification": "required"})
+    assert sign_in(house, person.email).status_code == 403
+    Api().post(RESEND, {"tenant_id": str(house.id), "email": person.email})
+    assert verify(token=token_in(last_proof(person.email))).status_code == 200
+    assert sign_in(house, person.email).status_code == 200
+
+
+def test_an_invited_user_has_proven_the_address_by_the_invitation(strict: House) -> None:
+    email = somebody()
+    strict.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"})
+    token = token_in(mails_to(email, "invited")[-1])
+    assert Api().post("/uflow/invitations/accept", {"token": token, "password": PASSWORD}).status_code == 201
+    assert sign_in(strict, email).status_code == 200
+
+
+def test_an_erased_or_deactivated_user_proves_nothing(strict: House) -> None:
+    erased, switched_off = strict.register(), strict.register()
+    body = {"tenant_id": str(strict.id), "user_id": str(erased.id)}
+    deleted = strict.api.post("/uflow/user/enduser/delete_all", body).json()["deleted"]
+    assert deleted["email_proofs"] == 1
+    strict.api.put(f"/uflow/user/enduser/{strict.id}/{switched_off.id}/status", {"active": False})
+    assert verify(token=token_in(last_proof(erased.email))).status_code == 400
+    assert verify(token=token_in(last_proof(switched_off.email))).status_code == 400
+
+
+def test_token_and_code_are_stored_as_hashes_and_stay_out_of_the_trail(strict: House) -> None:
+    person = strict.register()
+    sent = last_proof(person.email)
+    with in_tenant(strict.id):
+        row = repr(
+            {
+                name: bytes(value) if isinstance(value, memoryview) else value
+                for name, value in EmailProof.objects.filter(pk=person.id).values().get().items()
+            }
+        )
+        assert EndUser.objects.get(pk=person.id).email_verified_at is None
+    by_code(strict, person.email, another_code(code_in(sent)))
+    verify(token=token_in(sent))
+    trail = strict.api.get("/uflow/admin/audit", {"target": str(person.id)})
+    assert [event["action"] for event in trail.json()["events"]][:2] == ["email.proven", "email.proof_refused"]
+    for text in (row, trail.content.decode()):
+        assert token_in(sent).partition(".")[2] not in text
+        assert f"'{code_in(sent)}'" not in text
+    assert person.email not in trail.content.decode()
+
+
+def test_the_number_of_statements_is_known(strict: House) -> None:
+    person = strict.register()
+    token = token_in(last_proof(person.email))
+    with statements() as seen:
+        assert verify(token=token).status_code == 200
+    # The tenant's route; the proof, its end, the user locked and saved, the audit event.
+    assert [len(seen.shared), len(seen.own)] == [1, 5]
+    with statements() as asked:
+        Api().post(RESEND, {"tenant_id": str(strict.id), "email": person.email})
+    assert mail.settle()
+    # Nothing before the answer: its time tells nothing.
+    assert [len(asked.shared), len(asked.own)] == [0, 0]
