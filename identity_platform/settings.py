@@ -188,6 +188,8 @@ _options = {
     "connect_timeout": 2,
     # Behind PgBouncer in transaction mode a prepared statement would meet another server connection.
     "prepare_threshold": None if PGBOUNCER else 5,
+    # Without it Django writes parameters into the statement, and the server plans each of them anew.
+    "server_side_binding": not PGBOUNCER,
     "application_name": "identity",
 }
 DATABASES: dict[str, dict[str, Any]] = {

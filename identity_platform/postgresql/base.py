@@ -1,9 +1,11 @@
 """The backend of the global database, and the ground on which `tenants.backend` stands."""
 
 import select
+from typing import Any, Self
 
 from django.db.backends.postgresql import base
-from psycopg import Connection
+from psycopg import Connection, Cursor
+from psycopg.errors import FeatureNotSupported
 from psycopg.pq import TransactionStatus
 
 
@@ -21,8 +23,32 @@ def is_stale(raw: "Connection[object]") -> bool:
     return bool(poll.poll(0))
 
 
+class BoundByServer(Cursor[Any]):
+    """The cursor of Django's option `server_side_binding`, under which the server plans a repeated statement once.
+
+    Planning costs more than most of our statements themselves (docs/performance.md).
+    """
+
+    def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
+        try:
+            return super().execute(query, params, **how)
+        except FeatureNotSupported:
+            # A migration has changed a column's type since then ("cached plan must not change result type"). Inside a
+            # transaction its rollback makes psycopg forget the plans.
+            if self.connection.info.transaction_status != TransactionStatus.IDLE:
+                raise
+            super().execute("DEALLOCATE ALL")
+            return super().execute(query, params, **how)
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's wrapper; only the meaning of "usable" is cheaper."""
+    """Django's wrapper; the meaning of "usable" is cheaper, and its cursors outlive a change of a column's type."""
+
+    def get_connection_params(self) -> dict[str, Any]:
+        params: dict[str, Any] = super().get_connection_params()
+        if self.settings_dict["OPTIONS"].get("server_side_binding") is True:
+            params["cursor_factory"] = BoundByServer
+        return params
 
     def is_usable(self) -> bool:
         return self.connection is not None and not is_stale(self.connection)

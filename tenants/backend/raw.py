@@ -3,7 +3,9 @@
 import re
 from typing import Any, Self
 
-from psycopg import ClientCursor, Connection, Cursor
+from psycopg import ClientCursor, Connection
+
+from identity_platform.postgresql import base
 
 # Statements that outlive their transaction. They are not used here (a pooler in transaction mode would lose them, or
 # hand them to somebody else); a connection on which one appears all the same does not go back into the pool. Looking
@@ -34,7 +36,7 @@ class BoundByClient(ClientCursor[Any]):
         return super().execute(query, params, **how)
 
 
-class BoundByServer(Cursor[Any]):
+class BoundByServer(base.BoundByServer):
     """The cursor of Django's option `server_side_binding`; it marks its connection."""
 
     def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
