@@ -52,10 +52,9 @@ def _parts(word: str) -> set[str]:
 
 
 def _forms(lowered: str) -> set[str]:
-    found = {lowered}
-    for spelling in (lowered, lowered.translate(_PLAIN)):
-        core = _core(spelling)
-        found |= {spelling, core}
+    found = {lowered, _core(lowered)}
+    found |= {form.translate(_PLAIN) for form in found}
+    found |= {_core(form) for form in found}
     for form in list(found):
         half, odd = divmod(len(form), 2)
         if not odd and form[:half] == form[half:]:

@@ -172,7 +172,7 @@ def test_the_sixth_mail_in_an_hour_is_refused_for_anybody(house: House, known: b
     statuses = [Api().post(FORGOT, body).status_code for _ in range(6)]
     assert statuses == [200] * 5 + [429]
     refused = Api().post(FORGOT, body)
-    assert int(refused.headers["Retry-After"]) > 1000
+    assert 1 <= int(refused.headers["Retry-After"]) <= 3600
     assert len(mails_to(email)) == (5 if known else 0)
 
 

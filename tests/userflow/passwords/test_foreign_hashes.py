@@ -1,0 +1,126 @@
+"""Hashes that other systems made: they verify, and the first sign-in replaces them."""
+
+import base64
+import hashlib
+
+import argon2
+import bcrypt
+import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher, ScryptPasswordHasher
+
+from tenants.context import in_tenant
+from tests.world import Api, House
+from userflow.admins.models import AdminUser
+from userflow.endusers.models import EndUser
+from userflow.signin import foreign_hashes, passwords
+
+SECRET = "Füße 9 horses battery"
+SALT = b"0123456789abcdef"
+
+
+def b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode().rstrip("=")
+
+
+def passlib(raw: bytes) -> str:
+    return b64(raw).replace("+", ".")
+
+
+def pbkdf2(digest: str, rounds: int = 1000) -> bytes:
+    return hashlib.pbkdf2_hmac(digest, SECRET.encode(), SALT, rounds)
+
+
+BCRYPT = bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(4)).decode()
+SCRYPT = hashlib.scrypt(SECRET.encode(), salt=SALT, n=16, r=8, p=1, dklen=32)
+HASHES = {
+    "bcrypt 2b": ("bcrypt", BCRYPT),
+    "bcrypt 2a": ("bcrypt", BCRYPT.replace("$2b$", "$2a$")),
+    "bcrypt 2y (PHP)": ("bcrypt", BCRYPT.replace("$2b$", "$2y$")),
+    "bcrypt (Django)": ("bcrypt", f"bcrypt${BCRYPT}"),
+    "scrypt (PHC)": ("scrypt", f"$scrypt$ln=4,r=8,p=1${b64(SALT)}${b64(SCRYPT)}"),
+    "scrypt (Django)": ("scrypt", ScryptPasswordHasher().encode(SECRET, "saltsaltsaltsaltsaltsa", n=16)),
+    "pbkdf2 sha256 (passlib)": ("pbkdf2", f"$pbkdf2-sha256$1000${passlib(SALT)}${passlib(pbkdf2('sha256'))}"),
+    "pbkdf2 sha512 (passlib)": ("pbkdf2", f"$pbkdf2-sha512$1000${passlib(SALT)}${passlib(pbkdf2('sha512'))}"),
+    "pbkdf2 sha1 (passlib)": ("pbkdf2", f"$pbkdf2$1000${passlib(SALT)}${passlib(pbkdf2('sha1'))}"),
+    "pbkdf2 sha256 (PHC)": ("pbkdf2", f"$pbkdf2-sha256$i=1000,l=32${b64(SALT)}${b64(pbkdf2('sha256'))}"),
+    "pbkdf2 (Django)": ("pbkdf2", PBKDF2PasswordHasher().encode(SECRET, "saltsaltsaltsaltsaltsa", 1000)),
+    "argon2id (PHC)": ("argon2", argon2.PasswordHasher(1, 64, 1).hash(SECRET)),
+    "argon2i (PHC)": ("argon2", argon2.PasswordHasher(1, 64, 1, type=argon2.Type.I).hash(SECRET)),
+    "argon2d (PHC)": ("argon2", argon2.PasswordHasher(1, 64, 1, type=argon2.Type.D).hash(SECRET)),
+    "argon2id (Django)": ("argon2", "argon2" + argon2.PasswordHasher(1, 64, 1).hash(SECRET)),
+}
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_the_right_password_verifies_and_others_do_not(name: str) -> None:
+    kind, encoded = HASHES[name]
+    assert foreign_hashes.kind_of(encoded) == kind
+    assert foreign_hashes.verify(SECRET, encoded)
+    for wrong in ("", SECRET + "x", SECRET.lower(), SECRET[:-1]):
+        assert not foreign_hashes.verify(wrong, encoded)
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_the_first_sign_in_replaces_it(name: str, house: House) -> None:
+    person = house.register()
+    with in_tenant(house.id):
+        EndUser.objects.filter(pk=person.id).update(password=HASHES[name][1])
+    login = {"client_id": str(house.client_id), "email": person.email}
+    assert Api().post("/uflow/auth/enduser/login", {**login, "password": "wrong horse 9 b"}).status_code == 401
+    for _ in range(2):
+        assert Api().post("/uflow/auth/enduser/login", {**login, "password": SECRET}).status_code == 200
+    with in_tenant(house.id):
+        stored = EndUser.objects.get(pk=person.id).password
+    assert stored.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
+    assert not passwords.is_outdated(stored)
+
+
+def test_an_admins_hash_is_replaced_too(house: House) -> None:
+    AdminUser.objects.filter(pk=house.admin.id).update(password=HASHES["bcrypt 2y (PHP)"][1])
+    try:
+        answer = Api().post("/uflow/admin/auth/login", {"username": house.admin.username, "password": SECRET})
+        assert answer.status_code == 200
+        assert AdminUser.objects.get(pk=house.admin.id).password.startswith("argon2$argon2id$")
+    finally:
+        AdminUser.objects.filter(pk=house.admin.id).update(password=passwords.hashed(house.admin.password))
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        "",
+        "!unusable",
+        SECRET,
+        "5f4dcc3b5aa765d61d8327deb882cf99",
+        "$2b$04$tooshort",
+        BCRYPT.replace("$04$", "$31$"),
+        BCRYPT.replace("$04$", "$03$"),
+        f"$scrypt$ln=40,r=8,p=1${b64(SALT)}${b64(SCRYPT)}",
+        f"$scrypt$ln=4,r=999,p=999${b64(SALT)}${b64(SCRYPT)}",
+        f"$scrypt$ln=4,r=8,p=1${b64(SALT)}${b64(b'short')}",
+        f"scrypt$15$salt$8$1${b64(SCRYPT)}",
+        f"$pbkdf2-sha256$9999999${b64(SALT)}${b64(pbkdf2('sha256'))}",
+        f"$pbkdf2-sha256$0${b64(SALT)}${b64(pbkdf2('sha256'))}",
+        f"$pbkdf2-md5$1000${b64(SALT)}${b64(pbkdf2('sha256'))}",
+        "$argon2id$v=19$m=9999999,t=1,p=1$c29tZXNhbHQ$aGFzaA",
+        "$argon2id$v=19$m=64,t=999,p=1$c29tZXNhbHQ$aGFzaA",
+        "$2b$04$" + "!" * 53,
+        HASHES["scrypt (PHC)"][1] + "\n",
+    ],
+)
+def test_what_is_no_hash_or_costs_too_much_is_not_recognised(encoded: str) -> None:
+    assert foreign_hashes.kind_of(encoded) is None
+    assert not foreign_hashes.verify(SECRET, encoded)
+    assert not passwords.matches(SECRET, encoded)
+
+
+def test_bcrypt_reads_72_bytes_as_it_always_did() -> None:
+    long = "p" * 80
+    encoded = bcrypt.hashpw(long.encode()[:72], bcrypt.gensalt(4)).decode()
+    assert foreign_hashes.verify(long, encoded)
+    assert not foreign_hashes.verify("p" * 71, encoded)
+
+
+def test_letters_match_however_the_keyboard_composes_them() -> None:
+    encoded = passwords.hashed("caf\u00e9 9 battery horses")
+    assert passwords.matches("cafe\u0301 9 battery horses", encoded)

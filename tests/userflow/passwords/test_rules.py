@@ -1,0 +1,117 @@
+"""Rules for new passwords: length and a blocklist, nothing about kinds of characters (NIST SP 800-63B)."""
+
+from typing import Any
+
+import pytest
+
+from tests.world import Api, House
+from userflow.errors import WeakPassword
+from userflow.signin import blocklist, passwords
+
+
+def refused(password: str, **how: Any) -> bool:
+    try:
+        passwords.check_strength(password, **how)
+    except WeakPassword:
+        return True
+    return False
+
+
+def test_the_refusal_names_the_member_and_not_the_password() -> None:
+    with pytest.raises(WeakPassword) as refusal:
+        passwords.check_strength("Password2026!", member="new_password")
+    assert list(refusal.value.details or {}) == ["new_password"]
+    assert "2026" not in str(refusal.value.details) + refusal.value.text
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "all lower case words",
+        "ALLUPPERCASEWORDS",
+        "correcthorsebatterystaple",
+        "ünïcödé wörter",
+        "密码学是一门艺术",
+        "        blank  blank",
+        "kX9#vv2qLp",
+        "p" * 3 + "q" * 3 + "rs",
+        "🦊🦊🐻🐻🐼🐨🐯🦁",
+        "a7" + "qz" * 63,
+    ],
+)
+def test_no_kind_of_character_is_demanded_or_forbidden(password: str) -> None:
+    assert not refused(password)
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "password",
+        "Password",
+        "PASSWORD1",
+        "Password2026!",
+        "P@ssw0rd",
+        "p@55w0rd!!",
+        "!!password!!",
+        "drowssap1",
+        "iloveyou",
+        "qwertyuiop",
+        "poiuytrewq",
+        "1234567890",
+        "0987654321",
+        "aaaaaaaa",
+        "abababab",
+        "abcabcabc",
+        "12341234",
+        "abcdefghij",
+        "monkeymonkey",
+        "letmein99",
+        "\uff50assword",
+        "Football1!",
+    ],
+)
+def test_common_ones_and_what_people_make_of_them_are_refused(password: str) -> None:
+    assert refused(password)
+
+
+@pytest.mark.parametrize(
+    "password",
+    ["annabelle.lee", "Annabelle.Lee@example.com", "AnnabelleLee", "annabelle2026", "eelebannal"[::-1], "example1!"],
+)
+def test_ones_own_name_and_address_are_refused(password: str) -> None:
+    assert refused(password, personal=("annabelle.lee@example.com", "Annabelle Lee", "lannabelee"))
+
+
+@pytest.mark.parametrize(("length", "bad"), [(7, True), (8, False), (128, False), (129, True)])
+def test_the_length_is_between_8_and_128(length: int, bad: bool) -> None:
+    assert refused(("horse battery 9 xk " * 8)[:length].replace(" ", "-")) is bad
+
+
+def test_a_tenant_may_ask_for_more(new_house: Any) -> None:
+    own = new_house()
+    own.made.tenant.settings = {"password_min_length": 15}
+    own.made.tenant.save()
+    body = {"tenant_id": str(own.id), "client_id": str(own.client_id), "email": "ann@example.com"}
+    short = Api().post("/uflow/user/clients/register", {**body, "password": "fourteen chars"})
+    assert (short.status_code, short.json()["details"]) == (400, {"password": ["Use between 15 and 128 characters."]})
+    admin = {"username": "ann", "email": "ann@own.example", "first_name": "A", "last_name": "B"}
+    assert own.api.post("/uflow/admin/users", {**admin, "password": "fourteen chars"}).status_code == 400
+
+
+def test_a_list_of_the_operators_own_is_used_too(settings: Any, tmp_path: Any) -> None:
+    own = tmp_path / "own.txt"
+    own.write_text("acme-widgets\n\nspringfield isotopes\n")
+    settings.PASSWORD_BLOCKLIST = str(own)
+    blocklist._known.cache_clear()
+    try:
+        assert refused("Acme-Widgets")
+        assert refused("springfield isotopes7")
+    finally:
+        settings.PASSWORD_BLOCKLIST = None
+        blocklist._known.cache_clear()
+    assert not refused("Acme-Widgets")
+
+
+def test_a_weak_password_is_refused_wherever_one_is_set(house: House) -> None:
+    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": "weak@example.com"}
+    assert Api().post("/uflow/user/clients/register", {**body, "password": "Password2026!"}).status_code == 400
