@@ -92,6 +92,19 @@ def seal(owner: Owner, *, wait: float = chain.WAIT_SECONDS) -> Sealed:
         return chain.seal(trail, wait=wait)
 
 
+def seal_all(*, until: Callable[[], bool] = lambda: False, wait: float = 1.0) -> tuple[int, list[str]]:
+    """Seal every trail, one after the other, until told to end; gives how many events were sealed and what failed."""
+    events, problems = 0, []
+    for owner in owners():
+        if until():
+            break
+        try:
+            events += seal(owner, wait=wait).events
+        except TrailUnreachable as problem:
+            problems.append(f"{owner.name}: {problem}")
+    return events, problems
+
+
 def verify(owner: Owner, *, seen: Callable[[int], None] = lambda events: None) -> Verdict:
     """Compare one trail with its chain. Raises TrailUnreachable."""
     with reachable(), opened(owner) as trail:

@@ -239,8 +239,8 @@ def _digest(rows: list[Any]) -> bytes:
 
 
 def _link(row: Any) -> Link:
-    *facts, digest, previous, mac = row
-    return Link(*facts, bytes(digest), bytes(previous), bytes(mac))
+    facts, secrets = row[:-3], [bytes(value) for value in row[-3:]]
+    return Link(*facts, *secrets)
 
 
 def _newest(cursor: Any, trail: Trail, kind: str | None = None) -> Link | None:

@@ -9,7 +9,6 @@ from django.db import models
 from tenants.models import TenantModel
 from userflow.endusers.models import EndUser
 
-
 CODES_KEPT = timedelta(hours=1)
 MESSAGES_KEPT = timedelta(days=35)
 
@@ -79,11 +78,6 @@ class SmsCode(TenantModel):
         """Expired so long ago that its tries are forgotten too."""
         return models.Q(expires_at__lt=moment - CODES_KEPT)
 
-    @classmethod
-    def over(cls, moment: datetime) -> models.Q:
-        """Expired so long ago that its tries count no more."""
-        return models.Q(expires_at__lt=moment - timedelta(days=1))
-
 
 class SmsMessage(TenantModel):
     """One message that was paid for: counted against the budgets, and whether its code was ever used."""
@@ -109,8 +103,3 @@ class SmsMessage(TenantModel):
     def over(cls, moment: datetime) -> models.Q:
         """Past every budget and every look at the conversion."""
         return models.Q(sent_at__lt=moment - MESSAGES_KEPT)
-
-    @classmethod
-    def over(cls, moment: datetime) -> models.Q:
-        """Past every budget and alarm, the longest of which looks back a day."""
-        return models.Q(sent_at__lt=moment - timedelta(days=30))

@@ -32,11 +32,6 @@ class TotpSecret(models.Model):
 
     @classmethod
     def over(cls, moment: datetime) -> Q:
-        """Never confirmed in its time."""
-        return Q(confirmed_at=None, expires_at__lt=moment)
-
-    @classmethod
-    def over(cls, moment: datetime) -> Q:
         """Never confirmed in time."""
         return Q(confirmed_at=None, expires_at__lt=moment)
 

@@ -35,7 +35,8 @@ def roles_named(names: Collection[str]) -> list[Role]:
     They are locked until the transaction ends: what is checked of them stays true, and none is deleted meanwhile.
     """
     wanted = {name.lower(): name for name in names}
-    found = list(Role.objects.annotate(key=Lower("name")).filter(key__in=wanted).select_for_update(no_key=True))
+    locked = Role.objects.annotate(key=Lower("name")).filter(key__in=wanted).select_for_update(no_key=True)
+    found: list[Role] = [*locked]
     missing = wanted.keys() - {role.name.lower() for role in found}
     if missing:
         raise UnknownRole(details={"roles": [f"There is no role {wanted[name]!r}." for name in sorted(missing)]})

@@ -1,4 +1,4 @@
-"""`tenant_worker`: keeps ready-made databases in stock."""
+"""`tenant_worker`: keeps ready-made databases in stock and the audit trails sealed."""
 
 import signal
 import threading
@@ -8,10 +8,10 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.core.management.base import BaseCommand
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, close_old_connections, connections
 from psycopg import Error as DriverError
 
-from tenants import warm
+from tenants import trails, warm
 from tenants.schema import reason_of
 
 log = structlog.get_logger("identity.tenants")
@@ -20,12 +20,16 @@ log = structlog.get_logger("identity.tenants")
 class Command(BaseCommand):
     help = (
         "Keep ready-made databases waiting on every server that takes tenants, so that a new tenant is a claim of a "
-        "millisecond. Runs until SIGTERM or Ctrl-C and may run on several machines. Example: tenant_worker --size 20"
+        "millisecond, and put new audit events under their hash chains. Runs until SIGTERM or Ctrl-C and may run on "
+        "several machines. Example: tenant_worker --size 20"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--size", type=int, default=settings.TENANT_WARM_POOL, help="Databases for each server.")
         parser.add_argument("--every", type=float, default=1.0, help="Seconds between two looks (default 1).")
+        parser.add_argument(
+            "--seal-every", type=float, default=60.0, help="Seconds between two rounds over the audit trails; 0: none."
+        )
         parser.add_argument("--once", action="store_true", help="Fill up and end.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -35,11 +39,29 @@ class Command(BaseCommand):
         ending = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ending.set())
+        if options["seal_every"] > 0:
+            # Of its own, so that a fleet of many trails does not let the stock run low; ends with the process, as a
+            # link is one short transaction that may be left off anywhere.
+            threading.Thread(target=self._seal, args=(options["seal_every"], ending), daemon=True).start()
         self.stdout.write("Ready.")
         self.stdout.flush()
         while not ending.is_set():
             self._look(options["size"], ending.is_set)
             ending.wait(options["every"])
+
+    def _seal(self, every: float, ending: threading.Event) -> None:
+        while not ending.wait(every):
+            try:
+                events, problems = trails.seal_all(until=ending.is_set)
+                if problems:
+                    log.warning("audit_trails_not_sealed", trails=len(problems), first=problems[0])
+                if events:
+                    log.info("audit_events_sealed", events=events)
+            except (DatabaseError, DriverError) as problem:
+                log.warning("audit_trails_not_sealed", cause=reason_of(problem))
+            finally:
+                # Nothing is held between two rounds.
+                connections.close_all()
 
     def _look(self, size: int, ending: Any) -> None:
         close_old_connections()

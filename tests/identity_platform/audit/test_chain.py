@@ -238,3 +238,15 @@ def test_a_trail_that_nobody_has_is_refused_by_name(house: House) -> None:
     with pytest.raises(CommandError, match="no-such-tenant") as refused:
         call_command("verify_audit", "no-such-tenant")
     assert refused.value.returncode == 2
+
+
+def test_one_round_seals_every_trail_and_goes_past_a_broken_one(new_house: Callable[[], House]) -> None:
+    sound, broken = new_house(), new_house()
+    for house in (sound, broken):
+        fill(house, 5)
+    run(broken, "ALTER TABLE audit_tenantseal RENAME TO hidden")
+    _, problems = trails.seal_all()
+    run(broken, "ALTER TABLE hidden RENAME TO audit_tenantseal")
+    assert [problem.partition(":")[0] for problem in problems] == [broken.made.tenant.slug]
+    assert trails.verify(owner(sound)).unsealed == 0
+    assert trails.seal_all(until=lambda: True) == (0, [])
