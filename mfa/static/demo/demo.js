@@ -76,13 +76,14 @@ async function listFactors() {
 function factorItem(factor) {
   const item = document.createElement("li");
   const name = document.createElement("span");
-  name.textContent = `${factor.name}, since ${new Date(factor.created_at).toLocaleDateString()}`;
+  const called = factor.kind === "sms" ? `Phone ${factor.name}` : factor.name;
+  name.textContent = `${called}, since ${new Date(factor.created_at).toLocaleDateString()}`;
   const remove = document.createElement("button");
   remove.type = "button";
   remove.className = "quiet";
   remove.id = `remove-${factor.id}`;
   remove.textContent = "Remove";
-  remove.setAttribute("aria-label", `Remove ${factor.name}`);
+  remove.setAttribute("aria-label", `Remove ${called}`);
   item.append(name, remove);
   queueMicrotask(() => on(remove.id, "click", async () => {
     await call("DELETE", `/webauthn/factors/${factor.id}`);

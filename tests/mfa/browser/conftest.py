@@ -23,11 +23,11 @@ QUIET = [
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
+    "--no-default-browser-check",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    "--no-default-browser-check",
 ]
 
 
