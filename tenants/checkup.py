@@ -16,7 +16,7 @@ from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases, fleet, provisioning, warm
+from tenants import databases, fleet, provisioning, relocation, warm
 from tenants.errors import JobRunning, UpgradeFailed
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.schema import is_older, reason_of, schema_version
@@ -36,6 +36,7 @@ class Kind(StrEnum):
     ORPHAN = "orphan database"
     OLD_TEMPLATE = "old template"
     HALF_MADE_SPARE = "half-made spare"
+    LEFT_COPY = "left copy"
     MISSING_SPARE = "spare missing"
     OLD_SPARE = "old spare"
 
@@ -91,6 +92,7 @@ def _on(server: DatabaseServer) -> Iterator[Finding]:
                 mapping.refresh_from_db(fields=["status", "name", "server_id"])
                 if found := _tenant(mapping, {mapping.name} if databases.exists(raw, mapping.name) else set()):
                     yield found
+            yield from _copies(server, spares)
             if not databases.is_worked_on(raw, databases.WARM_POOL_JOB):
                 yield from _spares(server, spares, there)
             making = databases.is_worked_on(raw, databases.TEMPLATE_JOB)
@@ -156,7 +158,8 @@ def _revive(mapping: TenantDatabase) -> None:
 
 
 def _stay(mapping: TenantDatabase) -> None:
-    with databases.working_on(mapping.server, mapping.pk):
+    with databases.working_on(mapping.server, mapping.pk) as raw:
+        databases.let_go(raw, mapping.name)
         provisioning.change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
 
 
@@ -178,6 +181,17 @@ def _spares(server: DatabaseServer, spares: list[WarmDatabase], there: set[str])
         elif spare.name not in there:
             says = "a ready-made database is gone"
             yield Finding(Kind.MISSING_SPARE, server, spare.name, says, partial(_forget_spare, spare))
+
+
+def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Finding]:
+    for spare in spares:
+        if (tenant_id := relocation.meant_for(spare)) is not None:
+            mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
+            with databases.administering(mapping.server) as raw:
+                if databases.is_worked_on(raw, tenant_id):
+                    continue
+            says = "a move or a restore was interrupted and left its copy"
+            yield Finding(Kind.LEFT_COPY, server, spare.name, says, partial(relocation.clear_up, tenant_id))
 
 
 def _refill(server: DatabaseServer) -> None:

@@ -43,6 +43,15 @@ def administering(server: DatabaseServer) -> Iterator[Raw]:
 
 
 @contextmanager
+def inside(server: DatabaseServer, database: str) -> Iterator[Raw]:
+    """A direct connection in autocommit to one database, closed at the end."""
+    params = servers.parameters(server.pk, server.revision, direct=True)
+    with servers.connect_for_maintenance(params | {"dbname": database}) as raw:
+        raw.execute("SET statement_timeout = 0")
+        yield raw
+
+
+@contextmanager
 def working_on(server: DatabaseServer, subject: object, *, patience: float = PATIENCE_SECONDS) -> Iterator[Raw]:
     """The same, with the job's lock on `subject` (a tenant's id, or one of the jobs above) held meanwhile.
 
@@ -121,6 +130,27 @@ def set_limits(raw: Raw, database: str) -> None:
                 sql.Identifier(database), sql.Identifier(name), sql.Literal(value)
             )
         )
+
+
+def hold_still(raw: Raw, database: str) -> None:
+    """Let nothing be written into the database any more, not even by a request that has just been let in."""
+    if exists(raw, database):
+        raw.execute(
+            sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(sql.Identifier(database))
+        )
+        end_sessions(raw, database)
+
+
+def let_go(raw: Raw, database: str) -> None:
+    """Let it be written into again."""
+    if exists(raw, database):
+        raw.execute(sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(sql.Identifier(database)))
+        end_sessions(raw, database)
+
+
+def end_sessions(raw: Raw, database: str) -> None:
+    """End whatever is connected; settings of the database count for new sessions only."""
+    raw.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [database])
 
 
 def template_name() -> str:

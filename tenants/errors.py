@@ -58,6 +58,24 @@ class ServerExists(errors.Conflict):
     message = "A database server has this name: choose another one, or replace its URLs."
 
 
+class BackupUnfit(errors.ApiError):
+    """400: a backup of another tenant or of a newer release, or a file that is no backup."""
+
+    message = "This file is no backup of this tenant."
+
+
+class ProgramMissing(errors.Unavailable):
+    """503: PostgreSQL's own programs of the server's version are not installed."""
+
+    message = "pg_dump and pg_restore of the server's version are not installed."
+
+
+class CopyFailed(errors.Unavailable):
+    """503: a database could not be written out or read in; everything is as it was."""
+
+    message = "The database could not be copied: everything is as it was."
+
+
 class ServerUnfit(errors.ApiError):
     """400: a database server that cannot be reached or may not make databases."""
 

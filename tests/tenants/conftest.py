@@ -3,8 +3,10 @@
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ import psycopg
 import pytest
 from django.core.management import call_command
 
+from identity_platform import embedded
 from tenants import databases, provisioning, servers, warm
 from tenants.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
@@ -101,6 +104,36 @@ def new_tenant() -> Iterator[Callable[[], Tenant]]:
     yield make
     for tenant in made:
         throw_away(tenant)
+
+
+@pytest.fixture(scope="session")
+def second_url() -> Iterator[str]:
+    """The URL of a second PostgreSQL server."""
+    home = Path(tempfile.mkdtemp(prefix="identity-second-"))
+    found = embedded.attach(var=home, valkey=False, unsafe_fast=True)
+    assert found.database_url is not None
+    yield found.database_url
+    embedded.leave(home)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def second(second_url: str) -> Iterator[DatabaseServer]:
+    """That server, with so much room that new tenants go there until the end of the test."""
+    name = f"second-{secrets.token_hex(3)}"
+    said_by("add_database_server", name, second_url, capacity=100_000)
+    server = DatabaseServer.objects.get(name=name)
+    yield server
+    server.refresh_from_db()
+    tenants = list(Tenant.objects.filter(database__server=server))
+    for tenant in tenants:
+        throw_away(tenant)
+    Tenant.objects.filter(pk__in=[tenant.pk for tenant in tenants]).delete()
+    with databases.administering(server) as raw:
+        for database in databases.names(raw):
+            databases.drop(raw, database)
+    WarmDatabase.objects.filter(server=server).delete()
+    server.delete()
 
 
 def throw_away(tenant: Tenant) -> None:

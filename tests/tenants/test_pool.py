@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import DatabaseError, ProgrammingError, connection, connections
 
 from tenants.backend.base import POOL
+from tenants.checks import budget_fits
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import Tenant
 from tests.world import House
@@ -211,3 +212,11 @@ def test_limits_hold_on_every_connection_without_being_set(house: House) -> None
         zone = answer("SELECT current_setting('timezone')")
     assert limits == [f"{settings.TENANT_STATEMENT_TIMEOUT_MS}ms"] * 2
     assert zone == "UTC"
+
+
+def test_a_budget_that_the_server_cannot_hold_is_an_error(settings: Any) -> None:
+    assert budget_fits(databases=["default"]) == []
+    settings.WEB_WORKERS = 200
+    assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
+    settings.PGBOUNCER = True
+    assert budget_fits(databases=["default"]) == []

@@ -1,17 +1,13 @@
 """Several database servers: the mapping names the tenant's, new tenants go where there is most room."""
 
 import secrets
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from identity_platform import embedded
 from tenants import databases, provisioning, warm
 from tenants.capacity import main_server
 from tenants.context import in_tenant
@@ -19,36 +15,6 @@ from tenants.models import DatabaseServer, Tenant, WarmDatabase
 from tests.tenants.conftest import databases_on, said_by, throw_away
 from tests.world import Api, House
 from userflow.models import EndUser
-
-
-@pytest.fixture(scope="module")
-def second_url() -> Iterator[str]:
-    """The URL of a second PostgreSQL server."""
-    home = Path(tempfile.mkdtemp(prefix="identity-second-"))
-    found = embedded.attach(var=home, valkey=False, unsafe_fast=True)
-    assert found.database_url is not None
-    yield found.database_url
-    embedded.leave(home)
-    shutil.rmtree(home, ignore_errors=True)
-
-
-@pytest.fixture
-def second(second_url: str) -> Iterator[DatabaseServer]:
-    """That server, taking tenants until the end of the test; the main one takes none meanwhile."""
-    name = f"second-{secrets.token_hex(3)}"
-    said_by("add_database_server", name, second_url, capacity=100_000)
-    server = DatabaseServer.objects.get(name=name)
-    yield server
-    server.refresh_from_db()
-    tenants = list(Tenant.objects.filter(database__server=server))
-    for tenant in tenants:
-        throw_away(tenant)
-    Tenant.objects.filter(pk__in=[tenant.pk for tenant in tenants]).delete()
-    with databases.administering(server) as raw:
-        for database in databases.names(raw):
-            databases.drop(raw, database)
-    WarmDatabase.objects.filter(server=server).delete()
-    server.delete()
 
 
 def test_new_tenants_go_to_the_server_with_most_room(

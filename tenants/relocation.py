@@ -1,0 +1,218 @@
+"""Backing a tenant up, bringing it back, moving it to another server.
+
+Bringing back and moving fill a new database and then switch the mapping to it, in one statement; until then the old
+database is the whole truth, and nothing can be written into it. Both databases are promised in the global database
+before they exist and until they are gone, as a spare that is meant for this tenant, so a crash leaves no orphan: the same
+command run again drops it, and so does `check_tenants`.
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from psycopg import sql
+
+from identity_platform.audit.writer import record_for_platform
+from tenants import databases, dumps, routes, steps
+from tenants.capacity import server_with_room
+from tenants.context import Place
+from tenants.errors import BackupUnfit, CopyFailed, UnknownTenant, UpgradeFailed, WrongState
+from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.provisioning import change_state
+from tenants.schema import is_current, is_older, schema_version, upgrade
+from tenants.states import State
+from tenants.warm import new_database_name
+
+MANIFEST, DUMP = "tenant.json", "database.dump"
+_MEANT_FOR = "for "
+
+
+def meant_for(spare: WarmDatabase) -> UUID | None:
+    """The tenant for which this copy is being made; none if it is an ordinary spare."""
+    if not spare.schema_version.startswith(_MEANT_FOR):
+        return None
+    return UUID(spare.schema_version.removeprefix(_MEANT_FOR))
+
+
+def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
+    """Write a tenant's database into one file, as it is at one moment; people go on working meanwhile.
+
+    Gives the manifest. The file is whole or not there, and readable by its owner alone. What is sealed in it opens only
+    with the tenant's data key, which stays in the global database. Refuses with UnknownTenant, CopyFailed,
+    ProgramMissing.
+    """
+    mapping = _mapping(tenant_id)
+    manifest = {
+        "tenant_id": str(tenant_id),
+        "slug": mapping.tenant.slug,
+        "schema_version": mapping.schema_version,
+        "format": 1,
+    }
+    with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
+        dump, draft = Path(folder) / DUMP, Path(folder) / file.name
+        dumps.write_out(mapping.server, mapping.name, dump)
+        with (
+            os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out,
+            zipfile.ZipFile(out, "w") as packed,
+        ):
+            packed.writestr(MANIFEST, json.dumps(manifest))
+            packed.write(dump, DUMP)
+        draft.replace(file)
+    record_for_platform("tenant.backed_up", tenant_id=tenant_id, target=("tenant", tenant_id))
+    return manifest
+
+
+def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
+    """Put a tenant's database back to what it was in the backup; what has happened since is gone.
+
+    A failed tenant becomes active, a suspended one stays suspended. Refuses with UnknownTenant, BackupUnfit, WrongState,
+    CopyFailed, ProgramMissing, JobRunning; then everything is as it was.
+    """
+    mapping = _mapping(tenant_id)
+    with TemporaryDirectory() as folder:
+        dump = _unpacked(file, tenant_id, Path(folder))
+        with databases.working_on(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
+            name = _copy_into(mapping.server, tenant_id, dump)
+            _switch(mapping, mapping.server, name, "tenant.restored")
+    return _mapping(tenant_id)
+
+
+def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
+    """Move a tenant to another database server; meanwhile its people read, and nobody writes.
+
+    Refuses with UnknownTenant, NoRoom, WrongState (it is there already), CopyFailed, ProgramMissing, JobRunning; then
+    everything is as it was.
+    """
+    mapping, target = _mapping(tenant_id), server_with_room(server)
+    if target.pk == mapping.server_id:
+        # Killed after the switch: only the old database is left to be dropped.
+        with databases.working_on(mapping.server, tenant_id):
+            if drop_copies(tenant_id):
+                return mapping
+        raise WrongState(f"The tenant is on {target.name} already.")
+    with (
+        TemporaryDirectory() as folder,
+        databases.working_on(mapping.server, tenant_id) as raw,
+        _held_still(raw, mapping),
+    ):
+        dump = Path(folder) / DUMP
+        dumps.write_out(mapping.server, mapping.name, dump)
+        steps.ended("written out")
+        name = _copy_into(target, tenant_id, dump, like=mapping)
+        steps.ended("verified")
+        _switch(mapping, target, name, "tenant.moved")
+    return _mapping(tenant_id)
+
+
+def drop_copies(tenant_id: UUID) -> int:
+    """Drop what moves and restores of the tenant have left, by whoever holds the tenant's lock; gives how many."""
+    copies = list(WarmDatabase.objects.select_related("server").filter(schema_version=f"{_MEANT_FOR}{tenant_id}"))
+    for copy in copies:
+        with databases.administering(copy.server) as raw:
+            databases.drop(raw, copy.name)
+        copy.delete()
+    return len(copies)
+
+
+def clear_up(tenant_id: UUID) -> None:
+    """Drop what interrupted moves and restores of the tenant have left. Refuses with JobRunning."""
+    mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
+    with databases.working_on(mapping.server, tenant_id):
+        drop_copies(tenant_id)
+
+
+def _mapping(tenant_id: UUID) -> TenantDatabase:
+    mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
+    if mapping is None or mapping.status == State.DELETED:
+        raise UnknownTenant
+    return mapping
+
+
+@contextmanager
+def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
+    """Keep the tenant's database as it is; at the end it is let go, unless the mapping has left it."""
+    mapping.refresh_from_db(fields=["status"])
+    if mapping.status == State.ACTIVE:
+        change_state(mapping.pk, State.MOVING, only_from=State.ACTIVE)
+    elif mapping.status not in (State.MOVING, State.SUSPENDED, State.FAILED):
+        raise WrongState(f"The tenant is {mapping.status}.")
+    steps.ended("moving")
+    database = mapping.name
+    try:
+        if TenantDatabase.objects.get(pk=mapping.pk).status == State.MOVING:
+            databases.hold_still(raw, database)
+        else:
+            # Nobody is let in; who was inside is sent away.
+            databases.end_sessions(raw, database)
+        yield
+    finally:
+        if TenantDatabase.objects.filter(pk=mapping.pk, name=database).exists():
+            databases.let_go(raw, database)
+            with suppress(WrongState):
+                change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
+            drop_copies(mapping.pk)
+
+
+def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: TenantDatabase | None = None) -> str:
+    drop_copies(tenant_id)
+    name = new_database_name()
+    WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_MEANT_FOR}{tenant_id}", ready=False)
+    steps.ended("promised")
+    with databases.administering(server) as raw:
+        raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
+        steps.ended("created")
+        dumps.read_in(server, name, dump)
+        databases.set_limits(raw, name)
+    steps.ended("read in")
+    if like is not None and _row_counts(like.server, like.name) != _row_counts(server, name):
+        raise CopyFailed("The copy does not hold as many rows as the original: everything is as it was.")
+    place = Place(server.pk, server.revision, name, direct=True)
+    if not is_current(place):
+        try:
+            upgrade(place)
+        except UpgradeFailed as failure:
+            raise CopyFailed(str(failure)) from failure
+    return name
+
+
+def _row_counts(server: DatabaseServer, database: str) -> dict[str, int]:
+    with databases.inside(server, database) as raw:
+        tables = raw.execute(
+            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1"
+        ).fetchall()
+        count = sql.SQL("SELECT count(*) FROM {}")
+        return {name: raw.execute(count.format(sql.Identifier(name))).fetchall()[0][0] for (name,) in tables}
+
+
+def _switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: str) -> None:
+    with transaction.atomic():
+        rows = TenantDatabase.objects.select_for_update().filter(pk=mapping.pk)
+        to = State.SUSPENDED if rows.get().status == State.SUSPENDED else State.ACTIVE
+        rows.update(server=server, name=name, schema_version=schema_version(), status=to, reason="")
+        WarmDatabase.objects.filter(name=name).update(server=mapping.server, name=mapping.name)
+        record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk))
+    routes.forget()
+    steps.ended("switched")
+    drop_copies(mapping.pk)
+
+
+def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> Path:
+    try:
+        with zipfile.ZipFile(file) as packed:
+            manifest = json.loads(packed.read(MANIFEST))
+            owner, slug, made_by = manifest["tenant_id"], manifest["slug"], str(manifest["schema_version"])
+            packed.extract(DUMP, folder)
+    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
+        raise BackupUnfit(f"{file} is no backup of a tenant.") from problem
+    if owner != str(tenant_id):
+        raise BackupUnfit(f"This is a backup of {slug}, another tenant.")
+    if made_by != schema_version() and not is_older(made_by):
+        raise BackupUnfit("This backup is of a newer release: upgrade this one first.")
+    return folder / DUMP

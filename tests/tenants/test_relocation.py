@@ -1,0 +1,182 @@
+"""Backing up, bringing back and moving, with people in the tenant, and killed on the way (security.md section 4)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from django.core.management import CommandError
+
+from tenants import checkup, databases
+from tenants.capacity import main_server
+from tenants.context import in_tenant
+from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.states import Purpose
+from tests.tenants.conftest import AnotherProcess, databases_on, said_by, straight_to, throw_away
+from tests.world import Api, House, build_house
+from userflow.models import EndUser
+
+MOVING = ["moving", "written out", "promised", "created", "read in", "verified", "switched"]
+
+
+@pytest.fixture
+def settled(django_db_setup: None) -> Iterator[House]:
+    """A tenant on the main server, deleted after the test."""
+    house = build_house("settled")
+    yield house
+    throw_away(house.made.tenant)
+
+
+def mapping_of(house: House) -> TenantDatabase:
+    return TenantDatabase.objects.select_related("server").get(pk=house.id)
+
+
+def people(house: House) -> set[UUID]:
+    with in_tenant(house.id, Purpose.INSPECT):
+        return set(EndUser.objects.values_list("pk", flat=True))
+
+
+def wrong() -> list[str]:
+    kinds = (checkup.Kind.ORPHAN, checkup.Kind.LEFT_COPY, checkup.Kind.LEFT_MOVING)
+    return [str(finding.kind) for finding in checkup.inspect() if finding.kind in kinds]
+
+
+def test_a_backup_brings_back_what_was(settled: House, tmp_path: Path) -> None:
+    kept, file, before = settled.register(), tmp_path / "settled.zip", mapping_of(settled).name
+    said_by("backup_tenant", settled.made.tenant.slug, str(file))
+    late = settled.register()
+    with in_tenant(settled.id):
+        EndUser.objects.filter(pk=kept.id).update(name="Changed Since")
+    said_by("restore_tenant", settled.made.tenant.slug, str(file), yes=True)
+    assert people(settled) == {kept.id}
+    assert settled.sign_in(kept)["access_token"]
+    refused = Api().post(
+        "/uflow/auth/enduser/login",
+        {"client_id": str(settled.client_id), "email": late.email, "password": late.password},
+    )
+    assert refused.status_code == 401
+    assert before not in databases_on(main_server())
+    assert settled.register().id in people(settled)
+    assert wrong() == []
+
+
+def test_a_backup_is_for_its_owner_alone(settled: House, tmp_path: Path) -> None:
+    file = tmp_path / "settled.zip"
+    said_by("backup_tenant", settled.made.tenant.slug, str(file))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["settled.zip"]
+
+
+def test_a_lost_database_comes_back_from_its_backup(settled: House, tmp_path: Path) -> None:
+    person, file = settled.register(), tmp_path / "settled.zip"
+    said_by("backup_tenant", settled.made.tenant.slug, str(file))
+    with databases.administering(main_server()) as raw:
+        databases.drop(raw, mapping_of(settled).name)
+    with pytest.raises(SystemExit):
+        said_by("check_tenants", repair=True, yes=True)
+    assert mapping_of(settled).status == "failed"
+    said_by("restore_tenant", settled.made.tenant.slug, str(file), yes=True)
+    assert (mapping_of(settled).status, mapping_of(settled).reason) == ("active", "")
+    assert settled.sign_in(person)["access_token"]
+
+
+def test_a_backup_of_another_tenant_and_a_file_that_is_none_are_refused(
+    settled: House, other_house: House, tmp_path: Path
+) -> None:
+    others, nonsense = tmp_path / "others.zip", tmp_path / "nonsense.zip"
+    said_by("backup_tenant", other_house.made.tenant.slug, str(others))
+    nonsense.write_bytes(b"PK nothing")
+    for file in (others, nonsense, tmp_path / "there-is-none.zip"):
+        with pytest.raises(CommandError, match="backup") as refusal:
+            said_by("restore_tenant", settled.made.tenant.slug, str(file), yes=True)
+        assert refusal.value.returncode == 2
+    assert mapping_of(settled).status == "active"
+
+
+def test_a_tenant_moves_with_its_people_and_works_there(settled: House, second: DatabaseServer) -> None:
+    person, before = settled.register(), mapping_of(settled).name
+    token = settled.as_user(person)
+    said_by("move_tenant", settled.made.tenant.slug, second.name)
+    after = mapping_of(settled)
+    assert (after.server, after.status) == (second, "active")
+    assert after.name in databases_on(second)
+    assert before not in databases_on(main_server())
+    assert token.get(f"/uflow/user/enduser/{settled.id}/{person.id}").status_code == 200
+    assert settled.register().id in people(settled)
+    assert wrong() == []
+
+
+def test_a_suspended_tenant_moves_and_stays_suspended(settled: House, second: DatabaseServer) -> None:
+    person = settled.register()
+    said_by("suspend_tenant", settled.made.tenant.slug)
+    said_by("move_tenant", settled.made.tenant.slug, second.name)
+    assert (mapping_of(settled).server, mapping_of(settled).status) == (second, "suspended")
+    said_by("resume_tenant", settled.made.tenant.slug)
+    assert settled.sign_in(person)["access_token"]
+
+
+def test_a_tenant_that_is_there_already_is_not_moved(settled: House) -> None:
+    with pytest.raises(CommandError, match="already"):
+        said_by("move_tenant", settled.made.tenant.slug, "main")
+    assert mapping_of(settled).status == "active"
+
+
+def test_a_move_that_fails_leaves_everything_as_it_was(settled: House, second: DatabaseServer) -> None:
+    person, spares = settled.register(), WarmDatabase.objects.count()
+    # A row that its own table's rule would not take any more: reading in ends with an error.
+    with straight_to(settled.made.tenant) as raw:
+        raw.execute("CREATE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'")
+        raw.execute("CREATE TABLE odd (x int CHECK (broken() = x))")
+        raw.execute("INSERT INTO odd VALUES (1)")
+        raw.execute("CREATE OR REPLACE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2'")
+    with pytest.raises(CommandError, match="pg_restore") as refusal:
+        said_by("move_tenant", settled.made.tenant.slug, second.name)
+    assert refusal.value.returncode == 2
+    assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")
+    assert WarmDatabase.objects.count() == spares
+    assert settled.sign_in(person)["access_token"]
+    assert settled.register().id in people(settled)
+    assert wrong() == []
+
+
+def test_nothing_is_written_while_a_tenant_moves(
+    settled: House, second: DatabaseServer, another_process: AnotherProcess
+) -> None:
+    person = settled.register()
+    user = settled.as_user(person)
+    another_process.run("move_tenant", settled.made.tenant.slug, second.name, kill_after="written out")
+    mine = f"/uflow/user/enduser/{settled.id}/{person.id}"
+    assert user.get(mine).status_code == 200
+    assert user.put(mine, {"name": "Lost Change"}).status_code == 503
+    with straight_to(settled.made.tenant) as raw:
+        assert raw.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
+    with pytest.raises(SystemExit):
+        said_by("check_tenants")
+    said_by("move_tenant", settled.made.tenant.slug, second.name)
+    assert user.put(mine, {"name": "Kept Change"}).status_code == 200
+
+
+@pytest.mark.parametrize("step", MOVING)
+def test_a_move_that_was_killed_is_finished_by_the_same_command(
+    step: str, settled: House, second: DatabaseServer, another_process: AnotherProcess
+) -> None:
+    person = settled.register()
+    command = ["move_tenant", settled.made.tenant.slug, second.name]
+    assert another_process.run(*command, kill_after=step).code == 9
+    assert ("left copy" if step == "switched" else "left moving") in wrong()
+    assert another_process.run(*command).code == 0
+    assert (mapping_of(settled).server, mapping_of(settled).status) == (second, "active")
+    assert person.id in people(settled)
+    assert settled.register().id in people(settled)
+    assert wrong() == []
+
+
+def test_a_move_that_was_killed_can_be_given_up(
+    settled: House, second: DatabaseServer, another_process: AnotherProcess
+) -> None:
+    another_process.run("move_tenant", settled.made.tenant.slug, second.name, kill_after="read in")
+    assert sorted(wrong()) == ["left copy", "left moving"]
+    said_by("check_tenants", repair=True, yes=True)
+    assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")
+    assert settled.register().id in people(settled)
+    assert wrong() == []
