@@ -2,18 +2,13 @@
 
 from typing import Any
 
-import structlog
-from django.core.mail import send_mail
-from django.db import transaction
-from django.template.loader import render_to_string
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
 from mfa.people import settings_of
 from tenants.context import current_tenant
+from userflow import mail
 from userflow.realms import END_USERS, Realm
-
-log = structlog.get_logger("identity.mfa")
 
 KINDS = {
     "webauthn": "a passkey",
@@ -46,13 +41,4 @@ def tell_of_change(realm: Realm, user: Any, *, change: str, kind: str) -> None:
         "at": now(),
         "address": current_origin().address,
     }
-    recipient = user.email
-
-    def send() -> None:
-        subject = render_to_string("email/factor_changed.subject.txt", facts).strip()
-        try:
-            send_mail(subject, render_to_string("email/factor_changed.txt", facts), None, [recipient])
-        except OSError as problem:  # smtplib's errors are OSErrors
-            log.warning("notice_not_sent", change=change, kind=kind, cause=type(problem).__name__)
-
-    transaction.on_commit(send, using=realm.alias)
+    mail.tell("factor_changed", to=user.email, facts=facts, after=realm.alias)

@@ -18,7 +18,7 @@ from mfa.errors import AttemptsExceeded, CodeExpired, InvalidCode, NoPhone, NoPr
 from mfa.notices import issuer_of
 from mfa.people import check_client, find_user
 from mfa.sms import codes, sending
-from mfa.sms.models import Phone, SmsCode
+from mfa.sms.models import Phone, SmsCode, SmsMessage
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.realms import END_USERS
@@ -48,6 +48,16 @@ class Verified:
     tokens: TokenPair | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A counted message that is still to be handed over."""
+
+    message: SmsMessage
+    to: str
+    body: str
+    answer: CodeSent
+
+
 def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_number: str, caller: Caller) -> CodeSent:
     """Send a code to a number that the user wants to enrol.
 
@@ -59,7 +69,8 @@ def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_numbe
         check_client(client_id, tenant_id)
         user, _ = _proven(email, caller)
         number = codes.mobile_number(phone_number, countries=_countries())
-        return _send_code(user, number, purpose=ENROLLMENT, budget=attempts.KNOWN)
+        waiting = _new_code(user, number, purpose=ENROLLMENT, budget=attempts.KNOWN)
+    return _send(waiting, tenant_id)
 
 
 def confirm_sms_setup(
@@ -68,8 +79,9 @@ def confirm_sms_setup(
     """Enrol the number with the code that it received.
 
     Refuses with PhoneRefused, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired, NoProof, SignInTooOld (401),
-    SomebodyElse (403), AttemptsLocked (429).
+    SomebodyElse (403), AttemptsLocked, TooManyFromAddress (429).
     """
+    attempts.refuse_guessing_address()
     with in_tenant(tenant_id):
         check_client(client_id, tenant_id)
         user, proof = _proven(email, caller)
@@ -128,7 +140,8 @@ def request_sms_code(
         e164 = _opened(phone)
         # Checked again: the tenant may have taken a country off its list since.
         number = codes.mobile_number(e164, countries=_countries())
-        return _send_code(user, number, purpose=VERIFICATION, budget=_budget(user, caller, login))
+        waiting = _new_code(user, number, purpose=VERIFICATION, budget=_budget(user, caller, login))
+    return _send(waiting, tenant_id)
 
 
 def verify_sms_code(
@@ -185,7 +198,8 @@ def _countries() -> list[str] | None:
     return own if own is not None else (settings.SMS_COUNTRIES or None)
 
 
-def _send_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str) -> CodeSent:
+def _new_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str) -> _Waiting:
+    """Store a new code and count its message."""
     key = END_USERS.data_key()
     digest = codes.number_digest(number.e164, data_key=key)
     code = codes.new_code()
@@ -208,8 +222,13 @@ def _send_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget:
         )
         record_for_tenant("sms.requested", target=("end_user", user.pk), details={"purpose": purpose})
     issuer = issuer_of(END_USERS, user)
-    sending.hand_over(message, to=number.e164, body=f"{code} is your code for {issuer}. It is good for 5 minutes.")
-    return CodeSent(number.display, _remaining(row, budget))
+    text = f"{code} is your code for {issuer}. It is good for 5 minutes."
+    return _Waiting(message, number.e164, text, CodeSent(number.display, _remaining(row, budget)))
+
+
+def _send(waiting: _Waiting, tenant_id: UUID) -> CodeSent:
+    sending.hand_over(waiting.message, tenant_id=tenant_id, to=waiting.to, body=waiting.body)
+    return waiting.answer
 
 
 def _remaining(row: SmsCode, budget: str) -> int:

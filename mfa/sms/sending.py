@@ -6,7 +6,7 @@ address spans tenants and lies in Valkey; while that cannot be read nothing is s
 
 from datetime import timedelta
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import structlog
 from django.conf import settings
@@ -22,7 +22,8 @@ from identity_platform.audit.writer import record_for_tenant
 from mfa.errors import SmsBudgetSpent, SmsUnavailable
 from mfa.sms.gateway import NotSent, gateway
 from mfa.sms.models import SmsMessage
-from tenants.context import current_tenant
+from tenants.context import current_tenant, in_tenant
+from tenants.states import Purpose
 from userflow.signin import attempts
 
 log = structlog.get_logger("identity.sms")
@@ -89,20 +90,23 @@ def _check_tenant() -> None:
         raise SmsBudgetSpent(retry_after=_until(oldest, seconds))
 
 
-def hand_over(message: SmsMessage, *, to: str, body: str) -> None:
-    """Give the message to the gateway. Call it outside any transaction: a gateway may take seconds.
+def hand_over(message: SmsMessage, *, tenant_id: UUID, to: str, body: str) -> None:
+    """Give the message to the gateway. Call it with no tenant entered: a gateway takes seconds, and a tenant's connection
+    that waits for it is one of few.
 
     Refuses with SmsUnavailable (503); the message then does not stand in the way of a second try.
     """
     try:
         gateway().send(to=to, body=body, key=str(uuid4()))
     except NotSent as problem:
-        SmsMessage.objects.filter(pk=message.pk).update(failed=True)
+        with in_tenant(tenant_id, Purpose.SIGN_IN):
+            SmsMessage.objects.filter(pk=message.pk).update(failed=True)
         SENT.labels("failed").inc()
         log.warning("sms_not_sent", reason=problem.reason, country_prefix=message.country_prefix)
         raise SmsUnavailable from problem
     SENT.labels("sent").inc()
-    _watch_conversion(message.country_prefix)
+    with in_tenant(tenant_id, Purpose.SIGN_IN):
+        _watch_conversion(message.country_prefix)
 
 
 def convert(user: Any) -> None:

@@ -103,8 +103,9 @@ def confirm_totp_setup(
 
     Only a secret that was issued to this user and is still held is taken. No attempt is counted: whoever knows the
     secret can compute the code. Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403),
-    SecretNotIssued, InvalidCode (400).
+    SecretNotIssued, InvalidCode (400), TooManyFromAddress (429).
     """
+    attempts.refuse_guessing_address()
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email)

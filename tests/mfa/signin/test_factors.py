@@ -14,6 +14,7 @@ from tenants.trails import Owner
 from tests.mfa.enrollment.test_ladder import aged
 from tests.mfa.people import Somebody, somebody
 from tests.world import Api, House
+from userflow.mail import settle
 
 
 @pytest.fixture
@@ -108,6 +109,7 @@ def test_the_user_is_told_of_every_change_by_mail(house: House, ann: Somebody, m
     ann.api.post("/webauthn/totp/disable", ann.name, token=token)
     body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
     house.api.post("/webauthn/factors/reset", body)
+    assert settle()
     told = [mail.body for mail in mailoutbox if mail.to == [ann.email] and "the way you sign in" in mail.subject]
     says = [
         "an authenticator app was added",
@@ -197,3 +199,15 @@ def test_what_has_had_its_time_is_purged_and_what_is_enrolled_stays(house: House
         assert not SmsMessage.objects.filter(user_id=ann.id).exists()
         assert not SmsCode.objects.filter(user_id=ann.id).exists()
     assert ann.row().mfa_methods == ["totp", "sms", "backup_code"]
+
+
+def test_trying_addresses_is_limited(house: House) -> None:
+    door = Api()
+    nobody = {"tenant_id": str(house.id), "email": "nobody@example.com"}
+    # Twice the limit and one: the window of a minute may end on the way.
+    statuses = [door.post("/webauthn/totp/beginSetup", nobody).status_code for _ in range(241)]
+    assert set(statuses) == {404, 429}
+    assert 120 <= statuses.count(404) <= 240
+    phoneless = {**nobody, "client_id": str(house.client_id)}
+    assert door.post("/webauthn/sms/requestCode", phoneless).status_code == 429
+    assert Api().post("/webauthn/totp/beginSetup", nobody).status_code == 404
