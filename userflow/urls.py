@@ -10,6 +10,7 @@ from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
 from userflow.health.views import HealthViewSet
 from userflow.invitations.views import AcceptanceViewSet, InvitationViewSet
+from userflow.passwords.page import reset_page
 from userflow.passwords.views import PasswordViewSet, ResetViewSet
 from userflow.profile.views import ProfileViewSet
 from userflow.roles.views import RoleViewSet
@@ -76,6 +77,7 @@ urlpatterns = [
     path("uflow/auth/admin/password/reset", ResetViewSet.as_view({"post": "admin_reset"})),
     path("uflow/auth/enduser/password/forgot", ResetViewSet.as_view({"post": "end_user_forgot"})),
     path("uflow/auth/enduser/password/reset", ResetViewSet.as_view({"post": "end_user_reset"})),
+    path("password/reset", reset_page),
     # Clients
     path("clientms/tenants/<str:tenant_id>/clients", ClientViewSet.as_view({"get": "list", "post": "create"})),
     path(
