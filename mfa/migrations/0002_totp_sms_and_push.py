@@ -8,149 +8,222 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('mfa', '0001_passkeys'),
-        ('userflow', '0004_client_generation_and_revoked_tokens'),
+        ("mfa", "0001_passkeys"),
+        ("userflow", "0004_client_generation_and_revoked_tokens"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='PushDevice',
+            name="PushDevice",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('platform', models.CharField(max_length=16)),
-                ('address_sealed', models.BinaryField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='push_devices', to='userflow.enduser')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("platform", models.CharField(max_length=16)),
+                ("address_sealed", models.BinaryField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="push_devices", to="userflow.enduser"
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='PushAuthenticationRequest',
+            name="PushAuthenticationRequest",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField()),
-                ('answered_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='push_authentication_requests', to='userflow.enduser')),
-                ('device', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='requests', to='mfa.pushdevice')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField()),
+                ("answered_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="push_authentication_requests",
+                        to="userflow.enduser",
+                    ),
+                ),
+                (
+                    "device",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="requests", to="mfa.pushdevice"
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='AdminBackupCode',
+            name="AdminBackupCode",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.BinaryField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('used_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='backup_codes', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("digest", models.BinaryField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("used_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="backup_codes",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('user', 'digest'), name='admin_backup_code_unique')],
+                "constraints": [models.UniqueConstraint(fields=("user", "digest"), name="admin_backup_code_unique")],
             },
         ),
         migrations.CreateModel(
-            name='AdminTotpSecret',
+            name="AdminTotpSecret",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('secret_sealed', models.BinaryField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField()),
-                ('confirmed_at', models.DateTimeField(null=True)),
-                ('last_step', models.BigIntegerField(null=True)),
-                ('last_used_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='totp_secrets', to=settings.AUTH_USER_MODEL)),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("secret_sealed", models.BinaryField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField()),
+                ("confirmed_at", models.DateTimeField(null=True)),
+                ("last_step", models.BigIntegerField(null=True)),
+                ("last_used_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="totp_secrets",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(fields=['expires_at'], name='admin_totp_expiry')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('confirmed_at__isnull', False)), fields=('user',), name='admin_totp_one_confirmed')],
+                "indexes": [models.Index(fields=["expires_at"], name="admin_totp_expiry")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("confirmed_at__isnull", False)),
+                        fields=("user",),
+                        name="admin_totp_one_confirmed",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='EndUserBackupCode',
+            name="EndUserBackupCode",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.BinaryField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('used_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='backup_codes', to='userflow.enduser')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("digest", models.BinaryField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("used_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="backup_codes", to="userflow.enduser"
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('user', 'digest'), name='end_user_backup_code_unique')],
+                "constraints": [models.UniqueConstraint(fields=("user", "digest"), name="end_user_backup_code_unique")],
             },
         ),
         migrations.CreateModel(
-            name='EndUserTotpSecret',
+            name="EndUserTotpSecret",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('secret_sealed', models.BinaryField()),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField()),
-                ('confirmed_at', models.DateTimeField(null=True)),
-                ('last_step', models.BigIntegerField(null=True)),
-                ('last_used_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='totp_secrets', to='userflow.enduser')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("secret_sealed", models.BinaryField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField()),
+                ("confirmed_at", models.DateTimeField(null=True)),
+                ("last_step", models.BigIntegerField(null=True)),
+                ("last_used_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="totp_secrets", to="userflow.enduser"
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(fields=['expires_at'], name='end_user_totp_expiry')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('confirmed_at__isnull', False)), fields=('user',), name='end_user_totp_one_confirmed')],
+                "indexes": [models.Index(fields=["expires_at"], name="end_user_totp_expiry")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("confirmed_at__isnull", False)),
+                        fields=("user",),
+                        name="end_user_totp_one_confirmed",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Phone',
+            name="Phone",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('number_sealed', models.BinaryField()),
-                ('number_digest', models.BinaryField(unique=True)),
-                ('last_four', models.CharField(max_length=4)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('last_used_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='phones', to='userflow.enduser')),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("number_sealed", models.BinaryField()),
+                ("number_digest", models.BinaryField(unique=True)),
+                ("last_four", models.CharField(max_length=4)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("last_used_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="phones", to="userflow.enduser"
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('user',), name='phone_one_of_a_user')],
+                "constraints": [models.UniqueConstraint(fields=("user",), name="phone_one_of_a_user")],
             },
         ),
         migrations.CreateModel(
-            name='SmsCode',
+            name="SmsCode",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('purpose', models.CharField(help_text='enrollment or verification', max_length=16)),
-                ('number_digest', models.BinaryField()),
-                ('code_digest', models.BinaryField()),
-                ('expires_at', models.DateTimeField()),
-                ('used_at', models.DateTimeField(null=True)),
-                ('known_tries', models.PositiveSmallIntegerField(default=0)),
-                ('known_tried_at', models.DateTimeField(null=True)),
-                ('stranger_tries', models.PositiveSmallIntegerField(default=0)),
-                ('stranger_tried_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sms_codes', to='userflow.enduser')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("purpose", models.CharField(help_text="enrollment or verification", max_length=16)),
+                ("number_digest", models.BinaryField()),
+                ("code_digest", models.BinaryField()),
+                ("expires_at", models.DateTimeField()),
+                ("used_at", models.DateTimeField(null=True)),
+                ("known_tries", models.PositiveSmallIntegerField(default=0)),
+                ("known_tried_at", models.DateTimeField(null=True)),
+                ("stranger_tries", models.PositiveSmallIntegerField(default=0)),
+                ("stranger_tried_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="sms_codes", to="userflow.enduser"
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(fields=['expires_at'], name='sms_code_expiry')],
-                'constraints': [models.UniqueConstraint(fields=('user', 'purpose', 'number_digest'), name='sms_code_newest_only')],
+                "indexes": [models.Index(fields=["expires_at"], name="sms_code_expiry")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "purpose", "number_digest"), name="sms_code_newest_only")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='SmsMessage',
+            name="SmsMessage",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('caller', models.CharField(max_length=8)),
-                ('country_prefix', models.CharField(max_length=4)),
-                ('sent_at', models.DateTimeField(auto_now_add=True)),
-                ('failed', models.BooleanField(default=False)),
-                ('converted_at', models.DateTimeField(null=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sms_messages', to='userflow.enduser')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("caller", models.CharField(max_length=8)),
+                ("country_prefix", models.CharField(max_length=4)),
+                ("sent_at", models.DateTimeField(auto_now_add=True)),
+                ("failed", models.BooleanField(default=False)),
+                ("converted_at", models.DateTimeField(null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="sms_messages", to="userflow.enduser"
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(fields=['user', 'sent_at'], name='sms_message_user'), models.Index(fields=['sent_at'], name='sms_message_age'), models.Index(fields=['country_prefix', 'sent_at'], name='sms_message_prefix')],
+                "indexes": [
+                    models.Index(fields=["user", "sent_at"], name="sms_message_user"),
+                    models.Index(fields=["sent_at"], name="sms_message_age"),
+                    models.Index(fields=["country_prefix", "sent_at"], name="sms_message_prefix"),
+                ],
             },
         ),
     ]

@@ -188,7 +188,7 @@ def challenge_of(response: Mapping[str, Any]) -> bytes:
 def credential_id_of(response: Mapping[str, Any]) -> bytes:
     """The credential id that a response names, in its one spelling. CeremonyFailed otherwise."""
     credential_id = _bytes(response.get("rawId"), "rawId")
-    if response.get("id") != response.get("rawId"):
+    if _bytes(response.get("id"), "id") != credential_id:
         raise CeremonyFailed("id is not rawId")
     if not 0 < len(credential_id) <= LONGEST_CREDENTIAL_ID:
         raise CeremonyFailed("credential id length")
@@ -353,14 +353,17 @@ def _part(inner: Mapping[str, Any], name: str) -> bytes:
 
 
 def _bytes(stated: Any, name: str) -> bytes:
-    """Base64url without padding (RFC 4648 section 5), in its one spelling: Python's decoder takes many for one value."""
+    """Base64url (RFC 4648 section 5) with its padding or, as browsers write it, without; no other spelling.
+
+    Python's decoder would take many more for the same bytes, and two readers could then disagree on what was sent.
+    """
     if not isinstance(stated, str) or len(stated) > LONGEST_PART:
         raise CeremonyFailed(name)
     try:
         decoded = base64.b64decode(stated + "=" * (-len(stated) % 4), altchars=b"-_", validate=True)
     except ValueError as problem:
         raise CeremonyFailed(name) from problem
-    if base64url(decoded) != stated:
+    if stated not in (base64url(decoded), base64.urlsafe_b64encode(decoded).decode()):
         raise CeremonyFailed(name)
     return decoded
 
@@ -391,8 +394,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _plain(response: Mapping[str, Any], **parts: bytes) -> dict[str, Any]:
     """The response with what the library reads and nothing else."""
     return {
-        "id": response["id"],
-        "rawId": response["rawId"],
+        "id": base64url(credential_id_of(response)),
+        "rawId": base64url(credential_id_of(response)),
         "type": "public-key",
         "response": {name: base64url(value) for name, value in parts.items()},
     }

@@ -25,7 +25,7 @@ WITH swept AS (
   DELETE FROM {table} WHERE digest IN
     (SELECT digest FROM {table} WHERE expires_at <= now() ORDER BY expires_at LIMIT 20 FOR UPDATE SKIP LOCKED))
 INSERT INTO {table} (digest, ceremony, user_id, client_id, expires_at)
-VALUES (%(digest)s, %(ceremony)s, %(user)s, %(client)s, now() + %(lifetime)s)
+VALUES (%(digest)s, %(ceremony)s, %(user)s, %(client)s, now() + %(seconds)s * interval '1 second')
 """
 # Of two answers to one challenge, one gets the row.
 _SPEND = """
@@ -64,7 +64,7 @@ def open_challenge(realm: Realm, ceremony: str, *, user_id: UUID | None = None, 
                 "ceremony": ceremony,
                 "user": user_id,
                 "client": client_id,
-                "lifetime": LIFETIME,
+                "seconds": LIFETIME.total_seconds(),
             },
         )
     return challenge

@@ -23,7 +23,7 @@ from mfa.webauthn import actions, serializers
 from mfa.webauthn.actions import Enrolled, Verified
 from mfa.webauthn.relying_party import related_origins
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, NotSignedInByTicket
+from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
 from userflow.permissions import Anyone
 from userflow.realms import ADMINS, END_USERS
 
@@ -31,7 +31,7 @@ PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
 LADDER = [NoProof, SignInTooOld, SomebodyElse]
 BEGIN = [*LADDER, *PLACE, TooManyPasskeys, NoRelyingParty]
 FINISH = [*LADDER, *PLACE, PasskeyRefused, TooManyPasskeys]
-VERIFY = [*PLACE, PasskeyNotVerified, NotSignedInByTicket, AttemptsLocked]
+VERIFY = [*PLACE, PasskeyNotVerified, NotSignedInByTicket, EmailNotVerified, AttemptsLocked]
 PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 
 
@@ -172,7 +172,7 @@ class PasskeySignUpViewSet(FactorViewSet):
     @endpoint(
         serializers.EndUserCredentialIn,
         returns={200: serializers.EnrolledAndSignedInOut},
-        refuses=[*FINISH, PasskeyNotVerified],
+        refuses=[*FINISH, PasskeyNotVerified, EmailNotVerified],
         token="optional",
         headers=PROOFS,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pyotp
 
 from tests.mfa.people import Somebody, code_to, some_phone
+from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.world import Api
 
 # What a call needs to have happened before, done with an admin's token; gives the members that the call adds.
@@ -54,6 +55,21 @@ def sent_code(person: Somebody) -> dict[str, Any]:
     return {"phone_number": phone, "code": code_to(phone)}
 
 
+def new_passkey(person: Somebody) -> dict[str, Any]:
+    begun = person.house.api.post("/webauthn/enduser/beginRegistration", person.name)
+    assert begun.status_code == 200, begun.content
+    return {"credential": new_authenticator().create(begun.json())}
+
+
+def enrol_passkey(person: Somebody) -> Somebody:
+    """Begin and finish in the window of the registration."""
+    begun = person.api.post("/webauthn/enduser/beginRegistration", person.name)
+    body = {**person.name, "credential": new_authenticator().create(begun.json())}
+    answer = person.api.post("/webauthn/enduser/finishRegistration", body)
+    assert answer.status_code == 200, answer.content
+    return person
+
+
 CALLS: dict[str, EnrollmentCall] = {
     "totp begin": EnrollmentCall("/webauthn/totp/beginSetup", "totp", nothing, Somebody.enrol_totp),
     "totp confirm": EnrollmentCall("/webauthn/totp/confirmSetup", "totp", issued_secret, Somebody.enrol_totp),
@@ -62,5 +78,10 @@ CALLS: dict[str, EnrollmentCall] = {
     ),
     "sms confirm": EnrollmentCall(
         "/webauthn/sms/confirmSetup", "sms", sent_code, Somebody.enrol_phone, unknown=401, needs_client=True
+    ),
+    "passkey begin": EnrollmentCall("/webauthn/enduser/beginRegistration", "webauthn", nothing, enrol_passkey),
+    "passkey finish": EnrollmentCall("/webauthn/enduser/finishRegistration", "webauthn", new_passkey, enrol_passkey),
+    "general finish": EnrollmentCall(
+        "/webauthn/finishRegistration", "webauthn", new_passkey, enrol_passkey, unknown=401, issues_tokens=True
     ),
 }

@@ -67,8 +67,8 @@ def spell(chance: random.Random, found: Json) -> None:
     at = chance.randrange(len(text) + 1)
     _holder(found, path)[path[-1]] = chance.choice(
         [
-            text + "=",
-            text + "==",
+            text + "===",
+            text + "A===",
             text[:at] + "\n" + text[at:],
             text[:at] + " " + text[at:],
             text[:at] + "!" + text[at:],

@@ -1,0 +1,40 @@
+"""A software authenticator from the package index, with its own reading of the standard."""
+
+from typing import Any
+
+import pytest
+from soft_fido2.authenticator import Fido2Authenticator
+from soft_fido2.key_pair import KeyPair
+
+from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home
+from tests.world import Api, House
+
+KEYS = {"ES256": KeyPair.generate_ecdsa, "RS256": KeyPair.generate_rsa}
+
+
+def _at_our_page(options: dict[str, Any]) -> dict[str, Any]:
+    # It plays the browser too, and takes the page's origin from the options.
+    return {**options, "origin": ORIGIN}
+
+
+@pytest.mark.parametrize("attestation", ["none", "packed-self"])
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
+def test_it_enrols_and_signs_in(home: Home, house: House, key: Any, attestation: str) -> None:
+    person = house.register()
+    door, soft = house.as_user(person), Fido2Authenticator(keyPair=key())
+    created = soft.credential_create(_at_our_page(home.begin_registration(door, person).json()), attestation)
+    assert home.finish_registration(door, person, created).status_code == 200
+    ticket = house.sign_in(person)["mfa_token"]
+    used = soft.credential_request(_at_our_page(home.options(person)))
+    answer = home.finish_authentication(person, used, mfa_token=ticket)
+    assert answer.status_code == 200, answer.content
+    assert Api(token=answer.json()["access_token"]).get("/webauthn/factors").json()["methods"] == ["webauthn"]
+
+
+def test_it_signs_an_admin_in(new_house: Any) -> None:
+    house = new_house()
+    soft = Fido2Authenticator()
+    created = soft.credential_create(_at_our_page(ADMIN_USERS.begin_registration(house.api, house.admin).json()))
+    assert ADMIN_USERS.finish_registration(house.api, house.admin, created).status_code == 200
+    used = soft.credential_request(_at_our_page(ADMIN_USERS.options(house.admin)))
+    assert ADMIN_USERS.finish_authentication(house.admin, used).json()["success"] is True
