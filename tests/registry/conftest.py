@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from tenants import routes
 from tenants.context import in_tenant
 from tests.registry.processes import Server
 from tests.world import Api, House
-from userflow.clients.models import CONFIDENTIAL, Client
 from userflow.roles.models import Role, RoleBinding
-from userflow.tokens.issue import client_token
 
 SERVICES = "/exsvc/api/v1/services"
 
@@ -72,12 +69,15 @@ def credential_at(service: dict[str, Any], credential: dict[str, Any]) -> str:
 
 
 def as_client(house: House, *scopes: str, granted: tuple[str, ...] | None = None) -> Api:
-    """The door with the token of an application that holds these scopes."""
-    client = Client.objects.create(
-        tenant_id=house.id, name=some_name("client"), type=CONFIDENTIAL, scopes=list(granted or scopes)
-    )
-    token, _ = client_token(client_id=client.pk, tenant_id=house.id, scopes=scopes, route=routes.find(house.id))
-    return Api(token=token)
+    """The door with the token of an application that asked for these scopes (and holds `granted`, if that is more)."""
+    body = {"name": some_name("client"), "type": "confidential", "scopes": list(granted or scopes)}
+    made = house.api.post(f"/clientms/tenants/{house.id}/clients", body)
+    assert made.status_code == 201, made.content
+    proof = {name: made.json()[name] for name in ("client_id", "client_secret")}
+    grant = {"grant_type": "client_credentials", "scope": " ".join(scopes), **proof}
+    token = Api().post("/authmgr/token", grant)
+    assert token.status_code == 200, token.content
+    return Api(token=token.json()["access_token"])
 
 
 def as_end_user(house: House, *permissions: str) -> Api:

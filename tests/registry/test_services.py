@@ -8,7 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db.models import Count
 
+from registry.models import Service, ServiceCount, ServiceCredential
+from tenants.provisioning import delete_tenant
 from tests.registry.conftest import SERVICES, Registry, at, credential_at, new_service, some_name
 from tests.world import Api, House, statements
 
@@ -350,3 +353,30 @@ def test_query_counts(new_house: Callable[[], House]) -> None:
     assert count("GET", f"{at(record)}/credentials") == (3, 0)
     assert count("DELETE", at(record)) == (6, 0)
     assert count("GET", "/exsvc/debug/auth") == (1, 0)
+
+
+def test_a_deleted_tenant_leaves_no_service_no_secret_and_no_count(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    registry = Registry(house.api)
+    registry.bind(registry.create())
+    delete_tenant(tenant_id=house.id)
+    for model in (Service, ServiceCredential, ServiceCount):
+        assert not model.objects.filter(tenant_id=house.id).exists()
+    assert registry.api.get(SERVICES).status_code == 401
+
+
+def test_totals_are_those_of_the_table_after_many_changes_at_once(new_house: Callable[[], House]) -> None:
+    """Whole statements over many rows, as imports send them."""
+    house = new_house()
+    rows = [
+        Service(tenant_id=house.id, name=f"n{n}", type=f"t{n % 7}", base_url="https://x.example") for n in range(500)
+    ]
+    Service.objects.bulk_create(rows)
+    mine = Service.objects.filter(tenant_id=house.id)
+    mine.filter(type="t1").update(status="inactive")
+    mine.filter(type="t2").update(type="t3")
+    mine.filter(type__in=["t4", "t5"]).delete()
+    counts = ServiceCount.objects.filter(tenant_id=house.id)
+    for keys, kept in ((("type", "status"), counts.exclude(type="")), (("status",), counts.filter(type=""))):
+        counted = {tuple(row[k] for k in keys): row["n"] for row in mine.values(*keys).annotate(n=Count("id"))}
+        assert {tuple(getattr(row, k) for k in keys): row.services for row in kept} == counted
