@@ -1,6 +1,7 @@
 """A new release meets 100 tenants, one of which does not go along (security.md section 4)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -10,12 +11,17 @@ from tenants import fleet
 from tenants.capacity import main_server
 from tenants.models import Tenant, TenantDatabase
 from tenants.schema import schema_version
-from tests.tenants.conftest import AnotherProcess, said_by, straight_to
+from tests.tenants.conftest import AnotherProcess, make_tenants, said_by, straight_to
 
-# With the tests of the pool: 300 databases are made once.
-pytestmark = pytest.mark.xdist_group("many_tenants")
 FLEET, STUBBORN = 100, 37
 TABLE = "newer_release_note"
+
+
+@pytest.fixture(scope="module")
+def many_tenants(django_db_setup: None, django_db_blocker: Any) -> list[Tenant]:
+    """The 100 of the fleet, and some more for a test each."""
+    with django_db_blocker.unblock():
+        return make_tenants(FLEET + 45)
 
 
 @pytest.fixture(scope="module")

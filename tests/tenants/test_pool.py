@@ -17,13 +17,19 @@ from tenants.backend.base import POOL
 from tenants.checks import budget_fits
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import Tenant
+from tests.tenants.conftest import make_tenants
 from tests.world import House
 from userflow.models import EndUser
 
-# On one of several test processes: 300 databases are made once.
-pytestmark = pytest.mark.xdist_group("many_tenants")
 BUDGET = settings.TENANT_CONNECTION_BUDGET
 ON_THE_SERVER = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(datname, %s) AND application_name = 'identity'"
+
+
+@pytest.fixture(scope="module")
+def many_tenants(django_db_setup: None, django_db_blocker: Any) -> list[Tenant]:
+    """300 tenants in one process."""
+    with django_db_blocker.unblock():
+        return make_tenants(300)
 
 
 def backend_of(tenant_id: UUID) -> int:
