@@ -179,9 +179,11 @@ def test_sessions_and_last_login_are_stored(house: House) -> None:
 
 def test_statements_of_a_login(house: House) -> None:
     person = house.register()
+    # The first one in a minute also notes that the client is in use, and may read keys.
+    house.sign_in(person)
     with statements() as seen:
         house.sign_in(person)
-    assert seen.counts == (1, 8)
+    assert seen.counts == (1, 7)
 
 
 def test_signing_out_ends_this_session_or_all(house: House) -> None:
