@@ -24,6 +24,11 @@ class SigningKey(models.Model):
     def __str__(self) -> str:
         return self.kid
 
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Its last token has expired."""
+        return models.Q(verifies_until__lt=moment)
+
 
 class RevokedToken(models.Model):
     """An access token of a client that was revoked before its time (RFC 7009); one of a user ends with its session."""

@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_platform
 from userflow.principals import moment
@@ -23,8 +22,3 @@ def revoke_client_token(claims: Mapping[str, Any]) -> None:
         record_for_platform(
             "client_token.revoked", tenant_id=UUID(claims["tenant_id"]), target=("client", claims["sub"])
         )
-
-
-def purge_revoked_tokens() -> int:
-    """Forget revoked tokens that would have expired by now; gives how many."""
-    return RevokedToken.objects.filter(expires_at__lt=now()).delete()[0]

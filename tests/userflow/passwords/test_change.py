@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.core import mail as django_mail
 
-from tests.world import PASSWORD, Api, House, sign_in_admin
+from tests.world import PASSWORD, Api, House, sign_in_admin, statements
 from userflow import mail
 
 PATH = "/authmgr/profile/password"
@@ -69,3 +69,22 @@ def test_both_members_are_needed(house: House, missing: str) -> None:
 
 def test_nobody_without_a_token_changes_anything(api: Api) -> None:
     assert api.post(PATH, body()).status_code == 401
+
+
+def test_a_mail_server_that_is_down_undoes_nothing(house: House, settings: Any) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_TIMEOUT = "127.0.0.1", 9, 1
+    person = house.register()
+    assert house.as_user(person).post(PATH, body()).status_code == 200
+    forgot = Api().post(
+        "/uflow/auth/enduser/password/forgot", {"email": person.email, "client_id": str(house.client_id)}
+    )
+    assert forgot.status_code == 200
+    assert mail.settle()
+
+
+def test_statements_of_a_change(house: House) -> None:
+    door = house.as_user(house.register())
+    with statements() as seen:
+        assert door.post(PATH, body()).status_code == 200
+    assert seen.counts == (1, 9)

@@ -1,15 +1,20 @@
 """Revocation (RFC 7009) and introspection (RFC 7662)."""
 
+from datetime import timedelta
+from io import StringIO
 from typing import Any
 
+import jwt
 import pytest
+from django.core.management import call_command
+from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.tokens.test_client_credentials import basic, form, make_client
 from tests.userflow.tokens.test_refresh import refresh
 from tests.world import Api, House, sign_in_admin, statements
-from userflow.tokens.models import RevokedToken
+from userflow.tokens.models import RevokedToken, SigningKey
 
 REVOKE, INTROSPECT = "/authmgr/token/revoke", "/authmgr/token/introspect"
 DOOR = "/authmgr/validate"
@@ -94,22 +99,22 @@ def test_a_client_that_logs_out_ends_its_token_or_all_of_them(house: House) -> N
     assert Api(token=own_token(client)).get(DOOR).status_code == 200
 
 
-def test_revoked_tokens_are_forgotten_when_they_would_have_expired(house: House) -> None:
-    from datetime import timedelta
-
-    from userflow.tokens.revocation import purge_revoked_tokens
-
-    client = make_client(house)
-    token = own_token(client)
-    revoke(token, headers=basic(client))
-    assert RevokedToken.objects.count() >= 1
-    stays = RevokedToken.objects.count()
-    purge_revoked_tokens()
-    assert RevokedToken.objects.count() == stays
-    from django.utils.timezone import now
-
-    RevokedToken.objects.update(expires_at=now() - timedelta(seconds=1))
-    assert purge_revoked_tokens() == stays
+def test_revoked_tokens_and_dead_keys_are_forgotten_when_they_have_expired(house: House) -> None:
+    one, two = (own_token(make_client(house)) for _ in range(2))
+    jtis = []
+    for token in (one, two):
+        claims = jwt.decode(token, options={"verify_signature": False})
+        jtis.append(claims["jti"])
+        Api(token=token).post("/authmgr/logout")
+    RevokedToken.objects.filter(jti=jtis[0]).update(expires_at=now() - timedelta(seconds=1))
+    SigningKey.objects.create(
+        kid="dead", public_jwk={}, private_sealed=b"", signs_from=now(), verifies_until=now() - timedelta(seconds=1)
+    )
+    with pytest.raises(SystemExit, match="0"):
+        call_command("purge_expired", "platform", stdout=StringIO())
+    assert list(RevokedToken.objects.filter(jti__in=jtis).values_list("jti", flat=True)) == [jtis[1]]
+    assert not SigningKey.objects.filter(kid="dead").exists()
+    assert {Api(token=token).get(DOOR).status_code for token in (one, two)} == {200, 401}
 
 
 # --- introspect ------------------------------------------------------------------------------------------------------
