@@ -73,8 +73,16 @@ def test_filters_by_actor_and_time(house: House) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [{"cursor": "0"}, {"cursor": "x"}, {"cursor": "99999999999999999999"}, {"limit": "0"}, {"from": "yesterday"}]
-    + [{"to": "2030-01-01"}, {"trail": "mine"}, {"tenant_id": "x"}],
+    [
+        {"cursor": "0"},
+        {"cursor": "x"},
+        {"cursor": "99999999999999999999"},
+        {"limit": "0"},
+        {"from": "yesterday"},
+        {"to": "2030-01-01"},
+        {"trail": "mine"},
+        {"tenant_id": "x"},
+    ],
 )
 def test_nonsense_is_400_and_named(house: House, query: dict[str, str]) -> None:
     answer = house.api.get(AUDIT, query)
