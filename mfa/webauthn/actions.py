@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import IntegrityError
 
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.fields import email_key
 from identity_platform.audit.origin import set_actor
 from mfa import factors
 from mfa.completion import complete_second_step, waiting_login
@@ -227,7 +228,7 @@ def finish_authentication(
 def _finish_named(
     realm: Realm, email: str, response: Mapping[str, Any], caller: Caller, mfa_token: str | None
 ) -> Verified:
-    user = find_user(realm, email)
+    user, passkey = _named(realm, email, response)
     login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
     budget = attempts.KNOWN if login or is_this_user(realm, user, caller.principal) else attempts.STRANGER
     who = user.pk if user else email.lower()
@@ -237,13 +238,26 @@ def _finish_named(
     try:
         if user is None:
             raise CeremonyFailed("unknown user")
-        passkey = user.passkeys.filter(credential_id=ceremony.credential_id_of(response)).first()
         spent, assertion = _verified_assertion(
             realm, user, passkey, response, or_sign_in=realm is END_USERS and login is None
         )
         return _complete(realm, user, passkey, spent, assertion, login, caller, budget)
     except CeremonyFailed as problem:
         raise _refused(realm, user, problem) from problem
+
+
+def _named(realm: Realm, email: str, response: Mapping[str, Any]) -> tuple[Any | None, Any | None]:
+    """The active user with this address and the passkey of theirs that the response names; each may be missing."""
+    try:
+        credential_id = ceremony.credential_id_of(response)
+    except CeremonyFailed:
+        return find_user(realm, email), None
+    if realm is END_USERS:
+        # Both in one statement: this is the busiest of the calls.
+        passkey = queries.find_passkey(realm, credential_id, user__email_key=email_key(email))
+        return (passkey.user, passkey) if passkey else (find_user(realm, email), None)
+    user = find_user(realm, email)
+    return user, user.passkeys.filter(credential_id=credential_id).first() if user else None
 
 
 def _finish_unnamed(realm: Realm, response: Mapping[str, Any], caller: Caller) -> Verified:
@@ -258,12 +272,7 @@ def _finish_unnamed(realm: Realm, response: Mapping[str, Any], caller: Caller) -
         if not named:
             # Neither by address nor by the authenticator: that is a call that left a member out.
             raise ValidationFailed(details={"email": ["Send this member, or the answer to a passkey sign-in."]})
-        passkey = (
-            queries.passkeys_of(realm)
-            ._default_manager.select_related("user")
-            .filter(credential_id=credential_id, user__active=True)
-            .first()
-        )
+        passkey = queries.find_passkey(realm, credential_id)
         user = passkey.user if passkey else None
         spent, assertion = _verified_assertion(realm, user, passkey, response, or_sign_in=True, only_sign_in=True)
         return _complete(realm, user, passkey, spent, assertion, None, caller, attempts.STRANGER)

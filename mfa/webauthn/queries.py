@@ -7,8 +7,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import Q
-from django.utils.timezone import now
 
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, digest_of
 from mfa.webauthn.models import AdminChallenge, AdminPasskey, Challenge, EndUserChallenge, EndUserPasskey, Passkey
@@ -32,6 +30,10 @@ _SPEND = """
 DELETE FROM {table} WHERE digest = %(digest)s AND expires_at > now()
   AND ((ceremony = %(ceremony)s AND user_id = %(user)s) OR (%(sign_in)s AND ceremony = 'sign_in'))
 RETURNING ceremony, client_id
+"""
+_COUNT_USE = """
+UPDATE {table} SET sign_count = %(count)s, backed_up = %(backed_up)s, last_used_at = now()
+WHERE id = %(id)s AND (sign_count < %(count)s OR (sign_count = 0 AND %(count)s = 0))
 """
 
 
@@ -86,16 +88,25 @@ def spend_challenge(
     return Spent(*row) if row else None
 
 
+def find_passkey(realm: Realm, credential_id: bytes, **owned: Any) -> Any | None:
+    """The passkey with this credential id and its active user, in one statement; None if there is none."""
+    return (
+        passkeys_of(realm)
+        ._default_manager.select_related("user")
+        .filter(credential_id=credential_id, user__active=True, **owned)
+        .first()
+    )
+
+
 def count_use(realm: Realm, passkey: Passkey, *, sign_count: int, backed_up: bool) -> bool:
     """Store a use of the passkey; False, and nothing stored, when its counter did not rise.
 
     Level 3 section 7.2 step 22: equal or lower, with either of the two not zero, means that a second authenticator
     signs with this key. The comparison is part of the statement, so two uses at once cannot both pass.
     """
-    rises = Q(sign_count__lt=sign_count) if sign_count else Q(sign_count=0)
-    used = (
-        passkeys_of(realm)
-        ._default_manager.filter(rises, pk=passkey.pk)
-        .update(sign_count=sign_count, backed_up=backed_up, last_used_at=now())
-    )
-    return bool(used)
+    with connections[realm.alias].cursor() as cursor:
+        cursor.execute(
+            _COUNT_USE.format(table=passkeys_of(realm)._meta.db_table),
+            {"id": passkey.pk, "count": sign_count, "backed_up": backed_up},
+        )
+        return bool(cursor.rowcount)

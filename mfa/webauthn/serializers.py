@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 from rest_framework import serializers
 
 from identity_platform.api.errors import MalformedBody
@@ -40,7 +39,7 @@ class PublicKeyCredential(JsonObject):
                 {
                     "type": "string",
                     "minLength": 2,
-                    "description": f"The object as JSON text: {orjson.dumps(example)!r}",
+                    "description": "The same object as JSON text.",
                 },
             ]
         }

@@ -6,7 +6,9 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.errors import ApiError
 from identity_platform.api.views import ApiViewSet, endpoint
+from mfa.enrollment import Caller
 from mfa.errors import (
     NoPasskey,
     NoProof,
@@ -46,6 +48,17 @@ def verified(done: Verified) -> Response:
     if done.tokens is not None:
         answer |= done.tokens.members()
     return Response(answer, headers=NO_STORE)
+
+
+class PasskeyViewSet(FactorViewSet):
+    """Calls for which the specification has no 404."""
+
+    def caller_or(self, refusal: type[ApiError], tenant_id: UUID) -> Caller:
+        """The proofs of this request; an operator who names a tenant that is not there is refused like anybody else."""
+        try:
+            return self.caller(tenant_id)
+        except UnknownTenant as problem:
+            raise refusal from problem
 
 
 class AdminPasskeyViewSet(FactorViewSet):
@@ -98,7 +111,7 @@ class AdminPasskeyViewSet(FactorViewSet):
         return verified(actions.finish_authentication(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked))
 
 
-class EndUserPasskeyViewSet(FactorViewSet):
+class EndUserPasskeyViewSet(PasskeyViewSet):
     """Passkeys of end users, in the tenant's database."""
 
     @endpoint(
@@ -157,7 +170,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
         asked = self.valid(serializers.EndUserAssertionIn)
         done = actions.finish_authentication(
             realm=END_USERS,
-            caller=self.caller(asked["tenant_id"]),
+            caller=self.caller_or(PasskeyNotVerified, asked["tenant_id"]),
             tenant_id=asked["tenant_id"],
             email=asked.get("email"),
             response=asked["response"],
@@ -166,7 +179,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
         return verified(done)
 
 
-class PasskeySignUpViewSet(FactorViewSet):
+class PasskeySignUpViewSet(PasskeyViewSet):
     """The general registration, which signs the user in."""
 
     @endpoint(
@@ -180,7 +193,8 @@ class PasskeySignUpViewSet(FactorViewSet):
         """Store an end user's new passkey and answer tokens; the authenticator must have verified the user."""
         asked = self.valid(serializers.EndUserCredentialIn)
         asked["response"] = asked.pop("credential")
-        done = actions.finish_registration_and_sign_in(caller=self.caller(asked["tenant_id"]), **asked)
+        caller = self.caller_or(NoProof, asked["tenant_id"])
+        done = actions.finish_registration_and_sign_in(caller=caller, **asked)
         assert done.tokens is not None  # this action issues them
         return Response({**enrolled(done), **done.tokens.members()}, headers=NO_STORE)
 

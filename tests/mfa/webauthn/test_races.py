@@ -13,8 +13,8 @@ from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import Home, new_authenticator, somebody_with_passkey
 from tests.world import Api, House, Person
 
-AT_ONCE = 12
-ROUNDS = 10
+AT_ONCE = 8
+ROUNDS = 50
 
 
 def _together(calls: list[Callable[[], Any]]) -> Counter[int]:

@@ -77,3 +77,11 @@ def test_related_origins(acme: House, house: House) -> None:
     assert Api().get("/.well-known/webauthn", {"tenant_id": str(house.id)}).json() == {"origins": [ORIGIN]}
     unknown = Api().get("/.well-known/webauthn", {"tenant_id": "00000000-0000-4000-8000-000000000000"})
     assert unknown.status_code == 404
+
+
+def test_related_origins_on_the_domain_itself(acme: House, settings: Any) -> None:
+    settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "acme.example"]
+    door = Api()
+    door.client.defaults["HTTP_HOST"] = "acme.example"
+    assert set(OWN["webauthn_origins"]) <= set(door.get("/.well-known/webauthn").json()["origins"])
+    assert ORIGIN not in door.get("/.well-known/webauthn").json()["origins"]

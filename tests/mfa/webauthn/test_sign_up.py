@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.mfa.people import somebody
 from tests.mfa.webauthn.authenticator import UP
 from tests.mfa.webauthn.passkeys import Home, new_authenticator, somebody_with_passkey
 from tests.world import PASSWORD, Api, House, Person
@@ -84,12 +85,28 @@ def test_unknown_users_and_tenants_are_refused_alike(home: Home, house: House) -
     assert unknown.json() == elsewhere.json()
 
 
+def test_an_operator_learns_no_more_of_tenants(home: Home, operator: Api, newcomer: tuple[Api, Person, str]) -> None:
+    door, person, _ = newcomer
+    credential = new_authenticator().create(home.begin_registration(door, person).json())
+    nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
+    assert _finish(nowhere, operator, person, credential).status_code == 401
+    assert nowhere.finish_authentication(person, credential, api=operator).status_code == 401
+
+
 def test_a_confirmed_factor_closes_the_window(home: Home, newcomer: tuple[Api, Person, str]) -> None:
     door, person, _ = newcomer
     first, second = (new_authenticator().create(home.begin_registration(door, person).json()) for _ in range(2))
     assert _finish(home, door, person, first).status_code == 200
     assert _finish(home, door, person, second).status_code == 401
     assert home.begin_registration(door, person).status_code == 401
+
+
+def test_a_factor_of_another_kind_closes_it_as_well(home: Home, house: House) -> None:
+    person = somebody(house).enrol_totp()
+    named = Person(person.id, person.email)
+    general, plain = (new_authenticator().create(home.begin_registration(person.api, named).json()) for _ in range(2))
+    assert _finish(home, person.api, named, general).status_code == 401
+    assert home.finish_registration(person.api, named, plain).status_code == 200
 
 
 def test_a_wrong_response_is_400(home: Home, newcomer: tuple[Api, Person, str]) -> None:
