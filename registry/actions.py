@@ -24,6 +24,7 @@ from identity_platform.audit.writer import record_for_each_on_platform, record_f
 from identity_platform.crypto import RingKeyMissing, SealBroken
 from registry import queries
 from registry.errors import (
+    AlreadyExpired,
     CredentialExists,
     CredentialNotFound,
     SecretsLocked,
@@ -34,6 +35,7 @@ from registry.errors import (
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from registry.sealing import open_secret, seal_secret
 from tenants import keys
+from tenants.models import DataKey
 
 log = structlog.get_logger("identity.registry")
 
@@ -151,7 +153,10 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
 def create_credential(
     *, tenant_id: UUID, service_id: UUID, secret: str | dict[str, Any], **members: Any
 ) -> ServiceCredential:
-    """Bind a secret to a service. Refuses with ServiceNotFound, CredentialExists, SecretsLocked."""
+    """Bind a secret to a service. Refuses with ServiceNotFound, CredentialExists, AlreadyExpired, SecretsLocked."""
+    expires_at = members.get("expires_at")
+    if expires_at is not None and expires_at <= now():
+        raise AlreadyExpired
     credential = ServiceCredential(tenant_id=tenant_id, service_id=service_id, **members)
     with _refusing(CredentialExists), transaction.atomic():
         _locked(tenant_id, service_id)
@@ -236,7 +241,7 @@ def _refusing(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[N
 def _data_key(tenant_id: UUID) -> bytes:
     try:
         return keys.tenant_key(tenant_id)
-    except (RingKeyMissing, SealBroken) as problem:
+    except (RingKeyMissing, SealBroken, DataKey.DoesNotExist) as problem:
         log.error("data_key_locked", tenant_id=tenant_id, kind=type(problem).__name__)
         raise SecretsLocked from problem
 

@@ -38,6 +38,13 @@ class CredentialExists(errors.Conflict):
     message = "A credential with this name exists for this service: choose another name, or rotate that one with PUT."
 
 
+class AlreadyExpired(errors.ValidationFailed):
+    """400: a credential that would be born expired."""
+
+    def __init__(self) -> None:
+        super().__init__(details={"expires_at": ["Send a time that is yet to come."]})
+
+
 class SecretsLocked(errors.Unavailable):
     """503: the tenant's data key cannot be opened with the keys that this process has; an operator's matter."""
 

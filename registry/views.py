@@ -13,11 +13,12 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import NotAllowed, NotSignedIn, TooManyRequests, ValidationFailed
+from identity_platform.api.errors import NotAllowed, NotSignedIn, TooManyRequests
 from identity_platform.api.ratelimit import Usage
 from identity_platform.api.views import ApiViewSet, endpoint
 from registry import actions, limits, serializers
 from registry.errors import (
+    AlreadyExpired,
     CredentialExists,
     CredentialNotFound,
     SecretsLocked,
@@ -184,16 +185,14 @@ class CredentialViewSet(RegistryViewSet):
     @registry_endpoint(
         serializers.ServiceCredentialIn,
         returns={201: serializers.ServiceCredentialOut},
-        refuses=[ServiceNotFound, CredentialExists, SecretsLocked, *TENANCY],
+        refuses=[ServiceNotFound, CredentialExists, AlreadyExpired, SecretsLocked, *TENANCY],
     )
     def create(self, request: Request, service_id: str) -> Response:
         """Bind a secret to a service; the answer does not repeat it."""
-        members, moment = self.valid(serializers.ServiceCredentialIn), now()
-        if members.get("expires_at") and members["expires_at"] <= moment:
-            raise ValidationFailed(details={"expires_at": ["Send a time that is yet to come."]})
+        members = self.valid(serializers.ServiceCredentialIn)
         tenant_id = self.tenant(request)
         made = actions.create_credential(tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), **members)
-        return Response(serializers.credential(made, moment), status=201)
+        return Response(serializers.credential(made, now()), status=201)
 
     @registry_endpoint(
         serializers.ServiceCredentialChanges,

@@ -111,10 +111,8 @@ def test_a_secret_whose_audit_row_cannot_be_written_is_not_handed_out(registry: 
     credential = registry.bind(service, "stays-here")
     with connection.cursor() as cursor:
         # A constraint that only this credential's row breaks: other tests go on writing theirs.
-        cursor.execute(
-            "ALTER TABLE audit_platformevent ADD CONSTRAINT no_such_row CHECK (target_id <> %s) NOT VALID",
-            [credential["id"]],
-        )
+        broken = f"target_id <> '{credential['id']}'"
+        cursor.execute(f"ALTER TABLE audit_platformevent ADD CONSTRAINT no_such_row CHECK ({broken}) NOT VALID")
         try:
             answer = registry.api.get(credentials_of(service))
         finally:
