@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
@@ -39,16 +39,17 @@ def find_user(realm: Realm, email: str) -> Any | None:
 
 
 def require_user(realm: Realm, email: str) -> Any:
-    """The active user with this address.
-
-    Refuses with UnknownPerson (404) after counting the answer against the caller's address: TooManyFromAddress (429),
-    so that nobody lists a tenant's people by trying.
-    """
+    """The active user with this address; the refusals of `refuse_unknown`."""
     user = find_user(realm, email)
     if user is None:
-        attempts.limit_address("unknown_user")
-        raise UnknownPerson
+        refuse_unknown()
     return user
+
+
+def refuse_unknown() -> NoReturn:
+    """Refuse with UnknownPerson (404), or with TooManyFromAddress (429) so that nobody lists people by trying."""
+    attempts.limit_address("unknown_user")
+    raise UnknownPerson
 
 
 def check_client(client_id: UUID | None, tenant_id: UUID) -> None:

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
@@ -16,10 +15,13 @@ from mfa.completion import complete_second_step, waiting_login
 from mfa.enrollment import Caller, enrollment_proof, is_this_user
 from mfa.errors import InvalidCode, NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
-from mfa.people import check_client, entered, require_user
-from mfa.totp import backup_codes, engine
+from mfa.people import check_client, entered, refuse_unknown, require_user
+from mfa.totp import backup_codes, engine, queries
 from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
+from mfa.totp.queries import Holder
+from tenants import routes
 from tenants.states import Purpose
+from userflow.errors import NotSignedInByTicket
 from userflow.realms import END_USERS, Realm
 from userflow.signin import attempts, tickets
 from userflow.tokens.issue import TokenPair
@@ -67,7 +69,7 @@ def begin_totp_setup(
             factors.lock(realm, user.pk)
             _make_room(user)
             row = _secrets(realm)(user=user, expires_at=now() + PENDING_FOR)
-            row.secret_sealed = seal(secret, data_key=realm.data_key(), context=_place(realm, row))
+            row.secret_sealed = seal(secret, data_key=realm.data_key(), context=_place(realm, user.pk, row.pk))
             row.save(force_insert=True)
         issuer = issuer_of(realm, user)
     url = engine.otp_auth_url(secret, issuer=issuer, account=user.email)
@@ -164,7 +166,7 @@ def verify_totp(
     attempts.refuse_guessing_address()
     with entered(realm, tenant_id, Purpose.SIGN_IN):
         _check_client(client_id, tenant_id)
-        user = require_user(realm, email)
+        user = _holder(realm, email)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
         budget = attempts.KNOWN if login or is_this_user(realm, user, caller.principal) else attempts.STRANGER
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
@@ -173,16 +175,17 @@ def verify_totp(
             tickets.count_wrong_code(realm, login)
         try:
             with realm.atomic():
-                if login is not None or code is None:
-                    # The user's row first, as every change of factors does: two orders would end in a deadlock.
-                    factors.lock(realm, user.pk)
+                # The user's row first, as every change of factors does: two orders would end in a deadlock.
+                locked = factors.lock(realm, user.pk) if login is not None or code is None else None
+                if login is not None and locked is None:
+                    raise NotSignedInByTicket  # deactivated since
                 if code is not None:
                     _spend_step(realm, user, code)
                 else:
                     assert backup_code is not None  # the serializer wants one of the two
-                    _spend_backup_code(realm, user, backup_code)
+                    _spend_backup_code(realm, locked, backup_code)
                 tokens = complete_second_step(
-                    realm=realm, user=user, ticket=login, amr=AMR, user_agent=caller.user_agent
+                    realm=realm, user=locked, ticket=login, amr=AMR, user_agent=caller.user_agent
                 )
                 attempts.clear(realm, user.pk, factor=method, caller=budget)
                 if tokens is None:
@@ -198,19 +201,30 @@ def verify_totp(
     return Verified(user, method, tokens)
 
 
-def _spend_step(realm: Realm, user: Any, code: str) -> None:
-    row = user.totp_secrets.filter(confirmed_at__isnull=False).first()
-    # Without a factor the same work is done, so that the time does not tell who has one.
-    secret = _opened(realm, row) if row else engine.new_secret()
-    step = engine.matching_step(secret, code, at=time.time(), after=row.last_step if row else None)
-    if row is None or step is None:
+def _holder(realm: Realm, email: str) -> Holder:
+    """The active user with this address; the same refusals as `people.require_user`."""
+    holder = queries.holder_of(realm, email)
+    if holder is None:
+        refuse_unknown()
+    if holder.tenant_id is not None:
+        routes.find(holder.tenant_id).check(Purpose.READ)
+    return holder
+
+
+def _spend_step(realm: Realm, holder: Holder, code: str) -> None:
+    if holder.secret_id is None or holder.sealed is None:
+        # The same work without a factor, so that the time does not tell who has one.
+        engine.matching_step(engine.new_secret(), code, at=time.time())
         raise InvalidCode
-    unused = Q(last_step=None) | Q(last_step__lt=step)
-    if not user.totp_secrets.filter(unused, pk=row.pk).update(last_step=step, last_used_at=now()):
+    secret = unseal(holder.sealed, data_key=realm.data_key(), context=_place(realm, holder.pk, holder.secret_id))
+    step = engine.matching_step(secret, code, at=time.time(), after=holder.last_step)
+    if step is None or not queries.spend_step(realm, holder.secret_id, step):
         raise InvalidCode
 
 
 def _spend_backup_code(realm: Realm, user: Any, code: str) -> None:
+    if user is None:
+        raise InvalidCode
     digest = backup_codes.digest(code, data_key=realm.data_key(), user_id=user.pk)
     if not user.backup_codes.filter(digest=digest, used_at=None).update(used_at=now()):
         raise InvalidCode
@@ -279,14 +293,14 @@ def _secrets(realm: Realm) -> Any:
     return EndUserTotpSecret if realm is END_USERS else AdminTotpSecret
 
 
-def _place(realm: Realm, row: Any) -> SealContext:
+def _place(realm: Realm, user_id: UUID, secret_id: UUID) -> SealContext:
     # The user belongs to the place: a secret copied to somebody else's row does not open there.
-    place = f"{row.user_id}/{row.pk}"
-    return SealContext(tenant=realm.owner(), table=row._meta.db_table, column="secret_sealed", row=place)
+    table = _secrets(realm)._meta.db_table
+    return SealContext(tenant=realm.owner(), table=table, column="secret_sealed", row=f"{user_id}/{secret_id}")
 
 
 def _opened(realm: Realm, row: Any) -> bytes:
-    return unseal(bytes(row.secret_sealed), data_key=realm.data_key(), context=_place(realm, row))
+    return unseal(bytes(row.secret_sealed), data_key=realm.data_key(), context=_place(realm, row.user_id, row.pk))
 
 
 def _record(realm: Realm, user: Any, action: str, method: str, *, outcome: str = "success") -> None:
