@@ -2,22 +2,24 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.utils.timezone import now
 
-from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.errors import Unavailable, ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, new_token
 from tenants import routes
 from tenants.context import in_tenant
+from tenants.errors import TenantSuspended
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.clients.models import CONFIDENTIAL, PUBLIC, Client
@@ -170,8 +172,14 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
 def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active: bool) -> Client:
     """Switch a client on or off. Off: it signs nobody in, its tokens and its users' sessions end for good.
 
-    Refuses with UnknownClient, GrantsMoreThanHeld (a client that holds more than the caller).
+    Refuses with UnknownClient, GrantsMoreThanHeld (a client that holds more than the caller); switching on also with
+    TenantSuspended, TenantBusy.
     """
+    before = find_client(tenant_id=tenant_id, client_id=client_id)
+    _must_outrank(by, before)
+    if active and not before.active:
+        # None that stands can be newer than the switching off, and none of them shall come back.
+        _end_users_sessions(tenant_id, client_id)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
         _must_outrank(by, client)
@@ -181,13 +189,18 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
         client.save(update_fields=["active", "generation", "updated_at"])
         _record("client.activated" if active else "client.deactivated", client)
     if not active:
-        # From the commit on its tokens are refused by the client's state; this makes sure that they do not come back
-        # when it is switched on again. Should it fail, doing the same again finishes it.
-        with in_tenant(tenant_id, Purpose.WRITE):
-            END_USERS.sessions._default_manager.filter(client_id=client_id, ended_at=None).update(
-                ended_at=now(), end_reason="client_deactivated"
-            )
+        # They are refused by the client's state already, so a tenant that cannot be written to at the moment is no
+        # reason to leave the client on; switching it on again ends what is left.
+        with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError):
+            _end_users_sessions(tenant_id, client_id)
     return client
+
+
+def _end_users_sessions(tenant_id: UUID, client_id: UUID) -> None:
+    with in_tenant(tenant_id, Purpose.WRITE):
+        END_USERS.sessions._default_manager.filter(client_id=client_id, ended_at=None).update(
+            ended_at=now(), end_reason="client_deactivated"
+        )
 
 
 def rotate_client_secret(

@@ -290,6 +290,18 @@ def test_deactivating_stops_sign_in_and_ends_tokens_for_good(house: House) -> No
     assert elsewhere.get(DOOR).status_code == 200
 
 
+def test_a_client_of_a_suspended_tenant_can_be_switched_off_for_good(new_house: Any, operator: Api) -> None:
+    own = new_house()
+    user = own.as_user(own.register())
+    operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"})
+    assert operator.patch(path(own, own.client_id, "deactivate")).status_code == 200
+    assert operator.patch(path(own, own.client_id, "activate")).status_code == 403
+    operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "active"})
+    assert user.get(DOOR).status_code == 401
+    assert operator.patch(path(own, own.client_id, "activate")).status_code == 200
+    assert user.get(DOOR).status_code == 401
+
+
 def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(house: House) -> None:
     client, person = make_client(house, self_registration=True), None
     person = house.register(client_id=client["id"])
