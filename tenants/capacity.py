@@ -9,7 +9,7 @@ from django.db.models import Count, F, Q
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import servers
-from tenants.errors import NoRoom, ServerExists, ServerUnfit
+from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer
 from tenants.models import DatabaseServer
 from tenants.states import State
 
@@ -100,3 +100,22 @@ def _check_fitness(raw: "psycopg.Connection[Any]") -> None:
     may = raw.execute("SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
     if may is None or not may[0]:
         raise ServerUnfit("This login may not make databases: ALTER ROLE … CREATEDB.")
+
+
+def change_database_server(*, name: str, capacity: int | None = None, accepts: bool | None = None) -> DatabaseServer:
+    """Change how many tenants a server takes, or whether it takes new ones; those it has stay. Refuses with
+    UnknownServer.
+    """
+    changes: dict[str, Any] = {}
+    if capacity is not None:
+        changes["capacity"] = capacity
+    if accepts is not None:
+        changes["accepts_tenants"] = accepts
+    server = DatabaseServer.objects.filter(name=name).first()
+    if server is None:
+        raise UnknownServer
+    with transaction.atomic():
+        DatabaseServer.objects.filter(pk=server.pk).update(**changes)
+        record_for_platform("database_server.changed", target=("database_server", server.pk), details=changes)
+    server.refresh_from_db()
+    return server

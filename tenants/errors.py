@@ -52,6 +52,12 @@ class NoRoom(errors.Unavailable):
     message = "No database server has room for another tenant: add one or raise its capacity."
 
 
+class UnknownServer(errors.NotFound):
+    """404: no database server has this name."""
+
+    message = "No database server has this name."
+
+
 class ServerExists(errors.Conflict):
     """409: a database server has this name."""
 

@@ -20,7 +20,10 @@ def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[ob
         for row in [columns, *rows]:
             out.write("\t".join(str(cell) for cell in row))
         return
-    drawn = Table(*columns)
+    drawn = Table()
+    for name in columns:
+        # An id that is cut cannot be copied.
+        drawn.add_column(name, overflow="fold")
     for row in rows:
         drawn.add_row(*(str(cell) for cell in row))
     Console(file=sys.stdout, markup=False).print(drawn)

@@ -118,3 +118,20 @@ def test_a_known_name_is_not_given_other_urls_by_accident(second: DatabaseServer
     with pytest.raises(CommandError, match="has this name"):
         call_command("add_database_server", second.name, second_url, stdout=StringIO())
     assert warm.refill(second, 0) == 0
+
+
+def test_a_server_that_takes_no_more_gets_none(second: DatabaseServer) -> None:
+    assert said_by("change_database_server", second.name, capacity=0) == f"{second.name} takes up to 0 tenants.\n"
+    assert provisioning_goes_to() == main_server()
+    said_by("change_database_server", second.name, capacity=100_000, accepts=False)
+    assert provisioning_goes_to() == main_server()
+    said_by("change_database_server", second.name, accepts=True)
+    assert provisioning_goes_to() == second
+    with pytest.raises(CommandError, match="No database server"):
+        said_by("change_database_server", "nowhere", capacity=1)
+
+
+def provisioning_goes_to() -> DatabaseServer:
+    tenant = provisioning.create_tenant(name="Asks", slug=f"asks-{secrets.token_hex(4)}")
+    throw_away(tenant)
+    return tenant.database.server
