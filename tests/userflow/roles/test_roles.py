@@ -236,3 +236,10 @@ def test_every_change_is_in_the_audit_trail(house: House) -> None:
     about_person = house.api.get("/uflow/admin/audit", {"target": str(person.id), "action": "role.bound"}).json()
     (bound,) = about_person["events"]
     assert (bound["details"], bound["actor_id"]) == ({"role_id": role["id"]}, str(house.admin.id))
+
+
+def test_the_document_states_the_body_of_a_delete(api: Api) -> None:
+    document = api.get("/schema/", {"format": "json"}).json()
+    for path in ("/authmgr/roles/{role_id}/bindings", "/authmgr/groups/{group_id}/users"):
+        shape = document["paths"][path]["delete"]["requestBody"]["content"]["application/json"]["schema"]
+        assert "user_ids" in document["components"]["schemas"][shape["$ref"].rpartition("/")[2]]["properties"]
