@@ -134,7 +134,13 @@ def _renew_hash(realm: Realm, user: Any, password: str) -> None:
     except HashersBusy:
         return  # the sign-in has earned its tokens; the next one renews
     # Not over a password that was changed in the meantime.
-    realm.users._default_manager.filter(pk=user.pk, password=user.password).update(password=renewed)
+    if realm.users._default_manager.filter(pk=user.pk, password=user.password).update(password=renewed):
+        user.password = renewed
+        return
+    # Another sign-in at the same moment has renewed it, or somebody has changed it.
+    user.refresh_from_db(fields=["password"])
+    if not passwords.matches(password, user.password):
+        raise WrongCredentials
 
 
 def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool, bool]:
@@ -217,7 +223,7 @@ def complete_sign_in(
     """
     if proofs.is_unproven(user, route):
         raise EmailNotVerified
-    pair = issue.open_session(realm, speaker, amr=amr, route=route, user_agent=user_agent)
+    pair = issue.open_session(realm, speaker, amr=amr, route=route, user_agent=user_agent, password=user.password)
     realm.record("signin.succeeded", target=("user", user.pk), tenant_id=speaker.tenant_id, details={"amr": amr})
     return pair
 

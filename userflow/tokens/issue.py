@@ -14,6 +14,7 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
 from tenants import routes
 from userflow import principals
+from userflow.errors import WrongCredentials
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.tokens.classes import AccessToken, RefreshTokenJwt
 
@@ -62,21 +63,34 @@ def lifetimes(route: routes.Route | None) -> tuple[int, int]:
     )
 
 
-# Session, its first refresh token and the user's last_login in one statement: a sign-in pays one round trip.
+# Session, its first refresh token and the user's last_login in one statement: a sign-in pays one round trip. The user
+# comes first: its row lock makes a change of password at the same moment wait or be seen, so that no session that the old
+# password has earned stands after the new one is set.
 _OPEN = """
-WITH s AS (INSERT INTO {sessions} (id, user_id, client_id, amr, auth_time, created_at, expires_at, end_reason, address,
-    user_agent) VALUES (gen_random_uuid(), %(user)s, %(client)s, %(amr)s, %(now)s, %(now)s, %(expires)s, '',
-    %(address)s, %(agent)s) RETURNING id),
-  r AS (INSERT INTO {refresh} (digest, issued_at, session_id) SELECT %(digest)s, %(now)s, s.id FROM s),
-  u AS (UPDATE {users} SET last_login = %(now)s WHERE id = %(user)s)
+WITH u AS (UPDATE {users} SET last_login = %(now)s WHERE id = %(user)s AND active
+    AND (%(password)s::text IS NULL OR password = %(password)s::text) RETURNING id),
+  s AS (INSERT INTO {sessions} (id, user_id, client_id, amr, auth_time, created_at, expires_at, end_reason, address,
+    user_agent) SELECT gen_random_uuid(), u.id, %(client)s::uuid, %(amr)s::jsonb, %(now)s, %(now)s, %(expires)s, '',
+    %(address)s, %(agent)s FROM u RETURNING id),
+  r AS (INSERT INTO {refresh} (digest, issued_at, session_id) SELECT %(digest)s, %(now)s, s.id FROM s)
 SELECT id FROM s
 """
 
 
 def open_session(
-    realm: Realm, speaker: Speaker, *, amr: tuple[str, ...], route: routes.Route | None, user_agent: str = ""
+    realm: Realm,
+    speaker: Speaker,
+    *,
+    amr: tuple[str, ...],
+    route: routes.Route | None,
+    user_agent: str = "",
+    password: str | None = None,
 ) -> TokenPair:
-    """A new session of the speaker and its first pair of tokens. Call it in the realm's transaction."""
+    """A new session of the speaker and its first pair of tokens. Call it in the realm's transaction.
+
+    `password` is the hash that the sign-in has seen: if it was replaced since, or the user switched off, there is no
+    session. Refuses with WrongCredentials.
+    """
     moment = now()
     _, refresh_seconds = lifetimes(route)
     jti = new_token()
@@ -89,6 +103,7 @@ def open_session(
             ),
             {
                 "user": speaker.user_id,
+                "password": password,
                 "client": speaker.client_id,
                 "amr": orjson.dumps(amr).decode(),
                 "now": moment,
@@ -98,7 +113,10 @@ def open_session(
                 "agent": user_agent[:255],
             },
         )
-        session_id: UUID = cursor.fetchone()[0]
+        row = cursor.fetchone()
+    if row is None:
+        raise WrongCredentials
+    session_id: UUID = row[0]
     return pair(speaker, session_id, jti, amr=amr, auth_time=moment, route=route)
 
 

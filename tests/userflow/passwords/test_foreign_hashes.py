@@ -2,11 +2,13 @@
 
 import base64
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 
 import argon2
 import bcrypt
 import pytest
 from django.contrib.auth.hashers import PBKDF2PasswordHasher, ScryptPasswordHasher
+from django.db import connections
 
 from tenants.context import in_tenant
 from tests.world import Api, House
@@ -73,6 +75,22 @@ def test_the_first_sign_in_replaces_it(name: str, house: House) -> None:
         stored = EndUser.objects.get(pk=person.id).password
     assert stored.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
     assert not passwords.is_outdated(stored)
+
+
+def test_eight_first_sign_ins_at_once_all_succeed(house: House) -> None:
+    person = house.register()
+    with in_tenant(house.id):
+        EndUser.objects.filter(pk=person.id).update(password=HASHES["bcrypt 2b"][1])
+    login = {"client_id": str(house.client_id), "email": person.email, "password": SECRET}
+
+    def sign_in(_: int) -> int:
+        try:
+            return int(Api().post("/uflow/auth/enduser/login", login).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(sign_in, range(8))) <= {200, 429, 503}
 
 
 def test_an_admins_hash_is_replaced_too(house: House) -> None:

@@ -17,7 +17,10 @@ from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House, Person, sign_in_admin, statements
 from userflow import mail
 from userflow.endusers.models import EndUser
-from userflow.signin.models import AdminTicket, EndUserTicket
+from userflow.errors import WrongCredentials
+from userflow.realms import END_USERS
+from userflow.signin import actions as signin
+from userflow.signin.models import AdminTicket, EndUserSession, EndUserTicket
 
 FORGOT, RESET = "/uflow/auth/enduser/password/forgot", "/uflow/auth/enduser/password/reset"
 ADMIN_FORGOT, ADMIN_RESET = "/uflow/auth/admin/password/forgot", "/uflow/auth/admin/password/reset"
@@ -238,3 +241,16 @@ def test_admin_users_reset_theirs_in_the_global_database(new_house: Any) -> None
     assert not AdminTicket.objects.filter(user_id=own.admin.id, purpose="password_reset").exists()
     trail = PlatformEvent.objects.filter(target_id=str(own.admin.id)).values_list("action", flat=True)
     assert {"password.reset_asked", "password.reset"} <= set(trail)
+
+
+def test_a_sign_in_that_has_checked_the_old_password_gets_no_session_after_the_reset(house: House) -> None:
+    person = house.register()
+    token = ask(house, person)
+    with in_tenant(house.id):
+        half_way = EndUser.objects.get(pk=person.id)
+        speaker = signin.end_user_speaker(half_way, house.id, house.client_id)
+    assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
+    with in_tenant(house.id) as route, pytest.raises(WrongCredentials), END_USERS.atomic():
+        signin.complete_sign_in(END_USERS, half_way, speaker, amr=("pwd",), route=route)
+    with in_tenant(house.id):
+        assert not EndUserSession.objects.filter(user_id=person.id, ended_at=None).exists()
