@@ -366,7 +366,7 @@ def _open_session(user: Any, *, client_id: UUID | None, user_agent: str) -> Toke
     """Tokens for an end user whom a passkey with user verification has proven. PasskeyNotVerified without a good client."""
     route = current_tenant()
     # A deactivated client signs nobody in.
-    if not Client.objects.filter(tenant_id=route.tenant_id, active=True, id__in=[client_id]).exists():
+    if client_id is None or not Client.objects.filter(pk=client_id, tenant_id=route.tenant_id, active=True).exists():
         raise PasskeyNotVerified
     set_actor(principals.END_USER, str(user.pk))
     speaker = signin.end_user_speaker(user, route.tenant_id, client_id)

@@ -153,6 +153,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         Without `email` a passkey sign-in begins: the authenticator offers its discoverable credentials.
         """
         asked = self.valid(serializers.EndUserBeginIn)
+        self.caller(asked["tenant_id"])
         options = actions.begin_authentication(
             realm=END_USERS,
             tenant_id=asked["tenant_id"],

@@ -293,6 +293,13 @@ def test_who_has_none_and_who_is_nobody(home: Home, house: House) -> None:
     assert answers[0].json() == answers[1].json()
 
 
+def test_a_token_of_another_tenant(home: Home, other_house: House, enrolled: Enrolled) -> None:
+    person, authenticator = enrolled
+    assert home.begin_authentication(person, api=other_house.api).status_code == 403
+    response = authenticator.get(home.options(person))
+    assert home.finish_authentication(person, response, api=other_house.api).status_code == 403
+
+
 def test_an_unknown_tenant(home: Home, house: House, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})

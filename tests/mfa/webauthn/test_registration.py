@@ -206,3 +206,22 @@ def test_twenty_passkeys_and_no_more(home: Home, door: Api, person: Person) -> N
     for _ in range(20):
         home.enrol(door, person)
     assert home.begin_registration(door, person).status_code == 400
+
+
+def test_erasing_the_user_counts_the_passkeys(home: Home, house: House, door: Api, person: Person) -> None:
+    home.enrol(door, person)
+    home.begin_registration(door, person)
+    answer = house.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(house.id), "user_id": str(person.id)})
+    assert answer.status_code == 200
+    assert answer.json()["deleted"]["webauthn_credentials"] == 1
+    assert answer.json()["deleted"]["webauthn_challenges"] == 1
+
+
+def test_the_user_is_told_and_the_trail_knows_how(home: Home, house: House, door: Api, person: Person) -> None:
+    from identity_platform.audit.models import TenantEvent
+    from tenants.context import in_tenant
+
+    home.enrol(door, person)
+    with in_tenant(house.id):
+        event = TenantEvent.objects.get(action="factor.enrolled", target_id=str(person.id))
+    assert (event.details["kind"], event.details["rung"], event.address) == ("webauthn", "bearer", door.address)
