@@ -234,7 +234,6 @@ def _run_tenant_worker() -> None:
         try:
             # It says that it is ready, which nobody here waits for; it returns when it was told to end.
             call_command("tenant_worker", stdout=io.StringIO())
-            return
             return  # it ends by itself only when it was told to
         except Exception as problem:
             # It outlives a database that is away for a while, as the web workers do.

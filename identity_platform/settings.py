@@ -175,7 +175,7 @@ TENANT_CONNECTION_WAIT_SECONDS = 2.0
 TENANT_DATABASE_PREFIX = text("TENANT_DATABASE_PREFIX", "tenant_")
 TENANT_WARM_POOL = whole("TENANT_WARM_POOL", 4, most=1000)
 # A statement that a tenant database has not answered by then is given up, so that one slow tenant cannot hold workers.
-TENANT_STATEMENT_TIMEOUT_MS = whole("TENANT_STATEMENT_TIMEOUT_MS", 2500, least=100)
+TENANT_STATEMENT_TIMEOUT_MS = whole("TENANT_STATEMENT_TIMEOUT_MS", 2000, least=100)
 
 _default = database(_database_url, "DATABASE_URL")
 _common = {

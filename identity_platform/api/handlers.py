@@ -7,9 +7,10 @@ import orjson
 import structlog
 from django.core.exceptions import DisallowedHost, RequestDataTooBig, SuspiciousOperation
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
+from psycopg.errors import ReadOnlySqlTransaction
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
@@ -66,6 +67,9 @@ def as_refusal(problem: BaseException) -> errors.ApiError:
         case OperationalError() | InterfaceError():
             # The message of the driver may carry SQL or hosts: it goes to the log, never to the caller.
             log.warning("database_unavailable", kind=type(problem).__name__, cause=type(problem.__cause__).__name__)
+            return errors.Unavailable()
+        case InternalError() if isinstance(problem.__cause__, ReadOnlySqlTransaction):
+            # The tenant is being moved: its old database takes no more writes, the new one is a moment away.
             return errors.Unavailable()
         case _:
             log.error("fault", kind=type(problem).__qualname__, trace=where(problem))
