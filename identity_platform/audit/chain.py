@@ -149,15 +149,16 @@ def seal(trail: Trail, *, wait: float = WAIT_SECONDS) -> Sealed:
     if not _all_ended(trail, running_below, wait):
         return Sealed(0, 0, held_back=True)
     events = links = 0
+    newest: Link | None = None
     while True:
         with transaction.atomic(using=trail.alias), trail.cursor() as cursor:
-            if not _locked(cursor):
-                return Sealed(events, links, held_back=True)
-            link = _seal_next(cursor, trail, certain)
+            alone = _locked(cursor)
+            link = _seal_next(cursor, trail, certain) if alone else None
         if link is None:
-            return Sealed(events, links)
-        _keep_head(trail, link)
-        events, links = events + link.count, links + 1
+            if newest is not None:
+                _keep_head(trail, newest)
+            return Sealed(events, links, held_back=not alone)
+        newest, events, links = link, events + link.count, links + 1
 
 
 def _all_ended(trail: Trail, running_below: int, wait: float) -> bool:
