@@ -6,7 +6,6 @@ Stock but for one thing in its favour: its database connection persists, where D
 import os
 
 from bench.peers import stock
-from django.core.wsgi import get_wsgi_application
 from psycopg.conninfo import conninfo_to_dict
 
 _parts = conninfo_to_dict(os.environ["PEER_DATABASE_URL"])
@@ -22,7 +21,7 @@ stock.configure(
         }
     },
 )
-application = get_wsgi_application()
+application = stock.application()
 
 from django.db import models  # noqa: E402
 from django.urls import path  # noqa: E402

@@ -8,12 +8,11 @@ import threading
 
 import argon2
 from bench.peers import stock
-from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse
 from django.urls import path
 
 stock.configure(__name__, INSTALLED_APPS=[], MIDDLEWARE=[])
-application = get_wsgi_application()
+application = stock.application()
 
 _encoded = os.environ["PEER_HASH"].removeprefix("argon2")
 _password = os.environ["PEER_PASSWORD"]
@@ -24,7 +23,7 @@ _slots = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) // int(os.envir
 def verify(request):
     with _slots:
         _verify(_encoded, _password)
-    return HttpResponse(b"{}", content_type="application/json", headers={"Content-Length": "2"})
+    return HttpResponse(b"{}", content_type="application/json")
 
 
 urlpatterns = [path("", verify)]

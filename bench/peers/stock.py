@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.conf import settings
+from django.core.wsgi import get_wsgi_application
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -39,3 +40,20 @@ def configure(urlconf: str, **more: Any) -> None:
             **more,
         }
     )
+
+
+def application():
+    """Django's WSGI application, its answers handed over whole as identity_platform.wsgi does.
+
+    By itself granian asks Django for a body piece by piece, and head and body leave as two packets, which on a kept
+    connection can wait for each other for 40 ms. That is no cost of a bare view.
+    """
+    django = get_wsgi_application()
+
+    def whole(environ, start_response):
+        response = django(environ, start_response)
+        body = response.content
+        response.close()
+        return [body]
+
+    return whole

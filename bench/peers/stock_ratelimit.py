@@ -6,7 +6,6 @@ Which of the three is the environment's `PEER_LIMIT`: `none`, `stock` or `ours`.
 import os
 
 from bench.peers import stock
-from django.core.wsgi import get_wsgi_application
 
 kind = os.environ["PEER_LIMIT"]
 stock.configure(
@@ -21,7 +20,7 @@ stock.configure(
     },
     RATELIMIT_USE_CACHE="ratelimit" if kind == "ours" else "default",
 )
-application = get_wsgi_application()
+application = stock.application()
 
 from django.http import HttpResponse  # noqa: E402
 from django.urls import path  # noqa: E402
@@ -30,17 +29,17 @@ from identity_platform.api.ratelimit import count  # noqa: E402
 
 
 def free(request):
-    return HttpResponse(b"{}", content_type="application/json", headers={"Content-Length": "2"})
+    return HttpResponse(b"{}", content_type="application/json")
 
 
 @ratelimit(key="ip", rate="1000000000/m")
 def stocked(request):
-    return HttpResponse(b"{}", content_type="application/json", headers={"Content-Length": "2"})
+    return HttpResponse(b"{}", content_type="application/json")
 
 
 def ours(request):
     usage = count(group="bench", key=request.META["REMOTE_ADDR"], limit=1_000_000_000, period=60)
-    return HttpResponse(b"{}", status=429 if usage.limited else 200, content_type="application/json", headers={"Content-Length": "2"})
+    return HttpResponse(b"{}", status=429 if usage.limited else 200, content_type="application/json")
 
 
 urlpatterns = [path("", {"none": free, "stock": stocked, "ours": ours}[kind])]
