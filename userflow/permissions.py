@@ -95,7 +95,6 @@ def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     return tenant_id
 
 
-
 __all__ = [
     "ADMIN",
     "CLIENT",
