@@ -8,18 +8,15 @@ from django.db import connections
 
 from identity_platform.api.pagination import offset
 
-_TIME = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
-_LISTED = (
-    "json_build_object('id', id, 'email', email, 'name', name, 'active', active, 'provider', provider,"
-    f" 'client_id', client_id, 'created_at', {_TIME.format('created_at')},"
-    f" 'last_login', {_TIME.format('last_login')})"
-)
-_DETAIL = (
-    "json_build_object('id', id, 'email', email, 'name', name, 'active', active, 'provider', provider,"
-    f" 'client_id', client_id, 'created_at', {_TIME.format('created_at')}, 'last_login', {_TIME.format('last_login')},"
-    f" 'updated_at', {_TIME.format('updated_at')}, 'metadata', metadata, 'mfa_methods', mfa_methods)"
-)
-_ONE = f"SELECT {_DETAIL}::text FROM userflow_enduser WHERE id = %s"
+
+def _time(column: str) -> str:
+    return f"to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') AS {column}"
+
+
+_LISTED = f"id, email, name, active, provider, client_id, {_time('created_at')}, {_time('last_login')}"
+_DETAIL = f"{_LISTED}, {_time('updated_at')}, metadata, mfa_methods"
+# A row as JSON costs half of what json_build_object() does.
+_ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL} FROM userflow_enduser WHERE id = %s) u"
 
 
 def pattern(text: str) -> str:
@@ -55,8 +52,9 @@ def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tupl
     """The total and the rows of one page, newest first, as ready JSON."""
     where, values = conditions(filters)
     statement = (
-        f"SELECT (SELECT count(*) FROM userflow_enduser{where}), (SELECT coalesce(json_agg(row), '[]')::text FROM"
-        f" (SELECT {_LISTED} AS row FROM userflow_enduser{where} ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s) p)"
+        f"SELECT (SELECT count(*) FROM userflow_enduser{where}), (SELECT coalesce(json_agg(u), '[]')::text FROM"
+        # e.: the column; without it the text of the same name would be sorted, for every row of the table.
+        f" (SELECT {_LISTED} FROM userflow_enduser e{where} ORDER BY e.created_at DESC, e.id DESC LIMIT %s OFFSET %s) u)"
     )
     with connections["tenant"].cursor() as cursor:
         cursor.execute(statement, [*values, *values, limit, offset(page, limit)])
