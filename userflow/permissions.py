@@ -3,6 +3,7 @@
 The kinds are re-exported, so that a view takes all it says about its callers from one place.
 """
 
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +40,7 @@ class SignedIn(BasePermission):
         return True
 
 
+@cache  # some views choose by action, and making a class costs more than asking it
 def needs(permission: str, *kinds: str) -> type[BasePermission]:
     """A permission class: the caller holds `permission` and is one of `kinds` (admins, operators and clients if unsaid).
 
