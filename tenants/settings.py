@@ -10,6 +10,7 @@ from identity_platform.api.errors import ValidationFailed
 HOSTNAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # A page of the tenant's own application; what it is to work on comes behind the `#`.
 PAGE = re.compile(r"(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?(\?[A-Za-z0-9._~=&-]*)?")
+NO_PAGE: Final = "Send the https address of a page, without a fragment."
 ORIGIN = re.compile(r"https://[a-z0-9.-]+(:[0-9]{1,5})?|http://localhost(:[0-9]{1,5})?")
 COUNTRY = re.compile(r"[A-Z]{2}")
 # Signing keys verify for as long after they have stopped to sign.
@@ -58,7 +59,9 @@ SETTINGS: Final[dict[str, Callable[[Any], str | None]]] = {
     "webauthn_origins": _list_of(ORIGIN, "Send a list of at most 20 https origins.", 20),
     # RFC-like floor of NIST SP 800-63B: 8, and 15 where the password is the only factor.
     "password_min_length": _whole(8, 64),
-    "password_reset_url": _matching(PAGE, "Send the https address of a page, without a fragment."),
+    "password_reset_url": _matching(PAGE, NO_PAGE),
+    "email_verification_url": _matching(PAGE, NO_PAGE),
+    "invitation_url": _matching(PAGE, NO_PAGE),
     "access_token_seconds": _whole(60, 86_400),
     "refresh_token_seconds": _whole(3_600, LONGEST_REFRESH_SECONDS),
     "mfa_policy": _one_of("optional", "required"),

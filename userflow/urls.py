@@ -10,7 +10,7 @@ from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
 from userflow.health.views import HealthViewSet
 from userflow.invitations.views import AcceptanceViewSet, InvitationViewSet
-from userflow.passwords.page import reset_page
+from userflow.pages import landing_page
 from userflow.passwords.views import PasswordViewSet, ResetViewSet
 from userflow.profile.views import ProfileViewSet
 from userflow.roles.views import RoleViewSet
@@ -77,7 +77,6 @@ urlpatterns = [
     path("uflow/auth/admin/password/reset", ResetViewSet.as_view({"post": "admin_reset"})),
     path("uflow/auth/enduser/password/forgot", ResetViewSet.as_view({"post": "end_user_forgot"})),
     path("uflow/auth/enduser/password/reset", ResetViewSet.as_view({"post": "end_user_reset"})),
-    path("password/reset", reset_page),
     # Clients
     path("clientms/tenants/<str:tenant_id>/clients", ClientViewSet.as_view({"get": "list", "post": "create"})),
     path(
@@ -117,6 +116,10 @@ urlpatterns = [
     path("uflow/admin/invitations/<str:invitation_id>/resend", InvitationViewSet.as_view({"post": "resend"})),
     path("uflow/admin/invitations/<str:invitation_id>", InvitationViewSet.as_view({"delete": "destroy"})),
     path("uflow/invitations/accept", AcceptanceViewSet.as_view({"post": "accept"})),
+    # Pages behind the links of mails
+    path("password/reset", landing_page, {"template": "pages/password_reset.html"}),
+    path("email/verify", landing_page, {"template": "pages/email_verify.html"}),
+    path("invitations/accept", landing_page, {"template": "pages/invitation_accept.html"}),
     # Audit
     path("uflow/admin/audit", AuditViewSet.as_view({"get": "list"})),
 ]

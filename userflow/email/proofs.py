@@ -61,10 +61,11 @@ def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, mom
             "expires_at": begun + LINK_LIFETIME,
         },
     )
+    page = route.settings.get("email_verification_url") or settings.EMAIL_VERIFICATION_URL
     facts = {
         "issuer": issuer_of(route),
         # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
-        "link": f"{settings.EMAIL_VERIFICATION_URL}#token={token}",
+        "link": f"{page}#token={token}",
         "token": token,
         "code": code,
         "minutes": int(CODE_LIFETIME.total_seconds() // 60),

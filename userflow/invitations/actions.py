@@ -368,11 +368,13 @@ def _place(realm: Realm, route: routes.Route | None) -> UUID | None:
 
 
 def _mail(row: Row, token: str, route: routes.Route | None) -> None:
+    # Admin users are the platform's: a tenant's own page is for its end users.
+    own = route.settings.get("invitation_url") if route and row.kind == END_USER else None
     facts = {
         "issuer": proofs.issuer_of(route) if route else PLATFORM,
         "kind": row.kind,
         # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
-        "link": f"{settings.INVITATION_URL}#token={token}",
+        "link": f"{own or settings.INVITATION_URL}#token={token}",
         "token": token,
         "days": LIFETIME.days,
     }

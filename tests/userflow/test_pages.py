@@ -1,0 +1,167 @@
+"""The pages behind the links of mails."""
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.machine.groups import program
+from tests.userflow.email.test_proofs import last_proof, strict_house
+from tests.userflow.email.test_proofs import sign_in as try_to_sign_in
+from tests.userflow.invitations.test_invitations import invite, somebody, token_of
+from tests.userflow.mailbox import mails_to, token_in
+from tests.userflow.passwords.test_reset import ask, login
+from tests.userflow.tokens.test_oauth_libraries import place as place
+from tests.world import PASSWORD, Api, House, sign_in_admin
+
+NEW = "another horse 8 battery"
+PAGES = ["/password/reset", "/email/verify", "/invitations/accept"]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    options = Options()
+    options.binary_location = str(program("chromium"))
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path}"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=Service(str(program("chromedriver"))))
+    yield driver
+    driver.quit()
+
+
+def element(browser: webdriver.Chrome, name: str) -> WebElement:
+    return browser.find_element(By.ID, name)
+
+
+def submit(browser: webdriver.Chrome, **fields: str) -> None:
+    for name, text in fields.items():
+        field = element(browser, name)
+        field.clear()
+        field.send_keys(text)
+    browser.find_element(By.TAG_NAME, "button").click()
+
+
+def says(browser: webdriver.Chrome, name: str, text: str) -> bool:
+    """Whether the page comes to say so, as its problem or as what is done."""
+    return bool(WebDriverWait(browser, 10).until(lambda _: text in element(browser, name).text))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_its_own_script_only(api: Api, page: str) -> None:
+    answer = api.get(page)
+    assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
+    policy = answer.headers["Content-Security-Policy"]
+    nonce = re.search(r"script-src 'nonce-([A-Za-z0-9_-]+)'", policy)
+    assert nonce
+    assert answer.content.count(f'nonce="{nonce[1]}"'.encode()) == 2
+    assert "unsafe" not in policy
+    assert api.get(page).headers["Content-Security-Policy"] != policy
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_takes_nothing(api: Api, page: str) -> None:
+    answer = api.post(page, {"password": NEW})
+    assert (answer.status_code, answer.json()["error"]) == (405, "Method Not Allowed")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_found_by_people_who_do_not_see_it(api: Api, page: str) -> None:
+    text = api.get(page).content.decode()
+    assert '<html lang="en">' in text
+    assert re.search(r"<title>[^<]+</title>", text)
+    fields = set(re.findall(r'<input id="(\w+)"', text))
+    assert fields == set(re.findall(r'<label for="(\w+)"', text))
+    assert 'role="alert"' in text
+    assert 'role="status"' in text
+
+
+def test_the_links_of_mails_lead_to_the_pages_by_default() -> None:
+    links = [settings.PASSWORD_RESET_URL, settings.EMAIL_VERIFICATION_URL, settings.INVITATION_URL]
+    assert links == [settings.BASE_URL + page for page in PAGES]
+
+
+@pytest.mark.needs("chromium", "chromedriver")
+def test_a_person_sets_a_new_password(place: str, house: House, browser: webdriver.Chrome) -> None:
+    person = house.register()
+    browser.get(f"{place}/password/reset#realm=enduser&token={ask(house, person)}")
+    assert "token" not in browser.current_url
+    submit(browser, password=NEW, again=NEW + "x")
+    assert says(browser, "problem", "The two passwords are not the same.")
+    submit(browser, password="Password2026!", again="Password2026!")
+    assert says(browser, "problem", "breaches")
+    submit(browser, password=NEW, again=NEW)
+    assert says(browser, "done", "Your new password is set")
+    assert (login(house, person, PASSWORD), login(house, person, NEW)) == (401, 200)
+
+
+@pytest.mark.needs("chromium", "chromedriver")
+def test_a_person_confirms_an_address_with_one_click(
+    place: str, django_db_setup: None, browser: webdriver.Chrome
+) -> None:
+    strict = strict_house()
+    person = strict.register()
+    browser.get(f"{place}/email/verify#token={token_in(last_proof(person.email))}")
+    assert "token" not in browser.current_url
+    # Opening the page proves nothing: programs that look at the links in mails do that too.
+    assert try_to_sign_in(strict, person.email).status_code == 403
+    submit(browser)
+    assert says(browser, "done", f"{person.email} is confirmed")
+    assert try_to_sign_in(strict, person.email).status_code == 200
+
+
+@pytest.mark.needs("chromium", "chromedriver")
+def test_an_invited_end_user_chooses_a_password(place: str, house: House, browser: webdriver.Chrome) -> None:
+    invitation = invite(house, "end_user")
+    browser.get(f"{place}/invitations/accept#token={token_of(invitation)}")
+    assert "token" not in browser.current_url
+    assert not element(browser, "username").is_displayed()
+    submit(browser, name="Ada Byron", password=NEW, again=NEW)
+    assert says(browser, "done", f"sign in as {invitation['email']}")
+    assert try_to_sign_in(house, invitation["email"], NEW).status_code == 200
+
+
+@pytest.mark.needs("chromium", "chromedriver")
+def test_an_invited_admin_chooses_a_name_too(place: str, house: House, browser: webdriver.Chrome) -> None:
+    name = f"u{secrets.token_hex(4)}"
+    browser.get(f"{place}/invitations/accept#token={token_of(invite(house, 'admin', roles=['auditor']))}")
+    submit(browser, username=house.admin.username, password=NEW, again=NEW)
+    assert says(browser, "problem", "username")
+    submit(browser, username=name)
+    assert says(browser, "done", f"sign in as {name}")
+    assert sign_in_admin(name, NEW)["access_token"]
+
+
+@pytest.mark.needs("chromium", "chromedriver")
+def test_an_address_without_its_token_is_called_incomplete(place: str, browser: webdriver.Chrome) -> None:
+    for page in PAGES:
+        browser.get(place + page)
+        assert says(browser, "problem", "follow the link in the mail")
+        assert not element(browser, "form").is_displayed()
+
+
+def test_a_tenant_has_pages_of_its_own(new_house: Callable[[], House]) -> None:
+    own = new_house()
+    own.made.tenant.settings = {
+        "email_verification": "required",
+        "email_verification_url": "https://shop.example/proof",
+        "invitation_url": "https://shop.example/welcome",
+    }
+    own.made.tenant.save()
+    person, guest, admin = own.register(), invite(own, "end_user", somebody()), invite(own, "admin", somebody())
+    assert "https://shop.example/proof#token=" in last_proof(person.email).body
+    assert "https://shop.example/welcome#token=" in mail_of(guest["email"])
+    # An admin user is the platform's: the tenant's page gets no token of theirs.
+    assert f"{settings.INVITATION_URL}#token=" in mail_of(admin["email"])
+
+
+def mail_of(address: str) -> str:
+    return str(mails_to(address)[-1].body)
