@@ -20,7 +20,8 @@ access = structlog.get_logger("identity.access")
 SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._\-]{8,128}")
 # Orchestrators probe by address: these answer to any Host, and say nothing that depends on it.
 PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live"})
-PAGES = ("/admin/", "/docs/", "/demo/", "/static/")
+CONSOLE = "/admin/"
+PAGES = (CONSOLE, "/docs/", "/demo/", "/static/")
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -59,6 +60,9 @@ class ApiMiddleware:
             if request.path.startswith(PAGES):
                 # A page may state a stricter one of its own.
                 response.headers.setdefault("Content-Security-Policy", PAGE_POLICY)
+            if request.path.startswith(CONSOLE):
+                # With no-referrer browsers send forms with `Origin: null`, which the check for forged requests refuses.
+                response.headers.setdefault("Referrer-Policy", "same-origin")
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)
             if settings.SECURE_HSTS_SECONDS:
