@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from django.conf import settings
 from rich.console import Console
 from rich.table import Table
 
@@ -35,8 +36,8 @@ def machine(home: Home) -> dict[str, Any]:
         "postgresql": row[0] if row else "",
         "load_average_before": load_average(),
         "web_workers": home.environment["WEB_WORKERS"],
-        "web_threads": os.environ.get("WEB_THREADS", "default"),
-        "hashes_at_once": os.environ.get("HASHES_AT_ONCE", "default"),
+        "web_threads": settings.WEB_THREADS,
+        "hashes_at_once": settings.HASHES_AT_ONCE,
     }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from django.conf import settings as django_settings
 
 from bench.home import ROOT, Home
 
@@ -78,6 +79,7 @@ def platform(home: Home, name: str = "platform", **settings: str) -> Iterator[Se
 @contextmanager
 def peer(home: Home, module: str, **settings: str) -> Iterator[Server]:
     """A peer of bench/peers on the same server program with the same flags. Raises NotStarted."""
+    settings = {"WEB_THREADS": str(django_settings.WEB_THREADS), **settings}
     with _running(home, module, ["-m", "bench.peers.serve", f"bench.peers.{module}"], settings, path="/") as server:
         yield server
 

@@ -170,7 +170,8 @@ TRUSTED_PROXY_HOPS = whole("TRUSTED_PROXY_HOPS", 0, most=10)
 PGBOUNCER = flag("PGBOUNCER", False)
 TENANT_CONNECTION_BUDGET = whole("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
 WEB_WORKERS = whole("WEB_WORKERS", os.cpu_count() or 1, least=1, most=256)
-WEB_THREADS = whole("WEB_THREADS", 2, least=1, most=64)
+# A login holds its thread while it waits for a core to hash on; with two threads two logins would stop everybody else.
+WEB_THREADS = whole("WEB_THREADS", 16, least=1, most=64)
 TENANT_CONNECTION_WAIT_SECONDS = 2.0
 TENANT_DATABASE_PREFIX = text("TENANT_DATABASE_PREFIX", "tenant_")
 TENANT_WARM_POOL = whole("TENANT_WARM_POOL", 4, most=1000)
@@ -320,6 +321,8 @@ X_FRAME_OPTIONS = "DENY"
 PASSWORD_HASHERS = ["userflow.signin.passwords.Argon2Hasher"]
 # How many passwords one worker process hashes at the same moment.
 HASHES_AT_ONCE = whole("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_WORKERS), least=1, most=256)
+# How many may hash or wait for it: the other threads stay free for requests that hash nothing.
+HASHES_WAITED_FOR = max(HASHES_AT_ONCE, WEB_THREADS // 2)
 PASSWORD_HASH_WAIT_SECONDS = 2.0
 # A file of further passwords that nobody may choose, one a line (userflow/signin/blocklist.py).
 PASSWORD_BLOCKLIST = text("PASSWORD_BLOCKLIST")

@@ -13,7 +13,7 @@ def main() -> None:
     with bound("127.0.0.1", int(os.environ["PORT"])) as listener:
         load_before_forking()
         listen(listener)
-        serve(listener, int(os.environ["WEB_WORKERS"]), int(os.environ.get("WEB_THREADS", "2")), module=module)
+        serve(listener, int(os.environ["WEB_WORKERS"]), int(os.environ["WEB_THREADS"]), module=module)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 DATABASE = "identity"
 POSTGRES_VERSION = "18"
-MAX_CONNECTIONS = 200
+# Enough for a worker on every core with the default budget and threads.
+MAX_CONNECTIONS = 100 + 50 * (os.cpu_count() or 1)
 START_TIMEOUT = 60.0
 SYSTEM_USER = "pgserver"
 

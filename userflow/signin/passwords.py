@@ -28,17 +28,26 @@ class Argon2Hasher(Argon2PasswordHasher):
 # Every hash takes a core for some 18 ms and 19 MiB. More at once than this worker's share of cores only makes all of
 # them slower and starves the requests that hash nothing (performance.md, target 8).
 _slots = threading.BoundedSemaphore(settings.HASHES_AT_ONCE)
+_queue = threading.BoundedSemaphore(settings.HASHES_WAITED_FOR)
 
 
 @contextmanager
 def hashing_slot() -> Iterator[None]:
-    """Wait for a core to hash on, at most PASSWORD_HASH_WAIT_SECONDS; HashersBusy (503) after that."""
-    if not _slots.acquire(timeout=settings.PASSWORD_HASH_WAIT_SECONDS):
+    """Wait for a core to hash on, at most PASSWORD_HASH_WAIT_SECONDS; HashersBusy (503) after that.
+
+    The same at once when HASHES_WAITED_FOR are there already.
+    """
+    if not _queue.acquire(blocking=False):
         raise HashersBusy(retry_after=1)
     try:
-        yield
+        if not _slots.acquire(timeout=settings.PASSWORD_HASH_WAIT_SECONDS):
+            raise HashersBusy(retry_after=1)
+        try:
+            yield
+        finally:
+            _slots.release()
     finally:
-        _slots.release()
+        _queue.release()
 
 
 def hashed(password: str) -> str:
