@@ -12,7 +12,7 @@ from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from tenants import routes
 from userflow import mail
-from userflow.admins.models import AdminRole, AdminUser
+from userflow.admins.models import AdminRole, AdminUser, username_is
 from userflow.errors import (
     EmailTaken,
     GrantsMoreThanHeld,
@@ -126,7 +126,7 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
     """Change `username`, `email`, `first_name`, `last_name`, `roles`: those that are there.
 
     Refuses with UnknownUser, UsernameTaken, EmailTaken, UnknownRole, GrantsMoreThanHeld (also for a user who holds more
-    than the caller does).
+    than the caller does), LastAdmin (roles that would leave a tenant, or the platform, without an admin).
     """
     user = find_admin_user(user_id=user_id, within=by.tenant_id)
     _must_outrank(by, user)
@@ -136,7 +136,7 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
     if "@" in username and username.lower() != email.lower():
         raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
     with transaction.atomic():
-        if granted is not None and not granted and user.active:
+        if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:
             _keep_one_admin(user)
         old_address = user.email
         for name, value in changes.items():
@@ -194,15 +194,19 @@ def _keep_one_admin(user: AdminUser) -> None:
     """Serialise per tenant, then look: two admins that switch each other off at once must not both succeed."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LAST_ADMIN_LOCK % 2**31, str(user.tenant_id)])
-    strong = TENANT_ADMIN if user.tenant_id else OPERATOR
-    admins = AdminUser.objects.filter(tenant=user.tenant, active=True, roles__name=strong)
+    admins = AdminUser.objects.filter(tenant=user.tenant, active=True, roles__name=_strong(user))
     if admins.filter(pk=user.pk).exists() and not admins.exclude(pk=user.pk).exists():
         raise LastAdmin
+
+
+def _strong(user: AdminUser) -> str:
+    """The role without which nobody could make another admin on the user's side."""
+    return TENANT_ADMIN if user.tenant_id else OPERATOR
 
 
 def is_taken(*, username: str, email: str) -> bool:
     """Whether an admin user has this username or address."""
     return (
-        AdminUser.objects.filter(username__iexact=username).exists()
+        AdminUser.objects.filter(username_is(username)).exists()
         or AdminUser.objects.filter(email_key=email_key(email)).exists()
     )

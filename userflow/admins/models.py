@@ -6,10 +6,23 @@ from typing import Any, ClassVar
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.db import models
 from django.db.models.functions import Lower
+from django.db.models.lookups import Exact
 
 from identity_platform.api.fields import email_key
 from tenants.models import Tenant
 from userflow.permissions_catalogue import OPERATOR
+
+# Of a username, a first and a last name.
+LONGEST_NAME = 150
+
+
+def username_is(username: str) -> models.Q:
+    """The condition that finds the admin user of this name, in any case.
+
+    By the expression of the unique index. Django's `iexact` compares upper-case forms, and there dotless i and long s
+    are I and S: one tenant's admin could take a name that the sign-in of another one finds.
+    """
+    return models.Q(Exact(Lower("username"), Lower(models.Value(username))))
 
 
 class AdminRole(models.Model):
@@ -38,12 +51,12 @@ class AdminUser(AbstractBaseUser):
     """Signs in to the global side. Without a tenant: an operator, staff of the platform."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    username = models.CharField(max_length=150)
+    username = models.CharField(max_length=LONGEST_NAME)
     email = models.CharField(max_length=254)
     # Lower-case form: two spellings of one address are one person.
     email_key = models.CharField(max_length=254, unique=True, editable=False)
-    first_name = models.CharField(max_length=150, blank=True)
-    last_name = models.CharField(max_length=150, blank=True)
+    first_name = models.CharField(max_length=LONGEST_NAME, blank=True)
+    last_name = models.CharField(max_length=LONGEST_NAME, blank=True)
     tenant = models.ForeignKey(Tenant, null=True, blank=True, on_delete=models.CASCADE, related_name="admin_users")
     active = models.BooleanField(default=True)
     roles = models.ManyToManyField(AdminRole, related_name="admin_users", blank=True)

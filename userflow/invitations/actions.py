@@ -15,7 +15,7 @@ from django.db import IntegrityError
 from django.db.models import Q
 from django.utils.timezone import now
 
-from identity_platform.api.errors import NotAllowed
+from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.fields import email_key
 from identity_platform.api.pagination import Page, offset
 from identity_platform.crypto import hash_token
@@ -25,6 +25,7 @@ from tenants.errors import TenantRequired, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
 from userflow.admins.actions import create_admin_user, grantable_roles
+from userflow.admins.models import LONGEST_NAME
 from userflow.clients.models import Client
 from userflow.email import proofs
 from userflow.endusers.actions import LOCAL
@@ -269,12 +270,20 @@ def accept_invitation(*, token: str, password: str, username: str | None = None,
 def _accept_as_admin(token: str, password: str, username: str | None, name: str) -> Accepted:
     invitation = _acceptable(AdminInvitation, token)
     _writable(invitation.tenant_id)
+    username = username or invitation.email
     first, _, last = name.partition(" ")
+    # An address may be longer than a username, and a name longer than either half of it.
+    if len(username) > LONGEST_NAME:
+        raise ValidationFailed(details={"username": [f"Choose one of at most {LONGEST_NAME} characters."]})
+    if max(len(first), len(last)) > LONGEST_NAME:
+        raise ValidationFailed(
+            details={"name": [f"Send at most {LONGEST_NAME} characters before and after the blank."]}
+        )
     with ADMINS.atomic():
         _spend(AdminInvitation, invitation)
         user, ticket = create_admin_user(
             tenant_id=invitation.tenant_id,
-            username=username or invitation.email,
+            username=username,
             email=invitation.email,
             password=password,
             first_name=first,

@@ -19,7 +19,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
-from userflow.admins.models import AdminUser
+from userflow.admins.models import AdminUser, username_is
 from userflow.clients.usage import STALE_USE, note_use
 from userflow.email import proofs
 from userflow.endusers.models import EndUser
@@ -57,7 +57,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     """
     attempts.limit_address("signin")
     attempts.refuse_guessing_address()
-    user = AdminUser.objects.filter(Q(username__iexact=username) | Q(email_key=username.lower())).first()
+    user = AdminUser.objects.filter(username_is(username) | Q(email_key=username.lower())).first()
     who = user.pk if user else username.lower()
     attempts.count(ADMINS, who, factor=attempts.PASSWORD)
     if not passwords.matches(password, user.password if user else None) or user is None or not user.active:

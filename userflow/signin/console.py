@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ApiError
-from userflow.admins.models import AdminUser
+from userflow.admins.models import AdminUser, username_is
 from userflow.realms import ADMINS
 from userflow.signin import attempts, passwords
 
@@ -21,7 +21,7 @@ class ConsoleBackend(BaseBackend):
         try:
             attempts.limit_address("signin")
             attempts.refuse_guessing_address()
-            user = AdminUser.objects.filter(username__iexact=username or "").first()
+            user = AdminUser.objects.filter(username_is(username or "")).first()
             who = user.pk if user else (username or "").lower()
             attempts.count(ADMINS, who, factor=attempts.PASSWORD)
             right = passwords.matches(password or "", user.password if user else None)

@@ -217,3 +217,23 @@ def test_statements_of_reading(house: House) -> None:
     with statements() as seen:
         house.api.get(PATH, {"limit": 100})
     assert seen.counts == (4, 0)
+
+
+def test_the_last_admin_keeps_the_role_that_makes_admins(new_house: Any) -> None:
+    house = new_house()
+    path = f"{PATH}/{house.admin.id}"
+    for roles in ([], ["auditor"], ["user-manager", "auditor"]):
+        assert house.api.put(path, {"roles": roles}).status_code == 403
+    assert house.api.put(path, {"roles": ["tenant-admin", "auditor"]}).status_code == 200
+    made(house)
+    assert house.api.put(path, {"roles": ["auditor"]}).json()["roles"] == ["auditor"]
+
+
+def test_a_name_that_only_looks_alike_in_capitals_is_another_name(house: House, other_house: House) -> None:
+    mine = made(house, username=f"admin-{secrets.token_hex(4)}s")
+    # Dotless i and long s are I and S in capitals; whoever is found first must not depend on chance.
+    for twin in (mine["username"].replace("i", "\u0131"), mine["username"].replace("s", "\u017f")):
+        made(other_house, username=twin, password="another long password 7")
+    assert sign_in_admin(mine["username"])["user"]["id"] == mine["id"]
+    assert sign_in_admin(mine["username"].upper())["user"]["id"] == mine["id"]
+    assert house.api.post(PATH, body(username=mine["username"].upper())).status_code == 409

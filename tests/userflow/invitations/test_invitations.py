@@ -334,3 +334,18 @@ def test_a_suspended_tenants_invitation_waits(new_house: Any, operator: Api) -> 
     assert [accept(token).status_code for token in tokens] == [403, 403]
     operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": "active"})
     assert [accept(token).status_code for token in tokens] == [201, 201]
+
+
+@pytest.mark.parametrize(
+    ("member", "names"),
+    [("name", {"name": "x" * 200}), ("name", {"name": "y " + "x" * 200}), ("username", {})],
+)
+def test_a_name_that_is_too_long_for_an_admin_user_is_refused_and_the_token_stays_good(
+    house: House, member: str, names: dict[str, str]
+) -> None:
+    long_address = f"{'a' * 60}@{'b' * 60}.{'c' * 60}.{secrets.token_hex(4)}.com"
+    token = token_of(invite(house, "admin", email=long_address if member == "username" else None))
+    own = {} if member == "username" else {"username": f"u{secrets.token_hex(4)}"}
+    answer = accept(token, **own, **names)
+    assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
+    assert accept(token, username=f"u{secrets.token_hex(4)}", name="Grace Hopper").status_code == 201
