@@ -31,7 +31,11 @@ def entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WRI
 
 
 def find_user(realm: Realm, email: str) -> Any | None:
-    """The active user with this address, or None; an inactive user is as good as unknown, as in signing in."""
+    """The active user with this address, or None; an inactive user is as good as unknown, as in signing in.
+
+    Refuses with TooManyFromAddress (429) whoever has asked for too many that are not there.
+    """
+    attempts.refuse_listing_address()
     user: Any = realm.users._default_manager.filter(email_key=email_key(email), active=True).first()
     if user is not None and realm is ADMINS and user.tenant_id is not None:
         routes.find(user.tenant_id).check(Purpose.READ)

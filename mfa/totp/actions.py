@@ -203,6 +203,7 @@ def verify_totp(
 
 def _holder(realm: Realm, email: str) -> Holder:
     """The active user with this address; the same refusals as `people.require_user`."""
+    attempts.refuse_listing_address()
     holder = queries.holder_of(realm, email)
     if holder is None:
         refuse_unknown()

@@ -228,6 +228,7 @@ def finish_authentication(
 def _finish_named(
     realm: Realm, email: str, response: Mapping[str, Any], caller: Caller, mfa_token: str | None
 ) -> Verified:
+    attempts.refuse_listing_address()
     user, passkey = _named(realm, email, response)
     login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
     budget = attempts.KNOWN if login or is_this_user(realm, user, caller.principal) else attempts.STRANGER

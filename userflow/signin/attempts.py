@@ -92,6 +92,15 @@ def limit_address(name: str) -> None:
     _refuse(ratelimit.count(group=name, key=_network(), limit=most, period=seconds))
 
 
+def refuse_listing_address() -> None:
+    """TooManyFromAddress when the caller's address has asked for too many users that are not there.
+
+    Ask before looking a user up: a limit that only those calls meet that name nobody would tell who exists.
+    """
+    most, seconds = settings.LIMITS["unknown_user"]
+    _refuse(ratelimit.peek(group="unknown_user", key=_network(), limit=most, period=seconds))
+
+
 def refuse_guessing_address() -> None:
     """TooManyFromAddress when the caller's address has sent too many wrong secrets lately."""
     most, seconds = settings.LIMITS["wrong_secret"]

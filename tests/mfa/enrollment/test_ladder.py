@@ -12,11 +12,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.conf import settings
 from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.mfa.enrollment.calls import CALLS, EnrollmentCall
-from tests.mfa.people import Somebody, messages_to, somebody
+from tests.mfa.people import Somebody, messages_to, some_phone, somebody
 from tests.world import PASSWORD, Api, House, sign_in_admin
 from userflow.admins.actions import create_admin_user
 from userflow.endusers.models import EndUser
@@ -131,3 +132,26 @@ def arrange(situation: str, person: Somebody, body: dict[str, Any], elsewhere: H
         if call.needs_client:
             body["client_id"] = str(elsewhere.client_id)
     return Api() if situation == "other address" else person.api
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "totp/beginSetup",
+        "totp/verify",
+        "sms/beginSetup",
+        "sms/verify",
+        "enduser/beginRegistration",
+        "enduser/finishAuthentication",
+        "finishRegistration",
+    ],
+)
+def test_whoever_has_asked_for_too_many_strangers_learns_nothing_more(house: House, path: str) -> None:
+    ann, door = somebody(house).enrol_totp(), Api()
+    assertion = {"id": "AAAA", "rawId": "AAAA", "type": "public-key", "response": {}}
+    rest = {"phone_number": some_phone(), "code": "123456", "response": assertion, "credential": assertion}
+    for n in range(settings.LIMITS["unknown_user"][0] + 1):
+        door.post("/webauthn/totp/beginSetup", {**ann.name, "email": f"nobody-{n}@example.com"})
+    known = door.post(f"/webauthn/{path}", {**ann.named_with_client, **rest})
+    unknown = door.post(f"/webauthn/{path}", {**ann.named_with_client, **rest, "email": "nobody@example.com"})
+    assert (known.status_code, known.json()) == (unknown.status_code, unknown.json()) == (429, unknown.json())
