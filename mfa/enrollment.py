@@ -20,6 +20,7 @@ from tenants.context import current_tenant
 from userflow.errors import NotSignedInByTicket
 from userflow.principals import END_USER, OPERATOR, Principal
 from userflow.realms import END_USERS, Realm
+from userflow.roles.actions import outranks
 from userflow.signin import tickets
 from userflow.signin.tickets import Spendable
 
@@ -65,7 +66,7 @@ def enrollment_proof(
     """
     mode = settings_of(realm, user).get("enrollment_mode", "window")
     if caller.principal is not None:
-        return Proof(kind, _bearer_rung(realm, user, caller.principal), may_replace=True)
+        return Proof(kind, bearer_rung(realm, user, caller.principal), may_replace=True)
     if needs_replace or mode == "bearer" or kind in user.mfa_methods:
         raise NoProof
     if caller.ticket is not None:
@@ -76,7 +77,11 @@ def enrollment_proof(
     return Proof(kind, "window", may_replace=False, only_as_first=issues_tokens)
 
 
-def _bearer_rung(realm: Realm, user: Any, principal: Principal) -> Rung:
+def bearer_rung(realm: Realm, user: Any, principal: Principal) -> Rung:
+    """What a valid token proves about this user's factors: their own fresh sign-in, or an admin's right.
+
+    Refuses with SignInTooOld (401), SomebodyElse (403).
+    """
     if is_this_user(realm, user, principal):
         if principal.auth_time is None or now() - principal.auth_time > FRESH:
             raise SignInTooOld
@@ -99,8 +104,8 @@ def may_change_others(realm: Realm, user: Any, principal: Principal) -> bool:
     """Whether the principal is an admin who may change this user's factors.
 
     For end users: an admin of the tenant, or an operator, with `endusers:write`. For admin users the permission is
-    `admins:write`, and the admin must hold all that the user holds: who can enrol a passkey for somebody can sign in as
-    that person.
+    `admins:write`. In both cases the admin must hold all of the platform's permissions that the user holds: who can
+    enrol a passkey for somebody can sign in as that person.
     """
     if not principal.is_admin:
         return False
@@ -108,7 +113,7 @@ def may_change_others(realm: Realm, user: Any, principal: Principal) -> bool:
     if principal.kind != OPERATOR and principal.tenant_id != tenant_id:
         return False
     if realm is END_USERS:
-        return principal.may("endusers:write")
+        return principal.may("endusers:write") and outranks(principal, user)
     held = {permission for role in user.roles.all() for permission in role.permissions}
     return principal.may("admins:write") and held <= principal.permissions
 

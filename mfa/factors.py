@@ -14,8 +14,8 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from mfa import notices
-from mfa.enrollment import Caller, Proof, enrollment_proof, has_open_window, may_change_others
-from mfa.errors import NoProof, SomebodyElse, UnknownFactor
+from mfa.enrollment import Caller, Proof, bearer_rung, enrollment_proof, has_open_window
+from mfa.errors import NoProof, UnknownFactor
 from mfa.people import entered
 from userflow.errors import NotSignedInByTicket, UnknownUser
 from userflow.principals import Principal
@@ -150,19 +150,19 @@ def reset_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason
     """Remove every factor of a user who has lost them, and open an enrollment window at the admin's address.
 
     Gives how many of each kind went. Codes, pending setups and tickets of the user end with them; the user is told by
-    mail. Refuses with UnknownUser (404), SomebodyElse (403).
+    mail. Refuses with UnknownUser (404), SomebodyElse (403), SignInTooOld (401, one's own factors).
     """
     with entered(realm, tenant_id), realm.atomic():
         user = lock(realm, user_id)
         if user is None or (realm is not END_USERS and by.tenant_id not in (None, user.tenant_id)):
             raise UnknownUser
-        if not may_change_others(realm, user, by):
-            raise SomebodyElse
+        # An admin's own factors need a fresh sign-in here as everywhere: a stolen token must not shed them.
+        rung = bearer_rung(realm, user, by)
         removed = {method: rows.all().delete()[0] for method, rows, _ in _homes(user)}
         if realm is END_USERS:
             user.sms_codes.all().delete()
         tickets.end_tickets(realm, user)
-        settle(realm, user, change="reset", kind="all", rung="admin", reason=reason, removed=removed)
+        settle(realm, user, change="reset", kind="all", rung=rung, reason=reason, removed=removed)
         lasting = timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
         tickets.open_window(realm, user, cause="reset", lasting=lasting)
     return removed

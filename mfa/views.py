@@ -87,7 +87,9 @@ class AdminFactorResetViewSet(ApiViewSet):
     permission_classes = [needs("admins:write", OPERATOR, ADMIN)]
 
     @endpoint(
-        serializers.AdminFactorResetIn, returns={200: serializers.FactorResetOut}, refuses=[UnknownUser, SomebodyElse]
+        serializers.AdminFactorResetIn,
+        returns={200: serializers.FactorResetOut},
+        refuses=[UnknownUser, SomebodyElse, SignInTooOld],
     )
     def reset(self, request: Request) -> Response:
         """Remove all factors of an admin user who has lost them."""

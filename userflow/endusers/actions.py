@@ -20,8 +20,17 @@ from userflow.email import proofs
 from userflow.email.models import EmailProof
 from userflow.endusers import queries
 from userflow.endusers.models import EndUser
-from userflow.errors import EmailTaken, LastActiveUser, UnknownClient, UnknownUser, WeakPassword
+from userflow.errors import (
+    EmailTaken,
+    GrantsMoreThanHeld,
+    LastActiveUser,
+    UnknownClient,
+    UnknownUser,
+    WeakPassword,
+)
+from userflow.principals import Principal
 from userflow.realms import END_USERS
+from userflow.roles.actions import outranks
 from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
 from userflow.signin import attempts, passwords, tickets
 from userflow.signin.actions import end_sessions
@@ -117,11 +126,12 @@ def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.
     return found
 
 
-def update_end_user(*, tenant_id: UUID, user_id: UUID, changes: dict[str, Any]) -> EndUser:
+def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: dict[str, Any]) -> EndUser:
     """Change `name`, `email`, `metadata` (replaced whole): those that are there.
 
     Where the tenant wants addresses proven, a new one counts only then; the user that comes back still has the old one,
-    which is told in any case. Refuses with UnknownUser, EmailTaken, TooManyFromAddress (too many new addresses).
+    which is told in any case. Refuses with UnknownUser, EmailTaken, TooManyFromAddress (too many new addresses),
+    GrantsMoreThanHeld (the address of somebody else who holds more than the caller).
     """
     changes = dict(changes)
     with in_tenant(tenant_id) as route:
@@ -132,6 +142,8 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, changes: dict[str, Any]) 
                     raise UnknownUser
                 asked = sorted(changes)
                 if "email" in changes:
+                    if by.id != user.pk and not outranks(by, user):
+                        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
                     _change_address(user, changes, route)
                 for member, value in changes.items():
                     setattr(user, member, value)

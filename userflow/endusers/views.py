@@ -14,6 +14,7 @@ from userflow.endusers import actions, serializers
 from userflow.endusers.models import EndUser
 from userflow.errors import (
     EmailTaken,
+    GrantsMoreThanHeld,
     LastActiveUser,
     RegistrationClosed,
     TooManyFromAddress,
@@ -122,13 +123,13 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserChanges,
         returns={200: serializers.EndUserChangedOut},
-        refuses=[UnknownUser, EmailTaken, TooManyFromAddress, *TENANCY],
+        refuses=[UnknownUser, EmailTaken, TooManyFromAddress, GrantsMoreThanHeld, *TENANCY],
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Change name, e-mail or metadata (replaced whole); an end user may change only themselves."""
         tenant, user = self._named(request, tenant_id, user_id, "endusers:write")
         changes = self.valid(serializers.EndUserChanges)
-        changed = actions.update_end_user(tenant_id=tenant, user_id=user, changes=changes)
+        changed = actions.update_end_user(tenant_id=tenant, user_id=user, by=principal_at(request), changes=changes)
         waits = changes.get("email", changed.email) != changed.email
         answer = {
             "user_id": changed.pk,

@@ -58,7 +58,7 @@ def update_profile(*, of: Principal, changes: dict[str, Any]) -> dict[str, Any]:
     _must_have_user(of)
     if of.kind == END_USER:
         assert of.tenant_id is not None  # an end user always has a tenant
-        update_end_user(tenant_id=of.tenant_id, user_id=of.id, changes=changes)
+        update_end_user(tenant_id=of.tenant_id, user_id=of.id, by=of, changes=changes)
     else:
         update_admin_user(user_id=of.id, by=of, changes=changes)
     return read_profile(of=of)

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError
+from django.db.models import Q
 from django.db.models.functions import Lower
 
 from identity_platform.api.pagination import Page, offset
@@ -12,6 +13,7 @@ from identity_platform.audit.writer import record_for_each_in_tenant, record_for
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.endusers.members import must_exist, page_of_members
+from userflow.endusers.models import EndUser
 from userflow.errors import BuiltInRole, GrantsMoreThanHeld, RoleNameTaken, UnknownRole, UnknownRoleId
 from userflow.permissions_catalogue import EVERY_PERMISSION
 from userflow.principals import Principal
@@ -27,6 +29,16 @@ def refuse_granting(by: Principal, permissions: Iterable[str]) -> None:
     beyond = (set(permissions) & set(EVERY_PERMISSION)) - by.permissions
     if beyond:
         raise GrantsMoreThanHeld(f"You cannot grant {', '.join(sorted(beyond))}: you do not hold it yourself.")
+
+
+def outranks(by: Principal, user: EndUser) -> bool:
+    """Whether the caller holds all of the platform's permissions that this user of the tenant that is entered holds.
+
+    Who could change a stronger user's address or enrol a factor for them would in the end hold those permissions.
+    """
+    roles = Role.objects.filter(Q(bindings__user=user) | Q(groups__memberships__user=user))
+    held = {permission for permissions in roles.values_list("permissions", flat=True) for permission in permissions}
+    return held & set(EVERY_PERMISSION) <= by.permissions
 
 
 def roles_named(names: Collection[str]) -> list[Role]:

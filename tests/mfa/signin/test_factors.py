@@ -1,9 +1,13 @@
 """The list of one's factors, removal, an admin's reset, and what the user hears of it."""
 
+import base64
+import json
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
 from mfa.sms.models import SmsCode, SmsMessage
@@ -13,8 +17,9 @@ from tenants.retention import purge
 from tenants.trails import Owner
 from tests.mfa.enrollment.test_ladder import aged
 from tests.mfa.people import Somebody, somebody
-from tests.world import Api, House
+from tests.world import PASSWORD, Api, House, sign_in_admin
 from userflow.mail import settle
+from userflow.tokens import issue
 
 
 @pytest.fixture
@@ -211,3 +216,37 @@ def test_trying_addresses_is_limited(house: House) -> None:
     phoneless = {**nobody, "client_id": str(house.client_id)}
     assert door.post("/webauthn/sms/requestCode", phoneless).status_code == 429
     assert Api().post("/webauthn/totp/beginSetup", nobody).status_code == 404
+
+
+def test_an_admins_own_factors_are_reset_with_a_fresh_sign_in_only(new_house: Any) -> None:
+    house = new_house()
+    claims = claims_in(house.api.token)
+    old = issue.pair(
+        issue.Speaker("admin", house.admin.id, house.id, None, (), ()),
+        uuid.UUID(claims["sid"]),
+        uuid.uuid4().hex,
+        amr=("pwd",),
+        auth_time=now() - timedelta(minutes=16),
+        route=None,
+    ).access_token
+    body = {"user_id": str(house.admin.id), "reason": "lost"}
+    assert Api(token=old).post("/webauthn/admin/factors/reset", body).status_code == 401
+    assert house.api.post("/webauthn/admin/factors/reset", body).status_code == 200
+
+
+def claims_in(token: str) -> dict[str, Any]:
+    return dict(json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "==")))
+
+
+def test_nobody_changes_the_factors_of_an_end_user_who_holds_more(house: House, ann: Somebody) -> None:
+    role = house.api.post("/authmgr/roles", {"name": uuid.uuid4().hex, "permissions": ["services:credentials"]}).json()
+    group = house.api.post("/authmgr/groups", {"name": uuid.uuid4().hex, "roles": [role["name"]]}).json()
+    house.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(ann.id)]})
+    name = f"weak-{uuid.uuid4().hex[:8]}"
+    made = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "W", "last_name": "K"}
+    house.api.post("/uflow/admin/users", {**made, "roles": ["user-manager"]})
+    manager = Api(token=sign_in_admin(name)["access_token"])
+    assert manager.post("/webauthn/enduser/beginRegistration", ann.name).status_code == 403
+    body = {"user_id": str(ann.id), "tenant_id": str(house.id), "reason": "lost"}
+    assert manager.post("/webauthn/factors/reset", body).status_code == 403
+    assert manager.post("/webauthn/enduser/beginRegistration", somebody(house).name).status_code == 200

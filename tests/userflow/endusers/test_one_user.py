@@ -8,7 +8,7 @@ import pytest
 from django.db import connections
 
 from tenants.context import in_tenant
-from tests.world import Api, House, Person, statements
+from tests.world import PASSWORD, Api, House, Person, sign_in_admin, statements
 from userflow.endusers.models import EndUser
 from userflow.signin.models import EndUserAttempts, EndUserSession
 
@@ -231,3 +231,26 @@ def test_no_attempt_rows_stay_behind(house: House) -> None:
         before = EndUserAttempts.objects.count()
         house.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(house.id), "user_id": str(person.id)})
         assert EndUserAttempts.objects.count() == before - 1
+
+
+def test_nobody_takes_over_an_end_user_who_holds_more_by_a_new_address(house: House) -> None:
+    person, plain = house.register(), house.register()
+    role = house.api.post(
+        "/authmgr/roles", {"name": f"r-{secrets.token_hex(6)}", "permissions": ["services:credentials"]}
+    ).json()
+    house.api.post(f"/authmgr/roles/{role['id']}/bindings", {"user_ids": [str(person.id)]})
+    manager = admin_with(house, "user-manager")
+    new = {"email": f"{secrets.token_hex(6)}@example.com"}
+    assert manager.put(f"/uflow/user/enduser/{house.id}/{person.id}", new).status_code == 403
+    assert manager.put(f"/uflow/user/enduser/{house.id}/{person.id}", {"name": "Ann"}).status_code == 200
+    assert manager.put(f"/uflow/user/enduser/{house.id}/{plain.id}", new).status_code == 200
+    own = {"email": f"{secrets.token_hex(6)}@example.com"}
+    assert house.as_user(person).put(f"/uflow/user/enduser/{house.id}/{person.id}", own).status_code == 200
+
+
+def admin_with(house: House, role: str) -> Api:
+    """An admin of the house with this role only."""
+    name = f"weak-{secrets.token_hex(4)}"
+    body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "W", "last_name": "K"}
+    assert house.api.post("/uflow/admin/users", {**body, "roles": [role]}).status_code == 201
+    return Api(token=sign_in_admin(name)["access_token"])
