@@ -71,8 +71,8 @@ class AdminUserChanges(serializers.Serializer[Any]):
 
 class AdminListQuery(serializers.Serializer[Any]):
     tenant_id = Identifier(required=False)
-    page = QueryWhole(required=False, default=1, min_value=1)
-    limit = QueryWhole(required=False, default=10, min_value=1)
+    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
+    limit = QueryWhole(required=False, default=10, min_value=1, clamp=True)
 
     def validate_limit(self, value: int) -> int:
         return min(value, LARGEST_PAGE)

@@ -81,8 +81,8 @@ class ClientIn(ClientChanges):
 
 
 class ClientListQuery(serializers.Serializer[Any]):
-    page = QueryWhole(required=False, default=1, min_value=1)
-    limit = QueryWhole(required=False, default=20, min_value=1)
+    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
+    limit = QueryWhole(required=False, default=20, min_value=1, clamp=True)
     active = QueryFlag(required=False)
     name = Text(max_length=255, required=False)
     tags = Text(max_length=1024, required=False, help_text="Comma-separated: clients that have all of them.")

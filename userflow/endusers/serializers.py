@@ -18,8 +18,8 @@ class Limited(serializers.Serializer[Any]):
 
 class EndUserListQuery(Limited):
     tenant_id = Identifier()
-    page = QueryWhole(required=False, default=1, min_value=1)
-    limit = QueryWhole(required=False, default=10, min_value=1)
+    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
+    limit = QueryWhole(required=False, default=10, min_value=1, clamp=True)
     active = QueryFlag(required=False)
     client_id = Identifier(required=False)
     email = Text(max_length=254, required=False)

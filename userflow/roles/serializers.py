@@ -59,7 +59,7 @@ class InTenantQuery(serializers.Serializer[Any]):
 
 
 class PageQuery(InTenantQuery):
-    page = QueryWhole(required=False, default=1, min_value=1)
+    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
     limit = QueryWhole(required=False, default=20, min_value=1, max_value=LARGEST_PAGE, clamp=True)
 
 

@@ -67,8 +67,8 @@ class SessionNamedQuery(serializers.Serializer[Any]):
 
 
 class SessionListQuery(SessionNamedQuery):
-    page = QueryWhole(required=False, default=1, min_value=1)
-    limit = QueryWhole(required=False, default=20, min_value=1)
+    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
+    limit = QueryWhole(required=False, default=20, min_value=1, clamp=True)
 
     def validate_limit(self, value: int) -> int:
         return min(value, LARGEST_PAGE)

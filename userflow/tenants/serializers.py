@@ -42,8 +42,8 @@ class TenantOut(serializers.Serializer[Any]):
 
 
 class TenantListQuery(serializers.Serializer[Any]):
-    page = QueryWhole(required=False, default=1, min_value=1)
-    limit = QueryWhole(required=False, default=20, min_value=1)
+    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
+    limit = QueryWhole(required=False, default=20, min_value=1, clamp=True)
 
     def validate_limit(self, value: int) -> int:
         return min(value, LARGEST_PAGE)
