@@ -4,11 +4,12 @@ import uuid
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
-from django.db import models
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.db.models.lookups import Exact
 
-from identity_platform.api.fields import email_key
+from identity_platform.api.fields import AddressInvalid, email_address, email_key
 from tenants.models import Tenant
 from userflow.permissions_catalogue import OPERATOR
 
@@ -39,11 +40,19 @@ class AdminUserManager(BaseUserManager["AdminUser"]):
     """What Django's `createsuperuser` needs."""
 
     def create_superuser(self, username: str, email: str, password: str | None = None, **extra: Any) -> "AdminUser":
-        """An operator, from the command line."""
-        user = self.model(username=username, email=email, **extra)
+        """An operator, from the command line. Raises Django's ValidationError, which the command shows as one line."""
+        try:
+            address = email_address(email)
+        except AddressInvalid as problem:
+            raise ValidationError("This is not an e-mail address that the platform takes.") from problem
+        user = self.model(username=username, email=address, **extra)
         user.set_password(password)
-        user.save(using=self._db)
-        user.roles.add(AdminRole.objects.get(name=OPERATOR))
+        try:
+            with transaction.atomic(using=self._db):
+                user.save(using=self._db)
+                user.roles.add(AdminRole.objects.get(name=OPERATOR))
+        except IntegrityError as clash:
+            raise ValidationError("Another admin user has this username or e-mail address.") from clash
         return user
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connections
 
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
@@ -237,3 +238,16 @@ def test_a_name_that_only_looks_alike_in_capitals_is_another_name(house: House, 
     assert sign_in_admin(mine["username"])["user"]["id"] == mine["id"]
     assert sign_in_admin(mine["username"].upper())["user"]["id"] == mine["id"]
     assert house.api.post(PATH, body(username=mine["username"].upper())).status_code == 409
+
+
+def test_the_command_line_says_in_one_line_why_there_is_no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"root-{secrets.token_hex(4)}"
+    for member, value in {"USERNAME": name, "EMAIL": f"{name}@example.com", "PASSWORD": PASSWORD}.items():
+        monkeypatch.setenv(f"DJANGO_SUPERUSER_{member}", value)
+    call_command("createsuperuser", interactive=False, verbosity=0)
+    assert sign_in_admin(name)["user"]["username"] == name
+    with pytest.raises(CommandError, match="Another admin user has this"):
+        call_command("createsuperuser", interactive=False, verbosity=0)
+    monkeypatch.setenv("DJANGO_SUPERUSER_EMAIL", "nobody")
+    with pytest.raises(CommandError, match="not an e-mail address"):
+        call_command("createsuperuser", interactive=False, verbosity=0)
