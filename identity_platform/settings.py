@@ -316,14 +316,18 @@ SECURE_HSTS_SECONDS = 0 if EMBEDDED else whole("SECURE_HSTS_SECONDS", 31536000)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not EMBEDDED
 X_FRAME_OPTIONS = "DENY"
 
+UNFOLD = {"SITE_TITLE": "Identity platform", "SITE_HEADER": "Identity platform", "SITE_URL": "/docs/"}
+
 # --- signing in ------------------------------------------------------------------------------------------------------
 
 PASSWORD_HASHERS = ["userflow.signin.passwords.Argon2Hasher"]
+AUTH_PASSWORD_VALIDATORS = [{"NAME": "userflow.signin.console.PasswordRules"}]
 # How many passwords one worker process hashes at the same moment.
 HASHES_AT_ONCE = whole("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_WORKERS), least=1, most=256)
 # How many may hash or wait for it: the other threads stay free for requests that hash nothing.
 HASHES_WAITED_FOR = max(HASHES_AT_ONCE, WEB_THREADS // 2)
 PASSWORD_HASH_WAIT_SECONDS = 2.0
+NEW_HASH_WAIT_SECONDS = 10.0
 # A file of further passwords that nobody may choose, one a line (userflow/signin/blocklist.py).
 PASSWORD_BLOCKLIST = text("PASSWORD_BLOCKLIST")
 if PASSWORD_BLOCKLIST and not Path(PASSWORD_BLOCKLIST).is_file():

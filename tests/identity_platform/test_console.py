@@ -58,6 +58,18 @@ def test_a_form_without_its_token_is_refused(operator_name: str) -> None:
     assert browser.post(LOGIN, {"username": operator_name, "password": PASSWORD}).status_code == 403
 
 
+def test_the_console_takes_no_password_that_the_api_refuses(django_db_setup: None) -> None:
+    from userflow.admins.actions import create_admin_user
+
+    name = f"console-{secrets.token_hex(4)}"
+    create_admin_user(tenant_id=None, username=name, email=f"{name}@example.com", password=PASSWORD)
+    operator = sign_in(name)
+    for weak in ("password", name, "short"):
+        body = {"old_password": PASSWORD, "new_password1": weak, "new_password2": weak}
+        assert operator.post("/admin/password_change/", body).status_code == 200
+    assert sign_in(name).get("/admin/").status_code == 200
+
+
 @pytest.mark.needs("chromium", "chromedriver")
 def test_a_browser_signs_in(place: str, operator_name: str, browser: webdriver.Chrome) -> None:
     # What browsers say of the origin of a form hangs on our headers; the check for forged requests hangs on what they say.

@@ -4,6 +4,7 @@ import uuid
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
@@ -41,6 +42,8 @@ class AdminUserManager(BaseUserManager["AdminUser"]):
 
     def create_superuser(self, username: str, email: str, password: str | None = None, **extra: Any) -> "AdminUser":
         """An operator, from the command line. Raises Django's ValidationError, which the command shows as one line."""
+        # The command asks these itself only where somebody types, and lets them be passed over.
+        validate_password(password or "")
         try:
             address = email_address(email)
         except AddressInvalid as problem:

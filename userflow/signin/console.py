@@ -3,13 +3,32 @@
 from typing import Any
 
 from django.contrib.auth.backends import BaseBackend
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ApiError
 from userflow.admins.models import AdminUser, username_is
+from userflow.errors import WeakPassword
 from userflow.realms import ADMINS
 from userflow.signin import attempts, passwords
+
+
+class PasswordRules:
+    """The API's rules for new passwords, where Django asks for them: its own commands and the console's forms."""
+
+    def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
+        """Raise Django's ValidationError for what the API refuses with WeakPassword."""
+        personal = (user.username, user.email) if isinstance(user, AdminUser) else ()
+        try:
+            passwords.check_strength(password, personal=personal)
+        except WeakPassword as refusal:
+            raise ValidationError((refusal.details or {})["password"]) from refusal
+
+    def get_help_text(self) -> str:
+        """What forms say before anything is typed."""
+        return f"At least {passwords.SHORTEST} characters, and none of the common passwords."
 
 
 class ConsoleBackend(BaseBackend):

@@ -248,6 +248,10 @@ def test_the_command_line_says_in_one_line_why_there_is_no_operator(monkeypatch:
     assert sign_in_admin(name)["user"]["username"] == name
     with pytest.raises(CommandError, match="Another admin user has this"):
         call_command("createsuperuser", interactive=False, verbosity=0)
+    monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", "password")
+    with pytest.raises(CommandError, match="known from breaches"):
+        call_command("createsuperuser", interactive=False, verbosity=0)
+    monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
     monkeypatch.setenv("DJANGO_SUPERUSER_EMAIL", "nobody")
     with pytest.raises(CommandError, match="not an e-mail address"):
         call_command("createsuperuser", interactive=False, verbosity=0)
