@@ -85,8 +85,19 @@ class PortTaken(Exception):
 def forget_figures_of_earlier_runs() -> None:
     """Begin the Prometheus figures anew: files of processes that are gone would be added for ever."""
     for figures in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"):
-        if not figures.stem.endswith(f"_{os.getpid()}"):
+        process = figures.stem.rpartition("_")[2]
+        if process.isdigit() and not _lives(int(process)):
             figures.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

@@ -32,27 +32,34 @@ _queue = threading.BoundedSemaphore(settings.HASHES_WAITED_FOR)
 
 
 @contextmanager
-def hashing_slot() -> Iterator[None]:
-    """Wait for a core to hash on, at most PASSWORD_HASH_WAIT_SECONDS; HashersBusy (503) after that.
+def hashing_slot(seconds: float) -> Iterator[None]:
+    """Wait for a core to hash on, at most so long; HashersBusy (503) after that."""
+    if not _slots.acquire(timeout=seconds):
+        raise HashersBusy(retry_after=1)
+    try:
+        yield
+    finally:
+        _slots.release()
 
-    The same at once when HASHES_WAITED_FOR are there already.
-    """
+
+@contextmanager
+def _place_in_the_queue() -> Iterator[None]:
+    """HashersBusy (503) at once when HASHES_WAITED_FOR sign-ins hash or wait already."""
     if not _queue.acquire(blocking=False):
         raise HashersBusy(retry_after=1)
     try:
-        if not _slots.acquire(timeout=settings.PASSWORD_HASH_WAIT_SECONDS):
-            raise HashersBusy(retry_after=1)
-        try:
-            yield
-        finally:
-            _slots.release()
+        yield
     finally:
         _queue.release()
 
 
 def hashed(password: str) -> str:
-    """The encoded hash of a new password."""
-    with hashing_slot():
+    """The encoded hash of a new password.
+
+    New passwords are rarer than sign-ins and limited by address: they wait longer and are never turned away at once, so
+    that of many registrations of one address at the same moment each gets its own answer.
+    """
+    with hashing_slot(settings.NEW_HASH_WAIT_SECONDS):
         return hashers.make_password(_normal(password))
 
 
@@ -76,7 +83,7 @@ def matches(password: str, encoded: str | None) -> bool:
     usable = bool(encoded) and hashers.is_password_usable(encoded)
     # Longer than any password that could have been set: hashed all the same, cut, so that time tells nothing.
     tried = password[:LONGEST]
-    with hashing_slot():
+    with _place_in_the_queue(), hashing_slot(settings.PASSWORD_HASH_WAIT_SECONDS):
         if usable and encoded and is_foreign(encoded):
             right = foreign_hashes.verify(tried, encoded)
         else:

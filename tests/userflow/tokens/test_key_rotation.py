@@ -14,12 +14,19 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent
 from tests.userflow.tokens.test_refresh import refresh
-from tests.world import Api, House, sign_in_admin
+from tests.world import Api, House, build_house, sign_in_admin
 from userflow.tokens import signing
 from userflow.tokens.models import SigningKey
 
 DOOR = "/authmgr/validate"
 JWKS = "/.well-known/jwks.json"
+
+
+@pytest.fixture(scope="module")
+def house(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A tenant of this file's own: its admin signs in again and again, so no other test may give it a factor."""
+    with django_db_blocker.unblock():
+        return build_house("keys")
 
 
 def command(*arguments: str) -> str:
