@@ -12,6 +12,8 @@ os.environ.setdefault("WEB_WORKERS", "2")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
 # Tests sign in more often in a minute than one address may; the tests of the limits send from addresses of their own.
 os.environ.setdefault("HASHES_AT_ONCE", "2")
+# Messages by SMS land in a file that the tests read, whatever servers they run on.
+os.environ.setdefault("SMS_BACKEND", "mfa.sms.gateway.FileGateway")
 # Half of them may wait for a hash; tests of races send twenty requests at once, each in a thread of its own.
 os.environ.setdefault("WEB_THREADS", "64")
 DATABASE = f"identity_test_{RUN}_{WORKER}"

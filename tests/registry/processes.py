@@ -27,10 +27,15 @@ def environment(**more: str) -> dict[str, str]:
     if parts["PORT"]:
         known["port"] = parts["PORT"]
     return {
-        **{name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ},
+        **{
+            name: os.environ[name]
+            for name in ("PATH", "HOME", "TMPDIR", "LANG", "DATABASE_ADMIN_URL")
+            if name in os.environ
+        },
         "PYTHONPATH": str(ROOT),
         "DJANGO_SETTINGS_MODULE": "identity_platform.settings",
         "DATABASE_URL": make_conninfo(**{name: value for name, value in known.items() if value}),
+        "PGBOUNCER": str(settings.PGBOUNCER),
         "REDIS_URL": str(settings.REDIS_URL),
         "SECRET_KEY": str(settings.SECRET_KEY),
         "ENCRYPTION_KEYS": str(settings.ENCRYPTION_KEYS),
