@@ -6,6 +6,7 @@ waits for a dead process nor meets one that is still copying.
 """
 
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import psycopg
 from django.conf import settings
 from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
 
 from tenants import servers
 from tenants.backend.base import POOL
@@ -27,6 +29,7 @@ TEMPLATE_JOB = "template"
 WARM_POOL_JOB = "warm pool"
 # A killed process's connection takes a moment to end on the server.
 PATIENCE_SECONDS = 2.0
+DROP_TRIES = 10
 
 
 def _lock_number(subject: object) -> int:
@@ -95,7 +98,15 @@ def drop(raw: Raw, database: str) -> None:
     POOL.close_idle(database)
     if exists(raw, database):
         raw.execute(sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE false").format(sql.Identifier(database)))
-        raw.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
+        for attempt in range(DROP_TRIES):
+            try:
+                raw.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
+                return
+            except InsufficientPrivilege:
+                # Autovacuum is in it at the moment, with the server's own role: who is no superuser may not end that.
+                if attempt == DROP_TRIES - 1:
+                    raise
+                time.sleep(0.5)
 
 
 def copy_template(raw: Raw, server: DatabaseServer, database: str) -> None:

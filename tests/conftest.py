@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.db import connection, connections
 from psycopg import sql
 
+from tenants import databases
 from tests.environment import DATABASE
 from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
 
@@ -49,8 +50,7 @@ def _clean_up() -> None:
             [DATABASE, settings.TENANT_DATABASE_PREFIX],
         ).fetchall()
         for (name,) in mine:
-            raw.execute(sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE false").format(sql.Identifier(name)))
-            raw.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+            databases.drop(raw, name)
 
 
 @pytest.fixture(autouse=True)
