@@ -3,6 +3,7 @@
 import io
 import json
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -89,7 +90,11 @@ def test_nonsense_is_400_and_named(house: House, query: dict[str, str]) -> None:
     assert (answer.status_code, list(answer.json()["details"])) == (400, list(query))
 
 
-def test_a_tenant_reads_its_own_trail_and_what_the_platforms_holds_about_it(house: House, other_house: House) -> None:
+def test_a_tenant_reads_its_own_trail_and_what_the_platforms_holds_about_it(
+    new_house: Callable[[], House], other_house: House
+) -> None:
+    # A tenant of its own: its making must be among the hundred newest events.
+    house = new_house()
     mine, theirs = house.register(), other_house.register()
     assert len(events(house.api, target=str(mine.id))) == 1
     assert events(house.api, target=str(theirs.id)) == []
