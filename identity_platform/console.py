@@ -16,8 +16,8 @@ class ConsoleOnly(MiddlewareMixin):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path.startswith(CONSOLE):
-            return super().__call__(request)  # type: ignore[return-value]
-        return self.get_response(request)  # type: ignore[return-value]
+            return super().__call__(request)  # type: ignore[return-value]  # MiddlewareMixin may be async, ours is not
+        return self.get_response(request)  # type: ignore[return-value]  # MiddlewareMixin may be async, ours is not
 
 
 class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has no types

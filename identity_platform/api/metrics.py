@@ -33,5 +33,5 @@ def exposition(request: HttpRequest) -> HttpResponse:
     if not settings.METRICS_TOKEN or not same(stated, settings.METRICS_TOKEN):
         return handlers.plain_answer(request.path, errors.UnknownPath())
     registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # it has no types
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

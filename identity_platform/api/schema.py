@@ -147,7 +147,7 @@ class ContractSchema(AutoSchema):
         return OAuthErrorBody if self.path.startswith("/authmgr/token") else ErrorBody
 
 
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
     """The access token in the Authorization header (RFC 6750)."""
 
     target_class = "userflow.authentication.BearerAuthentication"
