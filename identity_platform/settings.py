@@ -249,7 +249,7 @@ INSTALLED_APPS = [
     "registry",
     "mfa",
     "unfold",
-    "django.contrib.admin",
+    "identity_platform.console.apps.ConsoleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -259,14 +259,16 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    # After what it takes the lists of away.
+    "identity_platform.console",
 ]
 MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
-    "identity_platform.console.ConsoleStaticFiles",
-    "identity_platform.console.ConsoleSessions",
-    "identity_platform.console.ConsoleForgeryProtection",
-    "identity_platform.console.ConsoleSignIn",
-    "identity_platform.console.ConsoleMessages",
+    "identity_platform.console.middleware.ConsoleStaticFiles",
+    "identity_platform.console.middleware.ConsoleSessions",
+    "identity_platform.console.middleware.ConsoleForgeryProtection",
+    "identity_platform.console.middleware.ConsoleSignIn",
+    "identity_platform.console.middleware.ConsoleMessages",
 ]
 ROOT_URLCONF = "identity_platform.urls"
 WSGI_APPLICATION = "identity_platform.wsgi.application"
@@ -316,7 +318,15 @@ SECURE_HSTS_SECONDS = 0 if EMBEDDED else whole("SECURE_HSTS_SECONDS", 31536000)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not EMBEDDED
 X_FRAME_OPTIONS = "DENY"
 
-UNFOLD = {"SITE_TITLE": "Identity platform", "SITE_HEADER": "Identity platform", "SITE_URL": "/docs/"}
+UNFOLD = {
+    "SITE_TITLE": "Identity platform",
+    "SITE_HEADER": "Identity platform",
+    "SITE_URL": "/docs/",
+    "SITE_SYMBOL": "shield_person",
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": False,
+    "SIDEBAR": {"navigation": "identity_platform.console.navigation.sidebar"},
+}
 
 # --- signing in ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,7 @@
+"""The lists of the console; Django finds them here."""
+
+from django.contrib import admin
+from django.contrib.auth.models import Group
+
+# Django's groups mean nothing here: admin users have roles (userflow.admins).
+admin.site.unregister(Group)

@@ -1,0 +1,26 @@
+"""The console's own app, and Django's admin with our site in the place of the default one."""
+
+from django.apps import AppConfig
+from django.contrib.admin import apps as admin_apps
+
+
+class ConsoleConfig(AppConfig):
+    """Pages for operators and tenant admins, and the figures behind the dashboard."""
+
+    default = True
+    name = "identity_platform.console"
+    label = "console"
+
+    def ready(self) -> None:
+        from django.contrib.auth.signals import user_logged_in
+
+        from identity_platform.console import access
+
+        user_logged_in.connect(access.note_sign_in)
+
+
+class ConsoleAdminConfig(admin_apps.AdminConfig):
+    """Django's admin; `admin.site` is the console."""
+
+    default = False
+    default_site = "identity_platform.console.site.ConsoleSite"

@@ -1,0 +1,81 @@
+"""One page for everything that changes something: it says what will happen, asks, acts and comes back."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+
+from identity_platform.api.errors import ApiError
+from identity_platform.console import sudo
+from identity_platform.console.access import staff_at
+
+
+class TypedName(forms.Form):
+    """To go on, the name must be typed: nobody deletes the wrong tenant by one click."""
+
+    typed = forms.CharField(max_length=255, strip=True)
+
+    def __init__(self, *args: Any, wanted: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.wanted = wanted
+        self.fields["typed"].label = _("Type %(wanted)s to go on") % {"wanted": wanted}
+
+    def clean_typed(self) -> str:
+        """ValidationError unless it is exactly the wanted name."""
+        typed = str(self.cleaned_data["typed"])
+        if typed != self.wanted:
+            raise forms.ValidationError(_("This is not %(wanted)s.") % {"wanted": self.wanted})
+        return typed
+
+
+def confirmed(
+    request: HttpRequest,
+    *,
+    title: str,
+    text: str,
+    back: str,
+    act: Callable[[dict[str, Any]], str],
+    form_class: type[forms.Form] = forms.Form,
+    form_options: dict[str, Any] | None = None,
+    submit: str = "",
+    dangerous: bool = True,
+    shown: Callable[[HttpRequest], HttpResponse] | None = None,
+) -> HttpResponse:
+    """Ask, then act. The caller has checked the permission.
+
+    `act` takes the form's cleaned data, calls the action and gives the sentence that reports success; a refusal of the
+    action is shown at the form and nothing is lost. `dangerous` wants a sign-in not older than fifteen minutes. `shown`
+    answers after success in place of the way back (for what is shown once).
+    """
+    staff_at(request)
+    if dangerous and not sudo.is_fresh(request):
+        return sudo.ask_again(request)
+    form = form_class(request.POST or None, **(form_options or {}))
+    if request.method == "POST" and form.is_valid():
+        try:
+            report = act(form.cleaned_data)
+        except ApiError as refusal:
+            form.add_error(None, refusal.message)
+            for member, problems in (refusal.details or {}).items():
+                form.add_error(member if member in form.fields else None, problems)
+        else:
+            messages.success(request, report)
+            return shown(request) if shown else HttpResponseRedirect(back)
+    return TemplateResponse(
+        request,
+        "console/confirm.html",
+        {
+            **admin.site.each_context(request),
+            "title": title,
+            "text": text,
+            "form": form,
+            "back": back,
+            "submit": submit or title,
+            "dangerous": dangerous,
+        },
+        status=200 if request.method != "POST" else 400,
+    )

@@ -1,0 +1,109 @@
+"""What the console's lists have in common: permissions of the API, no writing past the actions, bounded counting."""
+
+from functools import cached_property
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+from django.contrib.admin import ModelAdmin as DjangoModelAdmin
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from unfold.admin import ModelAdmin
+
+from identity_platform.console.access import staff_at
+from identity_platform.console.scope import chosen_tenant
+from tenants.context import TENANT_ALIAS, in_tenant
+from tenants.states import Purpose
+
+COUNTED_AT_MOST: Final = 10_000
+
+
+class BoundedPaginator(Paginator[Any]):
+    """Counts no further than COUNTED_AT_MOST: nobody turns to page 200, and counting a large table takes its whole length."""
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows there are, or COUNTED_AT_MOST + 1 when there are more."""
+        if isinstance(self.object_list, QuerySet):
+            return self.object_list.order_by()[: COUNTED_AT_MOST + 1].count()
+        return len(self.object_list)
+
+
+class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+    """A list of a model that is read only here; pages that change something are extra URLs which call actions.
+
+    `view_permission` is the permission of the API that opens it. `operators_only` keeps tenant admins out; without it
+    `get_queryset` must be limited by `of_tenant` to what belongs to the person's tenant.
+    """
+
+    view_permission: ClassVar[str]
+    operators_only: ClassVar[bool] = False
+    # Path of the model to its tenant's id, e.g. `tenant_id`; rows of other tenants are not there for tenant admins.
+    of_tenant: ClassVar[str | None] = None
+
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_max_show_all = 0
+    list_filter_submit = True
+    actions = None
+    compressed_fields = True
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        staff = staff_at(request)
+        return staff.may(self.view_permission) and (staff.is_operator or not self.operators_only)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        own = staff_at(request).user.tenant_id
+        if own is not None:
+            assert self.of_tenant is not None, f"{type(self).__name__} must say of_tenant or operators_only"
+            rows = rows.filter(**{self.of_tenant: own})
+        return rows
+
+
+class TenantModelAdmin(ConsoleModelAdmin):
+    """A list of what stands in the chosen tenant's own database. Every look is audited there."""
+
+    # What the audit trail calls such a row, e.g. `end_user`.
+    audited_as: ClassVar[str]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        # The database is the tenant's own; there is nothing of others in it.
+        return DjangoModelAdmin.get_queryset(self, request).using(TENANT_ALIAS)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        tenant = chosen_tenant(request)
+        if tenant is None:
+            return HttpResponseRedirect(reverse("admin:choose_tenant"))
+        from identity_platform.audit.writer import record_for_tenant
+
+        with in_tenant(tenant.pk, Purpose.INSPECT):
+            if self.has_view_permission(request):
+                record_for_tenant(
+                    f"{self.audited_as}.listed", details={"console": True, "searched": "q" in request.GET}
+                )
+            answer: HttpResponse = super().changelist_view(request, extra_context)
+            # The page must be drawn while the tenant is entered: its rows are read then.
+            return answer.render() if hasattr(answer, "render") else answer
+
+
+def uuid_or_none(text: str) -> UUID | None:
+    """The id, or None for what is none: such a page is then not found."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,43 @@
+"""Which tenant the console looks into. An operator chooses one and it stays chosen; a tenant admin has only its own."""
+
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
+
+from identity_platform.console.access import staff_at
+from tenants.models import Tenant
+
+CHOSEN = "console_tenant"
+
+
+def chosen_tenant(request: HttpRequest) -> Tenant | None:
+    """The tenant that the pages of people and services show, with its database; None while an operator has chosen none."""
+    if hasattr(request, "console_tenant"):
+        known: Tenant | None = request.console_tenant
+        return known
+    staff = staff_at(request)
+    tenant_id = staff.user.tenant_id or request.session.get(CHOSEN)
+    tenant = Tenant.objects.select_related("database__server").filter(pk=tenant_id).first() if tenant_id else None
+    request.console_tenant = tenant  # type: ignore[attr-defined]  # remembered for this request
+    return tenant
+
+
+def choose_tenant(request: HttpRequest, tenant_id: UUID | None) -> None:
+    """Look into this tenant from now on, or with None into none. PermissionDenied for tenant admins, Http404 if unknown."""
+    if not staff_at(request).is_operator:
+        raise PermissionDenied
+    if tenant_id is None:
+        request.session.pop(CHOSEN, None)
+    elif not Tenant.objects.filter(pk=tenant_id).exists():
+        raise Http404
+    else:
+        request.session[CHOSEN] = str(tenant_id)
+    if hasattr(request, "console_tenant"):
+        del request.console_tenant
+
+
+def may_see_tenant(request: HttpRequest, tenant_id: UUID | None) -> bool:
+    """Whether something of this tenant (None: of the platform itself) may be shown at all."""
+    own = staff_at(request).user.tenant_id
+    return own is None or own == tenant_id

@@ -1,0 +1,33 @@
+"""The admin site: who gets in, which pages there are beside the lists, what stands in the sidebar and the header."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import URLPattern
+from unfold.sites import UnfoldAdminSite
+
+from identity_platform.console.access import is_signed_in
+from identity_platform.console.scope import chosen_tenant
+
+
+class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
+    """The operators' console at /admin/."""
+
+    enable_nav_sidebar = True
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Operators and tenant admins who have finished every step of their sign-in."""
+        return is_signed_in(request)
+
+    def extra_urls(self) -> list[URLPattern]:
+        """Pages that belong to no list."""
+        from identity_platform.console import urls
+
+        return urls.pages(self)
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """What every page's frame shows; the chosen tenant stands in the header."""
+        context: dict[str, Any] = super().each_context(request)
+        if self.has_permission(request):
+            context["console_tenant"] = chosen_tenant(request)
+        return context

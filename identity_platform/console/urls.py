@@ -1,0 +1,9 @@
+"""Pages of the console that belong to no list, one line each; every room adds its own."""
+
+from django.contrib.admin import AdminSite
+from django.urls import URLPattern
+
+
+def pages(site: AdminSite) -> list[URLPattern]:
+    """The paths; each view is wrapped by `site.admin_view`, but for those of the sign-in."""
+    return []
