@@ -4,6 +4,7 @@ Every value of the environment may also come from a file: `NAME_FILE=/run/secret
 Nonsense is refused at start with a message that names the variable, never replaced by a default.
 """
 
+import ipaddress
 import os
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,17 @@ def listed(name: str, default: list[str]) -> list[str]:
     """A comma-separated list without empty members."""
     value = text(name)
     return default if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def networks(name: str, default: list[str]) -> list[str]:
+    """A comma-separated list of networks in CIDR notation (RFC 4632); a single address is a network too."""
+    stated = listed(name, default)
+    for network in stated:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            raise ImproperlyConfigured(f"{name} must list networks such as 10.1.0.0/16, not {network!r}.") from None
+    return stated
 
 
 def required(name: str, why: str) -> str:
@@ -413,6 +425,25 @@ SMS_LIMITS: dict[str, tuple[int, int]] = {
 # The alarm: of so many messages to a country within a day, fewer than this share (in percent) were ever used.
 SMS_ALARM_MESSAGES = whole("SMS_ALARM_MESSAGES", 20, least=1)
 SMS_ALARM_PERCENT = whole("SMS_ALARM_PERCENT", 25, most=100)
+# Private networks that webhooks may be sent to, comma-separated; embedded mode takes a consumer on this machine.
+WEBHOOK_ALLOWED_NETWORKS = networks("WEBHOOK_ALLOWED_NETWORKS", ["127.0.0.0/8", "::1/128"] if EMBEDDED else [])
+# Whether http:// is taken too; into those networks only.
+WEBHOOK_PLAIN_HTTP = flag("WEBHOOK_PLAIN_HTTP", EMBEDDED)
+WEBHOOK_TIMEOUT_SECONDS = whole("WEBHOOK_TIMEOUT_SECONDS", 10, least=1, most=30)
+WEBHOOK_ENDPOINTS_PER_TENANT = whole("WEBHOOK_ENDPOINTS_PER_TENANT", 10, least=1, most=100)
+# How long a message is tried again, and the first and the longest wait between two tries.
+WEBHOOK_RETRY_SECONDS = whole("WEBHOOK_RETRY_SECONDS", 86_400, most=14 * 86_400)
+WEBHOOK_RETRY_FIRST_SECONDS = whole("WEBHOOK_RETRY_FIRST_SECONDS", 5, least=1, most=3600)
+WEBHOOK_RETRY_LONGEST_SECONDS = whole("WEBHOOK_RETRY_LONGEST_SECONDS", 3 * 3600, least=1, most=86_400)
+# An endpoint that has taken nothing for so long is switched off, and the tenant's admins are told.
+WEBHOOK_FAILING_DAYS = whole("WEBHOOK_FAILING_DAYS", 5, least=1, most=365)
+# How long the secret before the last one still signs after a rotation.
+WEBHOOK_SECRET_OVERLAP_SECONDS = whole("WEBHOOK_SECRET_OVERLAP_SECONDS", 86_400, most=30 * 86_400)
+WEBHOOK_DELIVERED_DAYS = whole("WEBHOOK_DELIVERED_DAYS", 7, least=1, most=365)
+WEBHOOK_DEAD_DAYS = whole("WEBHOOK_DEAD_DAYS", 30, least=1, most=365)
+# How many endpoints a deliverer serves at the same moment, and how often it looks at a tenant that gave no hint.
+WEBHOOK_THREADS = whole("WEBHOOK_THREADS", 16, least=1, most=256)
+WEBHOOK_SWEEP_SECONDS = whole("WEBHOOK_SWEEP_SECONDS", 60, least=1, most=86_400)
 DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>")
 
 # --- REST framework and its documentation ----------------------------------------------------------------------------

@@ -94,6 +94,22 @@ class WarmDatabase(models.Model):
         return self.name
 
 
+class WebhookTenant(models.Model):
+    """A tenant that has webhook endpoints. They are in its own database; this is how others know without going there."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="webhooks")
+    # When an endpoint was made last: for a while after that the tenant stays here, whatever its database shows.
+    touched_at = models.DateTimeField(auto_now_add=True)
+    # When a deliverer has looked last, hint or no hint.
+    swept_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["swept_at"], name="webhook_tenant_swept")]
+
+    def __str__(self) -> str:
+        return str(self.tenant_id)
+
+
 class DataKey(models.Model):
     """The key that seals one owner's secrets, wrapped by a key of the ring that never is in a database."""
 

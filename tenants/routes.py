@@ -32,6 +32,8 @@ class Route:
     server_id: int
     server_revision: int
     settings: dict[str, Any]
+    # Whether systems of the tenant hear of events: without any, a deed need not ask who does.
+    has_webhooks: bool = False
 
     def check(self, purpose: Purpose) -> None:
         """Refuse what the state does not allow: UnknownTenant, TenantSuspended or TenantBusy."""
@@ -43,17 +45,20 @@ class Route:
 
 
 # The columns of a route, to be joined by whoever reads more than that in the same statement.
-COLUMNS = "t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings"
+COLUMNS = (
+    "t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,"
+    " EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id)"
+)
 JOINS = "JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id"
-WIDTH = 8
+WIDTH = 9
 
 _seen: ContextVar[dict[UUID, Route] | None] = ContextVar("routes_of_this_request", default=None)
 
 
 def from_row(row: Any) -> Route:
     """A route from the values of COLUMNS."""
-    tenant_id, slug, name, status, database, server_id, revision, settings = row
-    return Route(tenant_id, slug, name, State(status), database, server_id, revision, decoded(settings))
+    tenant_id, slug, name, status, database, server_id, revision, settings, has_webhooks = row
+    return Route(tenant_id, slug, name, State(status), database, server_id, revision, decoded(settings), has_webhooks)
 
 
 def decoded(value: Any) -> dict[str, Any]:

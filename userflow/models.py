@@ -20,6 +20,7 @@ from userflow.signin.models import (
     EndUserTicket,
 )
 from userflow.tokens.models import RevokedToken, SigningKey
+from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
 
 __all__ = [
     "AdminAttempts",
@@ -45,4 +46,6 @@ __all__ = [
     "Role",
     "RoleBinding",
     "SigningKey",
+    "WebhookEndpoint",
+    "WebhookMessage",
 ]

@@ -14,6 +14,7 @@ TENANT_PERMISSIONS: Final[tuple[str, ...]] = tuple(
         "invitations": "read write",
         "directory": "read write sync",
         "sessions": "read write",
+        "webhooks": "read write",
         "audit": "read",
     }.items()
     for action in actions.split()

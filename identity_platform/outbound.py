@@ -1,0 +1,288 @@
+"""HTTP calls to addresses that somebody else has written down: a tenant's webhook endpoints and its directory.
+
+The threat is server-side request forgery (OWASP SSRF Prevention Cheat Sheet; CWE-918): whoever may name an address would
+have this host call its own loopback, its neighbours, or the cloud's metadata service. So a name is resolved here, every
+address it gives is checked, and the connection goes to the address that was checked: a name that answers otherwise a
+moment later (DNS rebinding) has no second question to answer. Redirects are not followed and no proxy or `.netrc` of the
+environment is used. TLS is checked against the name in the URL.
+"""
+
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotInTime
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+RESOLVE_SECONDS: Final = 3.0
+CONNECT_SECONDS: Final = 5.0
+ANSWER_BYTES: Final = 4096
+
+# Prefixes of IPv6 that carry an IPv4 address and would be routed to it: NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo
+# (RFC 4380), IPv4-compatible (RFC 4291, deprecated).
+_CARRIERS: Final = tuple(
+    ipaddress.ip_network(prefix) for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
+)
+# A name server that never answers would hold a thread of the web server for as long as the system's resolver waits.
+_resolvers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="resolve")
+
+
+class TargetRefused(ValueError):
+    """The address may not be called; `reason` says why and what to do, and names no address behind a name."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class NotResolved(TargetRefused):
+    """The name gives no address at the moment. It may later."""
+
+
+class TooSlow(requests.RequestException):
+    """The whole exchange did not end within its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where calls may go.
+
+    `allowed` are networks that are let through although they are private; `plain_http` takes `http://` too, into those
+    networks only.
+    """
+
+    allowed: tuple[Network, ...] = ()
+    plain_http: bool = False
+
+    @classmethod
+    def of(cls, networks: Iterable[str], *, plain_http: bool = False) -> "Reach":
+        """From networks as text (`10.1.0.0/16`, `::1`). Raises ValueError for what is none."""
+        return cls(tuple(ipaddress.ip_network(network) for network in networks), plain_http)
+
+    def check(self, address: Address, *, plain: bool) -> None:
+        """TargetRefused unless this address may be called."""
+        inner = getattr(address, "ipv4_mapped", None) or address
+        if any(inner.version == network.version and inner in network for network in self.allowed):
+            return
+        carried = inner.version == 6 and any(inner in network for network in _CARRIERS)
+        if carried or not inner.is_global or inner.is_multicast or getattr(inner, "is_site_local", False):
+            raise TargetRefused("The address is in a private or reserved network: name a public host.")
+        if plain:
+            raise TargetRefused("Send an https:// address.")
+
+
+def check_url(url: str, reach: Reach) -> None:
+    """Refuse with TargetRefused what a GuardedSession would not call: scheme, user info, or where the name leads now."""
+    host, port, plain = _parts(url)
+    if plain and not reach.plain_http:
+        raise TargetRefused("Send an https:// address.")
+    _addresses(host, port, reach, plain=plain)
+
+
+def _parts(url: str) -> tuple[str, int, bool]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise TargetRefused("Send an https:// address.") from None
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise TargetRefused("Send an https:// address.")
+    if parts.username is not None or parts.password is not None:
+        raise TargetRefused("The address may hold no user name and no password.")
+    plain = parts.scheme == "http"
+    return parts.hostname, port or (80 if plain else 443), plain
+
+
+def _looked_up(host: str, port: int) -> list[tuple[Any, ...]]:
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+def _addresses(host: str, port: int, reach: Reach, *, plain: bool) -> list[tuple[str, int]]:
+    """Where the name leads, checked. One address that may not be called refuses the name: no use of it is honest."""
+    asked: Future[list[tuple[Any, ...]]] = _resolvers.submit(_looked_up, host.strip("[]"), port)
+    try:
+        found = asked.result(RESOLVE_SECONDS)
+    except NotInTime:
+        asked.cancel()
+        raise NotResolved("The name of the host could not be resolved in time.") from None
+    except (OSError, UnicodeError):
+        raise NotResolved("The name of the host cannot be resolved: check its spelling.") from None
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    for text in addresses:
+        # A scope (`fe80::1%eth0`) is link-local in any case.
+        reach.check(ipaddress.ip_address(text.partition("%")[0]), plain=plain)
+    if not addresses:
+        raise NotResolved("The name of the host cannot be resolved: check its spelling.")
+    return [(text, port) for text in addresses]
+
+
+class _Guarded:
+    """Opens the connection of a urllib3 connection to a checked address of its host."""
+
+    plain: bool
+    watch: "_Watch"
+    reach: Reach
+    _dns_host: str
+    port: int
+    timeout: Any
+
+    def _new_conn(self) -> socket.socket:
+        seconds = self.timeout if isinstance(self.timeout, int | float) else CONNECT_SECONDS
+        for place in _addresses(self._dns_host, self.port, self.reach, plain=self.plain):
+            try:
+                made = socket.create_connection(place, seconds)
+            except TimeoutError:
+                raise ConnectTimeoutError("The connection was not made in time.") from None
+            except OSError:
+                continue
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.watch.opened(made)
+            return made
+        raise NewConnectionError(self, "The connection was refused.")  # type: ignore[arg-type]  # a mixin of one
+
+
+class _Watch:
+    """Ends an exchange that goes on for too long.
+
+    The time limits of sockets count from byte to byte, so a server that sends a byte now and then could hold its caller
+    for ever. Shutting a duplicate of the socket down ends the connection under TLS as well.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self.over = False
+
+    def opened(self, made: socket.socket) -> None:
+        with self._lock:
+            self._drop()
+            self._socket = made.dup()
+            if self.over:
+                self._end()
+
+    def begin(self) -> None:
+        with self._lock:
+            self.over = False
+
+    def expire(self) -> None:
+        with self._lock:
+            self.over = True
+            self._end()
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def _end(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):  # the other side was faster
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class _Adapter(HTTPAdapter):
+    """Requests' adapter whose pools make guarded connections."""
+
+    def __init__(self, reach: Reach, watch: _Watch) -> None:
+        self._reach = reach
+        self._watch = watch
+        super().__init__(pool_connections=1, pool_maxsize=1)
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        own = {"reach": self._reach, "watch": self._watch}
+        plain = type("PlainConnection", (_Guarded, HTTPConnection), {**own, "plain": True})
+        secure = type("SecureConnection", (_Guarded, HTTPSConnection), {**own, "plain": False})
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+            "https": type("SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),
+        }
+
+
+class GuardedSession(requests.Session):
+    """A `requests.Session` that reaches what `reach` allows, follows no redirect and reads nothing of the environment.
+
+    For one thread and one host at a time. Its calls raise TargetRefused beside what requests raises; each needs a
+    `timeout`, and `within()` bounds a whole exchange.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        super().__init__()
+        self.trust_env = False
+        self._watch = _Watch()
+        self.adapters.clear()
+        self.mount("https://", _Adapter(reach, self._watch))
+        if reach.plain_http:
+            self.mount("http://", _Adapter(reach, self._watch))
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        _parts(request.url or "")
+        options["allow_redirects"] = False
+        try:
+            return super().send(request, **options)
+        except requests.exceptions.InvalidSchema:
+            raise TargetRefused("Send an https:// address.") from None
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Bound what is done inside, from the connection to the last byte that is read: TooSlow after `seconds`."""
+        self._watch.begin()
+        timer = threading.Timer(seconds, self._watch.expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except (requests.RequestException, HTTPError, OSError) as problem:
+            if self._watch.over:
+                raise TooSlow("The exchange did not end in time.") from problem
+            raise
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        super().close()
+        self._watch.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: the status, the headers, and the beginning of the body."""
+
+    status: int
+    headers: Mapping[str, str]
+    beginning: bytes
+
+
+def post(session: GuardedSession, url: str, *, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
+    """POST a body and read at most a few KB of the answer, all within `seconds`.
+
+    Raises TargetRefused and `requests.RequestException`, of which TooSlow is one.
+    """
+    limits = (min(CONNECT_SECONDS, seconds), seconds)
+    try:
+        with (
+            session.within(seconds),
+            session.post(url, data=body, headers=dict(headers), timeout=limits, stream=True) as answer,
+        ):
+            beginning = answer.raw.read(ANSWER_BYTES, decode_content=False)
+            return Answer(answer.status_code, answer.headers, beginning)
+    except HTTPError as problem:
+        # What urllib3 raises while the body is read.
+        raise requests.ConnectionError(type(problem).__name__) from problem

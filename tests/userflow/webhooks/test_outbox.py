@@ -1,0 +1,50 @@
+"""Messages are written with the deed, for who listens, and for nobody else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from tenants.context import in_tenant, tenant_atomic
+from tenants.models import WebhookTenant
+from tests.world import House
+from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
+from userflow.webhooks.outbox import publish, publish_for_each
+
+
+@pytest.fixture
+def listening(new_house: Callable[[], House]) -> House:
+    """A tenant with an endpoint for groups and one for everything."""
+    home = new_house()
+    WebhookTenant.objects.create(tenant_id=home.id)
+    with in_tenant(home.id):
+        for events in (["group.*"], ["*"]):
+            WebhookEndpoint.objects.create(url="https://example.com/", events=events, secret_sealed=b"-")
+    return home
+
+
+def messages(home: House) -> list[Any]:
+    with in_tenant(home.id):
+        return list(WebhookMessage.objects.order_by("id"))
+
+
+def test_a_deed_that_is_undone_tells_nobody(listening: House) -> None:
+    def fail_late() -> None:
+        with tenant_atomic():
+            publish("group.created", {"group_id": "1"})
+            raise ZeroDivisionError
+
+    with in_tenant(listening.id), pytest.raises(ZeroDivisionError):
+        fail_late()
+    assert messages(listening) == []
+
+
+def test_who_listens_gets_one_message_for_each_event_in_their_order(listening: House) -> None:
+    with in_tenant(listening.id), tenant_atomic():
+        publish("group.created", {"group_id": "1"})
+        publish_for_each("end_user.created", ({"user_id": None, "name": str(n)} for n in range(1001)))
+    found = messages(listening)
+    assert [m.event for m in found[:3]] == ["group.created", "group.created", "end_user.created"]
+    assert [orjson.loads(m.body)["data"]["name"] for m in found[2:]] == [str(n) for n in range(1001)]
+    assert found[0].message_id == found[1].message_id != found[2].message_id

@@ -1,0 +1,41 @@
+"""Wakes the deliverers: which tenant has something to send, and when; in Valkey, where it may get lost.
+
+Nothing depends on a hint. One that is lost is made up for by the sweep over the tenants that have endpoints.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+from uuid import UUID
+
+import redis
+import structlog
+from django.conf import settings
+
+from identity_platform.api import valkey
+
+log = structlog.get_logger("identity.webhooks")
+
+
+def _name() -> str:
+    stores: Any = settings.CACHES
+    return f"{stores['default']['KEY_PREFIX']}:webhooks:due"
+
+
+def wake(tenant_id: UUID, *, seconds: float = 0.0) -> None:
+    """Have a deliverer look at the tenant in so many seconds; an earlier wish stands. Never raises for Valkey's absence."""
+    try:
+        valkey.client().zadd(_name(), {str(tenant_id): time.time() + seconds}, lt=True)
+    except (redis.RedisError, OSError) as problem:
+        log.warning("webhook_hint_lost", reason=type(problem).__name__)
+
+
+def due(most: int) -> Sequence[UUID]:
+    """Take the tenants whose time has come, at most so many; each goes to one deliverer only. Empty without Valkey."""
+    try:
+        store = valkey.client()
+        found = cast("list[bytes]", store.zrange(_name(), 0, time.time(), byscore=True, offset=0, num=most))
+        taken = [name for name in found if store.zrem(_name(), name)]
+    except (redis.RedisError, OSError):
+        return []
+    return [UUID(name.decode()) for name in taken]
