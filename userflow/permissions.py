@@ -3,6 +3,7 @@
 The kinds are re-exported, so that a view takes all it says about its callers from one place.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -12,8 +13,9 @@ from rest_framework.request import Request
 
 from identity_platform.api.errors import NotAllowed, NotSignedIn, ValidationFailed
 from tenants import routes
-from tenants.errors import TenantRequired
+from tenants.errors import TenantMismatch, TenantRequired
 from tenants.states import Purpose
+from userflow.ids import FORM
 from userflow.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
 from userflow.tokens.state import tenant_of_call
 
@@ -36,7 +38,7 @@ class SignedIn(BasePermission):
     """Any valid access token."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        principal_at(request)
+        refuse_foreign_tenant(principal_at(request), request, view)
         return True
 
 
@@ -50,7 +52,9 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
 
     class Needs(BasePermission):
         def has_permission(self, request: Request, view: Any) -> bool:
-            require(principal_at(request), permission, *allowed)
+            principal = principal_at(request)
+            require(principal, permission, *allowed)
+            refuse_foreign_tenant(principal, request, view)
             return True
 
     Needs.__name__ = f"Needs_{permission.replace(':', '_')}"
@@ -61,6 +65,23 @@ def require(principal: Principal, permission: str, *kinds: str) -> None:
     """NotAllowed unless the principal holds the permission and is of one of the kinds."""
     if principal.kind not in (kinds or (OPERATOR, ADMIN, CLIENT)) or not principal.may(permission):
         raise NotAllowed(f"This call needs the permission {permission}.")
+
+
+def refuse_foreign_tenant(principal: Principal, request: Request, view: Any) -> None:
+    """TenantMismatch when query or body name another tenant than the token's, also where the endpoint reads neither.
+
+    Whoever writes a tenant down means it; an answer about another one would be taken for it. The body counts where the
+    endpoint takes one, and what is no id is left to the endpoint.
+    """
+    if principal.tenant_id is None:
+        return
+    stated = request.query_params.getlist("tenant_id") if "tenant_id" in request.META["QUERY_STRING"] else []
+    contract = getattr(getattr(view, view.action or "", None), "contract", None)
+    if contract is not None and contract.body is not None and isinstance(request.data, Mapping):
+        stated = [*stated, request.data.get("tenant_id")]
+    for value in stated:
+        if isinstance(value, str) and FORM.fullmatch(value) and UUID(value) != principal.tenant_id:
+            raise TenantMismatch
 
 
 def principal_at(request: Request) -> Principal:

@@ -6,7 +6,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import NotAllowed
+from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
 from userflow.admins import actions, serializers
@@ -47,6 +47,9 @@ class AdminUserViewSet(ApiViewSet):
         fields = self.valid(serializers.AdminUserIn)
         stated = fields.pop("tenant_id", None)
         by = principal_at(request)
+        if stated is None and by.tenant_id is None and "HTTP_X_TENANT_ID" in request.META:
+            # Taken as "no tenant" it would make an operator, where the caller most likely means an admin of that tenant.
+            raise ValidationFailed(details={"tenant_id": ["Say the tenant here; the header does not count for this call."]})
         fields["tenant_id"] = tenant_at(request, stated) if stated or by.tenant_id else None
         user, ticket = actions.create_admin_user(**fields, by=by)
         return Response(serializers.record(user), status=201, headers={**NO_STORE, TICKET_HEADER: ticket})

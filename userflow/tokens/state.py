@@ -17,6 +17,7 @@ from tenants.errors import TenantMismatch, TenantSuspended
 from tenants.states import Purpose
 from userflow import principals
 from userflow.clients.usage import STALE_USE, note_use
+from userflow.ids import FORM
 from userflow.principals import Principal, moment
 
 _ROUTE_OR_NULLS = (
@@ -182,4 +183,6 @@ def tenant_of_call(principal: Principal, stated: UUID | None, header: str | None
         return principal.tenant_id
     if stated is not None or header is None:
         return stated
+    if FORM.fullmatch(header) is None:  # UUID() also takes braces and URNs
+        raise ValueError
     return UUID(header)

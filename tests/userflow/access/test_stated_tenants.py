@@ -1,0 +1,45 @@
+"""Whose tenant a call means: the token's, whatever else the caller writes down (contract.md section 2)."""
+
+import secrets
+from uuid import uuid4
+
+import pytest
+
+from tests.world import PASSWORD, Api, House
+
+
+@pytest.mark.parametrize("path", ["/authmgr/groups", "/uflow/admin/users/me", "/exsvc/api/v1/services"])
+def test_a_foreign_tenant_in_the_query_is_refused_also_where_nobody_reads_it(
+    house: House, other_house: House, path: str
+) -> None:
+    refused = [house.api.get(path, {"tenant_id": str(stranger)}) for stranger in (other_house.id, uuid4())]
+    assert [answer.status_code for answer in refused] == [403, 403]
+    assert house.api.get(path, {"tenant_id": str(house.id).upper()}).status_code == 200
+
+
+def test_a_foreign_tenant_in_the_body_is_refused_also_where_nobody_reads_it(house: House, other_house: House) -> None:
+    body = {"name": f"group-{secrets.token_hex(4)}", "tenant_id": str(other_house.id)}
+    assert house.api.post("/authmgr/groups", body).status_code == 403
+    assert house.api.post("/authmgr/groups", {**body, "tenant_id": str(house.id)}).status_code == 201
+
+
+def test_an_end_user_names_no_foreign_tenant_either(house: House, other_house: House) -> None:
+    person = house.as_user(house.register())
+    assert person.get("/authmgr/profile", {"tenant_id": str(other_house.id)}).status_code == 403
+    assert person.get("/authmgr/profile", {"tenant_id": str(house.id)}).status_code == 200
+
+
+@pytest.mark.parametrize("form", ["{%s}", "urn:uuid:%s"])
+def test_the_tenant_header_takes_the_36_character_form_only(operator: Api, house: House, form: str) -> None:
+    answer = operator.get("/authmgr/groups", headers={"X-Tenant-ID": form % house.id})
+    assert answer.status_code == 400
+    assert "X-Tenant-ID" in answer.json()["details"]
+
+
+def test_an_operator_who_names_a_tenant_in_the_header_only_makes_no_operator(operator: Api, house: House) -> None:
+    name = f"ambiguous-{secrets.token_hex(4)}"
+    body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "A", "last_name": "B"}
+    answer = operator.post("/uflow/admin/users", body, headers={"X-Tenant-ID": str(house.id)})
+    assert answer.status_code == 400
+    assert "tenant_id" in answer.json()["details"]
+    assert operator.post("/uflow/admin/users", {**body, "tenant_id": str(house.id)}).status_code == 201
