@@ -271,11 +271,13 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "corsheaders",
     # After what it takes the lists of away.
     "identity_platform.console",
 ]
 MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
+    "corsheaders.middleware.CorsMiddleware",
     "identity_platform.console.middleware.ConsoleStaticFiles",
     "identity_platform.console.middleware.ConsoleSessions",
     "identity_platform.console.middleware.ConsoleForgeryProtection",
@@ -329,6 +331,20 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUSTED_PROXY_H
 SECURE_HSTS_SECONDS = 0 if EMBEDDED else whole("SECURE_HSTS_SECONDS", 31536000)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not EMBEDDED
 X_FRAME_OPTIONS = "DENY"
+# Pages of other origins that may call the API from a browser. A list of the operator's, never of the tenants: in an open
+# enrollment window the caller's address counts as proof, and a page that a stranger chose would share it.
+CORS_ALLOWED_ORIGINS = listed("CORS_ALLOWED_ORIGINS", [])
+CORS_URLS_REGEX = r"^/(uflow|authmgr|clientms|webauthn|exsvc|\.well-known)/"
+CORS_ALLOW_HEADERS = ["authorization", "content-type", "x-enrollment-ticket", "x-request-id", "x-tenant-id"]
+CORS_EXPOSE_HEADERS = [
+    "Retry-After",
+    "X-Enrollment-Ticket",
+    "X-RateLimit-Limit",
+    "X-RateLimit-Remaining",
+    "X-RateLimit-Reset",
+    "X-Request-ID",
+]
+CORS_PREFLIGHT_MAX_AGE = 600
 
 UNFOLD = {
     "SITE_TITLE": "Identity platform",
@@ -388,6 +404,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "wrong_secret": (whole("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
     "forgot": (whole("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
     "email_resend": (whole("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
+    "invitation": (whole("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
     "registry": (whole("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
     "anonymous_registry": (whole("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
 }

@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
+from identity_platform.api.handlers import read_only
 from identity_platform.api.metrics import exposition
 
 handler400 = "identity_platform.api.handlers.bad_request"
@@ -15,8 +16,8 @@ urlpatterns = [
     path("", include("userflow.urls")),
     path("", include("registry.urls")),
     path("", include("mfa.urls")),
-    path("metrics", exposition),
-    path("schema/", SpectacularJSONAPIView.as_view(), name="schema"),
-    path("docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("metrics", read_only(exposition)),
+    path("schema/", read_only(SpectacularJSONAPIView.as_view()), name="schema"),
+    path("docs/", read_only(SpectacularSwaggerView.as_view(url_name="schema")), name="docs"),
     path("admin/", admin.site.urls),
 ]

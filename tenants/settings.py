@@ -83,6 +83,9 @@ def validated(stated: dict[str, Any]) -> dict[str, Any]:
         says = "There is no such setting." if check is None else (None if value is None else check(value))
         if says:
             problems[f"settings.{name}"] = [says]
+    if stated.get("mfa_policy") == "required" and stated.get("enrollment_mode") == "bearer":
+        # Who has no factor gets no token, and without a token could enrol none: nobody new would ever get in.
+        problems["settings.enrollment_mode"] = ["Where a factor is required, choose window or ticket."]
     if problems:
         raise ValidationFailed(details=problems)
     return {name: value for name, value in stated.items() if value is not None}

@@ -5,16 +5,15 @@ import secrets
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from identity_platform.api import errors, handlers
+from identity_platform.api.handlers import read_only
 
 
+@read_only
 def landing_page(request: HttpRequest, template: str) -> HttpResponse:
     """The page made of `template`; it reads the mail's token from behind the `#`, which never reaches a server.
 
     Any method but GET and HEAD is refused with MethodNotAllowed.
     """
-    if request.method not in ("GET", "HEAD"):
-        return handlers.plain_answer(request.path, errors.MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
     nonce = secrets.token_urlsafe(16)
     response = render(request, template, {"nonce": nonce})
     # Nothing but this page's own script runs where somebody types a new password.

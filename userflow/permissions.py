@@ -75,7 +75,7 @@ def refuse_foreign_tenant(principal: Principal, request: Request, view: Any) -> 
     """
     if principal.tenant_id is None:
         return
-    stated = request.query_params.getlist("tenant_id") if "tenant_id" in request.META["QUERY_STRING"] else []
+    stated: list[Any] = request.query_params.getlist("tenant_id") if "tenant_id" in request.META["QUERY_STRING"] else []
     contract = getattr(getattr(view, view.action or "", None), "contract", None)
     if contract is not None and contract.body is not None and isinstance(request.data, Mapping):
         stated = [*stated, request.data.get("tenant_id")]

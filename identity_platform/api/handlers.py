@@ -1,6 +1,8 @@
 """The only place that shapes an error body: one envelope per route group, chosen by path (contract.md section 1)."""
 
 import traceback
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import orjson
@@ -102,6 +104,18 @@ def plain_answer(path: str, refusal: errors.ApiError) -> HttpResponse:
         content_type="application/json",
         headers=refusal.headers,
     )
+
+
+def read_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A page of a library or a plain view that is only looked at: other methods are 405 in our envelope, not in its own."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.method not in ("GET", "HEAD"):
+            return plain_answer(request.path, errors.MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
+        return view(request, *args, **kwargs)
+
+    return guarded
 
 
 def _headers(refusal: errors.ApiError, request: Any) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.views.decorators.http import require_safe
 
+from identity_platform.api.handlers import read_only
 from userflow.clients.models import Client
 
 DEMO_TENANT = "demo"
@@ -15,7 +15,7 @@ POLICY = (
 )
 
 
-@require_safe
+@read_only
 def page(request: HttpRequest) -> HttpResponse:
     """The page for the demo tenant; without that tenant it says how to get it."""
     client = Client.objects.select_related("tenant").filter(tenant__slug=DEMO_TENANT, is_default=True).first()

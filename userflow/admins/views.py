@@ -49,7 +49,9 @@ class AdminUserViewSet(ApiViewSet):
         by = principal_at(request)
         if stated is None and by.tenant_id is None and "HTTP_X_TENANT_ID" in request.META:
             # Taken as "no tenant" it would make an operator, where the caller most likely means an admin of that tenant.
-            raise ValidationFailed(details={"tenant_id": ["Say the tenant here; the header does not count for this call."]})
+            raise ValidationFailed(
+                details={"tenant_id": ["Say the tenant here; the header does not count for this call."]}
+            )
         fields["tenant_id"] = tenant_at(request, stated) if stated or by.tenant_id else None
         user, ticket = actions.create_admin_user(**fields, by=by)
         return Response(serializers.record(user), status=201, headers={**NO_STORE, TICKET_HEADER: ticket})

@@ -15,6 +15,7 @@ from django.db import IntegrityError
 from django.db.models import Q
 from django.utils.timezone import now
 
+from identity_platform.api import ratelimit
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.fields import email_key
 from identity_platform.api.pagination import Page, offset
@@ -30,8 +31,17 @@ from userflow.clients.models import Client
 from userflow.email import proofs
 from userflow.endusers.actions import LOCAL
 from userflow.endusers.models import EndUser
-from userflow.errors import EmailTaken, InvitationClosed, InvitationInvalid, UnknownClient, UnknownInvitation
+from userflow.errors import (
+    EmailTaken,
+    GrantsMoreThanHeld,
+    InvitationClosed,
+    InvitationInvalid,
+    TooManyFromAddress,
+    UnknownClient,
+    UnknownInvitation,
+)
 from userflow.invitations import models
+from userflow.invitations.inviters import inviter_now
 from userflow.invitations.models import PENDING, AdminInvitation, EndUserInvitation
 from userflow.mailed_tokens import NotAToken, place_of, placed_token
 from userflow.permissions_catalogue import OPERATOR, TENANT_ADMIN
@@ -84,13 +94,24 @@ def invite(
 
     The mail leaves once the invitation is stored. Refuses with EmailTaken (a user has the address, active or not),
     UnknownRole, GrantsMoreThanHeld, NotAllowed (an admin user is invited by who may make one), UnknownClient,
-    TenantRequired, UnknownTenant, TenantSuspended, TenantBusy.
+    TenantRequired, UnknownTenant, TenantSuspended, TenantBusy, TooManyFromAddress (too many invitations).
     """
+    _limit_mails(by.id)
     if kind == ADMIN:
         return _invite_admin(by, tenant_id, email, roles)
     if tenant_id is None:
         raise TenantRequired
     return _invite_end_user(by, tenant_id, email, roles or (), client_id)
+
+
+def _limit_mails(inviter: object) -> None:
+    """TooManyFromAddress (429): who may invite could otherwise send mails of ours to any number of strangers."""
+    most, seconds = settings.LIMITS["invitation"]
+    usage = ratelimit.count(group="invitation", key=str(inviter), limit=most, period=seconds)
+    if usage.limited:
+        raise TooManyFromAddress(
+            "You have sent too many invitations: wait as long as Retry-After says.", retry_after=usage.retry_after
+        )
 
 
 def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequence[str] | None) -> Shown:
@@ -192,10 +213,12 @@ def _with_status(found: Any, status: str | None) -> Any:
 def resend_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
     """Send the mail again, with a new token and seven new days; the token sent before ends.
 
-    Refuses with UnknownInvitation, InvitationClosed (accepted or cancelled), EmailTaken.
+    Refuses with UnknownInvitation, InvitationClosed (accepted or cancelled), EmailTaken, TooManyFromAddress (too many
+    mails of whoever has invited).
     """
 
     def again(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
+        _limit_mails(row.invited_by_id)
         _refuse_taken(realm, row.email_key)
         token = placed_token(_place(realm, route))
         row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME
@@ -262,7 +285,7 @@ def accept_invitation(*, token: str, password: str, username: str | None = None,
             return _accept_as_admin(token, password, username, name)
         with in_tenant(tenant_id) as route:
             return _accept_as_end_user(route, token, password, name)
-    except (NotAToken, UnknownTenant, InvitationInvalid) as problem:
+    except (NotAToken, UnknownTenant, InvitationInvalid, GrantsMoreThanHeld) as problem:
         attempts.count_wrong_secret()
         raise InvitationInvalid from problem
 
@@ -279,6 +302,9 @@ def _accept_as_admin(token: str, password: str, username: str | None, name: str)
         raise ValidationFailed(
             details={"name": [f"Send at most {LONGEST_NAME} characters before and after the blank."]}
         )
+    inviter = inviter_now(invitation)
+    if not inviter.may("admins:write"):
+        raise InvitationInvalid
     with ADMINS.atomic():
         _spend(AdminInvitation, invitation)
         user, ticket = create_admin_user(
@@ -289,6 +315,7 @@ def _accept_as_admin(token: str, password: str, username: str | None, name: str)
             first_name=first,
             last_name=last,
             roles=invitation.roles,
+            by=inviter,
         )
         _close(ADMINS, AdminInvitation, invitation, user.pk, invitation.tenant_id)
     return Accepted(user, ADMIN, invitation.tenant_id, None, ticket)
@@ -315,7 +342,10 @@ def _accept_as_end_user(route: routes.Route, token: str, password: str, name: st
         with END_USERS.atomic():
             _spend(EndUserInvitation, invitation)
             user.save(force_insert=True)
-            roles = Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles))
+            roles = list(Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles)))
+            granted = {p for role in roles if role.name != DEFAULT_ROLE for p in role.permissions}
+            if granted:
+                refuse_granting(inviter_now(invitation), granted)
             RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for role in roles)
             ticket = tickets.open_enrollment(END_USERS, user, cause="invitation")
             _close(END_USERS, EndUserInvitation, invitation, user.pk, route.tenant_id)

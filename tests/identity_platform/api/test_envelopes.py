@@ -172,3 +172,11 @@ def test_plain_http_is_sent_to_https_where_that_is_on(api: Api, settings: Any) -
     answer = api.post(f"{LOGIN}?a=b", {})
     assert (answer.status_code, answer.headers["Location"]) == (308, f"https://testserver{LOGIN}?a=b")
     assert api.get("/uflow/health").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/docs/", "/schema/", "/metrics", "/demo/", "/password/reset"])
+@pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
+def test_pages_take_other_methods_as_little_as_the_api_does(api: Api, path: str, method: str) -> None:
+    answer = api.call(method, path)
+    assert (answer.status_code, answer.json()["error"]) == (405, "Method Not Allowed")
+    assert answer.headers["Allow"] == "GET, HEAD"

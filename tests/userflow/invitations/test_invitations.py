@@ -349,3 +349,39 @@ def test_a_name_that_is_too_long_for_an_admin_user_is_refused_and_the_token_stay
     answer = accept(token, **own, **names)
     assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
     assert accept(token, username=f"u{secrets.token_hex(4)}", name="Grace Hopper").status_code == 201
+
+
+def test_an_invitation_grants_nothing_that_its_inviter_has_lost(new_house: Any) -> None:
+    house: House = new_house()
+    name = f"boss-{secrets.token_hex(4)}"
+    body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "B", "last_name": "O"}
+    boss = house.api.post("/uflow/admin/users", body).json()
+    door = Api(token=sign_in_admin(name)["access_token"])
+    invited = [door.post(INVITATIONS, {"email": somebody(), "kind": "admin"}).json() for _ in range(2)]
+    assert accept(token_of(invited[0])).status_code == 201
+    assert house.api.put(f"/uflow/admin/users/{boss['id']}", {"roles": ["auditor"]}).status_code == 200
+    assert accept(token_of(invited[1])).status_code == accept("nonsense").status_code == 400
+
+
+def test_an_end_users_invitation_grants_no_platform_permission_that_its_inviter_has_lost(new_house: Any) -> None:
+    house: House = new_house()
+    role = house.api.post("/authmgr/roles", {"name": "readers", "permissions": ["endusers:read"]}).json()
+    name = f"boss-{secrets.token_hex(4)}"
+    body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "B", "last_name": "O"}
+    boss = house.api.post("/uflow/admin/users", body).json()
+    door = Api(token=sign_in_admin(name)["access_token"])
+    strong, plain = (
+        door.post(INVITATIONS, {"email": somebody(), "kind": "end_user", "roles": roles}).json()
+        for roles in ([role["name"]], [])
+    )
+    assert house.api.post("/uflow/admin/users/active", {"user_id": boss["id"], "active": False}).status_code == 200
+    assert accept(token_of(strong)).status_code == 400
+    assert accept(token_of(plain)).status_code == 201
+
+
+def test_inviting_has_a_limit_by_the_hour(new_house: Any, settings: Any) -> None:
+    house: House = new_house()
+    settings.LIMITS = {**settings.LIMITS, "invitation": (2, 3600)}
+    answers = [house.api.post(INVITATIONS, {"email": somebody(), "kind": "end_user"}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201, 201, 429]
+    assert int(answers[2].headers["Retry-After"]) > 0

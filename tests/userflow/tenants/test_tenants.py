@@ -202,3 +202,12 @@ def test_an_admin_of_a_deleted_tenant_is_nobody(operator: Api, new_house: Callab
     assert house.api.get("/uflow/admin/users/me").status_code == 401
     body = {"username": house.admin.username, "password": house.admin.password}
     assert Api().post("/uflow/admin/auth/login", body).status_code == 401
+
+
+def test_settings_that_would_let_nobody_new_in_are_refused(operator: Api, new_house: Any) -> None:
+    house = new_house()
+    path = f"/uflow/admin/tenants/{house.id}"
+    assert operator.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
+    answer = operator.patch(path, {"settings": {"enrollment_mode": "bearer"}})
+    assert answer.status_code == 400
+    assert "settings.enrollment_mode" in answer.json()["details"]

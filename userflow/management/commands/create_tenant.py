@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from identity_platform.api.errors import ApiError
+from tenants.management.terminal import NOT_TRIED
 from userflow.tenants.actions import generated_password, open_tenant
 
 
@@ -27,7 +28,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if bool(options["admin_username"]) != bool(options["admin_email"]):
-            raise CommandError("--admin-username and --admin-email go together.")
+            raise CommandError("--admin-username and --admin-email go together.", returncode=NOT_TRIED)
         admin = password = None
         if options["admin_username"]:
             password = os.environ.get("TENANT_ADMIN_PASSWORD") or generated_password()
@@ -35,7 +36,9 @@ class Command(BaseCommand):
         try:
             made = open_tenant(name=options["name"], slug=options["slug"], server=options["server"], admin=admin)
         except ApiError as refusal:
-            raise CommandError(" ".join([refusal.text, *map(str, (refusal.details or {}).values())])) from refusal
+            said = " ".join([refusal.text, *map(str, (refusal.details or {}).values())])
+            # A wrong argument leaves nothing behind; anything else may be finished by running the command again.
+            raise CommandError(said, returncode=NOT_TRIED if refusal.status < 500 else 1) from refusal
         database = made.tenant.database
         answer = {
             "tenant_id": str(made.tenant.pk),

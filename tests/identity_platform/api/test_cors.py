@@ -1,0 +1,40 @@
+"""Calls from pages of other origins: those that the operator lists, and no others (Fetch standard, CORS protocol)."""
+
+from typing import Any
+
+import pytest
+
+from tests.world import Api
+
+APP, STRANGER = "https://app.example", "https://evil.example"
+LOGIN = "/uflow/auth/enduser/login"
+
+
+@pytest.fixture(autouse=True)
+def listed(settings: Any) -> None:
+    settings.CORS_ALLOWED_ORIGINS = [APP]
+
+
+def preflight(api: Api, origin: str, path: str = LOGIN) -> Any:
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    return api.call("OPTIONS", path, headers={"Origin": origin, **asks})
+
+
+def test_a_listed_page_may_call_and_read_what_it_needs(api: Api) -> None:
+    asked = preflight(api, APP)
+    assert (asked.status_code, asked.headers["Access-Control-Allow-Origin"]) == (200, APP)
+    assert {"authorization", "content-type"} <= set(asked.headers["Access-Control-Allow-Headers"].split(", "))
+    answer = api.post(LOGIN, {}, headers={"Origin": APP})
+    assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (400, APP)
+    assert "X-Enrollment-Ticket" in answer.headers["Access-Control-Expose-Headers"]
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("origin", [STRANGER, "null", f"{APP}.evil.example", "http://app.example"])
+def test_nobody_else_may(api: Api, origin: str) -> None:
+    assert "Access-Control-Allow-Origin" not in preflight(api, origin).headers
+    assert "Access-Control-Allow-Origin" not in api.post(LOGIN, {}, headers={"Origin": origin}).headers
+
+
+def test_the_console_is_open_to_no_page(api: Api) -> None:
+    assert "Access-Control-Allow-Origin" not in preflight(api, APP, "/admin/").headers
