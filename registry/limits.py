@@ -2,6 +2,7 @@
 
 from django.conf import settings
 
+from identity_platform.api import tallies
 from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.ratelimit import Usage, count, network_of
 from identity_platform.audit.origin import current_origin
@@ -9,6 +10,9 @@ from userflow.principals import Principal
 
 # The specification's figure, whatever is left of the window.
 RETRY_AFTER_SECONDS = 60
+# Tallies of a day by tenant, for the console's figures; operators' own calls are one field.
+CALLS, REFUSED = "registry_calls", "registry_refused"
+OPERATORS = "operators"
 
 
 def count_call(principal: Principal) -> Usage:
@@ -17,8 +21,13 @@ def count_call(principal: Principal) -> Usage:
     An operator has no tenant and counts for itself: whoever works for a tenant must not use up its limit.
     """
     key = f"tenant:{principal.tenant_id}" if principal.tenant_id else f"operator:{principal.id}"
+    caller = str(principal.tenant_id) if principal.tenant_id else OPERATORS
     limit, period = settings.LIMITS["registry"]
-    return count(group="registry", key=key, limit=limit, period=period)
+    tallies.ride_along(CALLS, caller)
+    usage = count(group="registry", key=key, limit=limit, period=period)
+    if usage.limited:
+        tallies.add_later(REFUSED, caller)
+    return usage
 
 
 def count_stranger() -> None:

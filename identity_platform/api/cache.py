@@ -20,7 +20,7 @@ from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from prometheus_client import Counter, Gauge
 
-from identity_platform.api import valkey
+from identity_platform.api import tallies, valkey
 
 log = structlog.get_logger("identity.ratelimit")
 
@@ -118,10 +118,12 @@ class _Counters:
         # Each of the two is atomic, so every caller gets a total of its own. Sent together they are one round trip,
         # cost less than a script, and nothing has to be loaded again after a flush.
         key = _bulk(name)
+        # First, because the last answer is the count's.
+        along, answers = tallies.taken()
         total = self._ask(
-            b"*6\r\n$3\r\nSET\r\n%b$1\r\n0\r\n$2\r\nEX\r\n%b$2\r\nNX\r\n*2\r\n$4\r\nINCR\r\n%b"
-            % (key, _bulk(str(seconds)), key),
-            answers=2,
+            b"%b*6\r\n$3\r\nSET\r\n%b$1\r\n0\r\n$2\r\nEX\r\n%b$2\r\nNX\r\n*2\r\n$4\r\nINCR\r\n%b"
+            % (along, key, _bulk(str(seconds)), key),
+            answers=answers + 2,
         )
         return self._count_here(name, seconds) if total is None else total
 

@@ -6,6 +6,7 @@ from django.http import HttpRequest
 from django.urls import URLPattern
 from unfold.sites import UnfoldAdminSite
 
+from identity_platform.console import refusals
 from identity_platform.console.access import is_signed_in
 from identity_platform.console.scope import chosen_tenant
 
@@ -14,6 +15,7 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
     """The operators' console at /admin/."""
 
     enable_nav_sidebar = True
+    index_template = "console/dashboard.html"
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Operators and tenant admins who have finished every step of their sign-in."""
@@ -24,6 +26,10 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
         from identity_platform.console import urls
 
         return urls.pages(self)
+
+    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+        """A page behind the sign-in; what it refuses is answered in the console's frame."""
+        return refusals.framed(self, super().admin_view(view, cacheable))
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         """What every page's frame shows; the chosen tenant stands in the header."""

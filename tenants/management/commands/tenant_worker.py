@@ -1,5 +1,6 @@
-"""`tenant_worker`: keeps ready-made databases in stock and the audit trails sealed."""
+"""`tenant_worker`: keeps ready-made databases in stock, the audit trails sealed and the console's figures fresh."""
 
+import io
 import signal
 import threading
 from argparse import ArgumentParser
@@ -7,6 +8,7 @@ from typing import Any
 
 import structlog
 from django.conf import settings
+from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from django.db import DatabaseError, close_old_connections, connections
 from psycopg import Error as DriverError
@@ -20,8 +22,8 @@ log = structlog.get_logger("identity.tenants")
 class Command(BaseCommand):
     help = (
         "Keep ready-made databases waiting on every server that takes tenants, so that a new tenant is a claim of a "
-        "millisecond, and put new audit events under their hash chains. Runs until SIGTERM or Ctrl-C and may run on "
-        "several machines. Example: tenant_worker --size 20"
+        "millisecond, put new audit events under their hash chains and collect the console's figures. Runs until SIGTERM "
+        "or Ctrl-C and may run on several machines. Example: tenant_worker --size 20"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -29,6 +31,9 @@ class Command(BaseCommand):
         parser.add_argument("--every", type=float, default=1.0, help="Seconds between two looks (default 1).")
         parser.add_argument(
             "--seal-every", type=float, default=60.0, help="Seconds between two rounds over the audit trails; 0: none."
+        )
+        parser.add_argument(
+            "--figures-every", type=float, default=300.0, help="Seconds between two collections of figures; 0: none."
         )
         parser.add_argument("--once", action="store_true", help="Fill up and end.")
 
@@ -43,6 +48,8 @@ class Command(BaseCommand):
             # Of its own, so that a fleet of many trails does not let the stock run low; ends with the process, as a
             # link is one short transaction that may be left off anywhere.
             threading.Thread(target=self._seal, args=(options["seal_every"], ending), daemon=True).start()
+        if options["figures_every"] > 0:
+            threading.Thread(target=self._collect, args=(options["figures_every"], ending), daemon=True).start()
         self.stdout.write("Ready.")
         self.stdout.flush()
         while not ending.is_set():
@@ -61,6 +68,21 @@ class Command(BaseCommand):
                 log.warning("audit_trails_not_sealed", cause=reason_of(problem))
             finally:
                 # Nothing is held between two rounds.
+                connections.close_all()
+
+    def _collect(self, every: float, ending: threading.Event) -> None:
+        # Soon after the start, so that a new machine's console has something to show.
+        wait = min(every, 5.0)
+        while not ending.wait(wait):
+            wait = every
+            try:
+                # By name: the console is above this app. What another machine has just looked at is left out.
+                call_command("collect_figures", older_than=every / 2, stdout=io.StringIO())
+            except SystemExit:
+                log.warning("figures_not_collected", cause="some tenants failed: their pages say why")
+            except (DatabaseError, DriverError) as problem:
+                log.warning("figures_not_collected", cause=reason_of(problem))
+            finally:
                 connections.close_all()
 
     def _look(self, size: int, ending: Any) -> None:

@@ -1,0 +1,69 @@
+"""Figures of tenants, as they were collected last. They are derived: losing all of them costs one collection."""
+
+from django.db import models
+
+from tenants.models import Tenant
+
+
+class TenantFigures(models.Model):
+    """How a tenant fares now."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="figures")
+    users = models.BigIntegerField(default=0)
+    active_users = models.BigIntegerField(default=0)
+    protected_users = models.BigIntegerField(default=0, help_text="Active users with at least one factor.")
+    # Active users by method, as the users' `mfa_methods` name them.
+    factors: "models.JSONField[dict[str, int], dict[str, int]]" = models.JSONField(default=dict)
+    database_bytes = models.BigIntegerField(default=0)
+    check_ms = models.FloatField(default=0, help_text="Until its database had answered the first statement.")
+    # Why the last collection failed; never data of people.
+    failure = models.TextField(blank=True, default="")
+    checked_at = models.DateTimeField(null=True, help_text="The last try.")
+    collected_at = models.DateTimeField(null=True, help_text="The last one that succeeded: the age of the figures.")
+    # How far the audit trail has been counted.
+    last_event_id = models.BigIntegerField(default=0)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["-check_ms"], name="console_slowest"),
+            models.Index(fields=["tenant"], condition=~models.Q(failure=""), name="console_failing"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+
+class DayCounts(models.Model):
+    """What happened on a day (UTC)."""
+
+    day = models.DateField()
+    sign_ins = models.BigIntegerField(default=0)
+    failures = models.BigIntegerField(default=0, help_text="Refused passwords and factors.")
+    new_users = models.BigIntegerField(default=0)
+    registry_calls = models.BigIntegerField(default=0)
+    registry_refused = models.BigIntegerField(default=0, help_text="Answers 429.")
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.day)
+
+
+class TenantDay(DayCounts):
+    """A day of one tenant."""
+
+    # The unique constraint's index begins with the tenant.
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="days", db_index=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "day"], name="console_tenant_day")]
+        indexes = [models.Index(fields=["day"], name="console_day")]
+
+
+class PlatformDay(DayCounts):
+    """A day of all tenants together, and of the operators' own calls."""
+
+    day = models.DateField(primary_key=True)
+    operator_calls = models.BigIntegerField(default=0)
+    operator_refused = models.BigIntegerField(default=0)

@@ -1,0 +1,118 @@
+"""The statements behind the figures."""
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection
+
+from registry.limits import OPERATORS
+
+# How many events one statement counts at most: a statement in a tenant's database has seconds.
+PIECE: Final = 100_000
+
+CHECK: Final = "SELECT pg_database_size(current_database())"
+
+# One statement. Events are counted up to the last one before the first that is not settled, in the order of their
+# numbers, so that what follows is found by the next look.
+LOOK: Final = """
+WITH fresh AS MATERIALIZED (
+  SELECT id, at, action, outcome FROM audit_tenantevent WHERE id > %(last)s ORDER BY id LIMIT %(piece)s
+), edge AS (
+  SELECT coalesce(min(id) FILTER (WHERE at > now() - make_interval(secs => %(settled)s)) - 1, max(id), %(last)s) AS upto
+  FROM fresh
+), days AS (
+  SELECT (at AT TIME ZONE 'UTC')::date AS day,
+    count(*) FILTER (WHERE action = 'signin.succeeded') AS sign_ins,
+    count(*) FILTER (WHERE outcome = 'refused') AS failures
+  FROM fresh, edge
+  WHERE id <= upto AND (action = 'signin.succeeded'
+    OR (outcome = 'refused' AND action IN ('signin.refused', 'signin.address_not_proven', 'factor.refused')))
+  GROUP BY 1
+)
+SELECT people.users, people.active, people.protected,
+  (SELECT coalesce(json_object_agg(method, total), '{}') FROM (
+     SELECT method, count(*) AS total FROM userflow_enduser, jsonb_array_elements_text(mfa_methods) AS method
+     WHERE active GROUP BY 1) AS by_method),
+  (SELECT coalesce(json_object_agg(day, total), '{}') FROM (
+     SELECT (created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS total FROM userflow_enduser
+     WHERE created_at >= %(day)s::date::timestamp AT TIME ZONE 'UTC' GROUP BY 1) AS joined),
+  (SELECT coalesce(json_object_agg(day, json_build_object('sign_ins', sign_ins, 'failures', failures)), '{}') FROM days),
+  (SELECT upto FROM edge),
+  (SELECT count(*) FROM fresh)
+FROM (SELECT count(*) AS users, count(*) FILTER (WHERE active) AS active,
+    count(*) FILTER (WHERE active AND mfa_methods <> '[]') AS protected
+  FROM userflow_enduser) AS people
+"""
+
+_ADD_TO_DAYS: Final = """
+INSERT INTO console_tenantday AS d (tenant_id, day, sign_ins, failures, new_users, registry_calls, registry_refused)
+SELECT %(tenant)s, key::date, coalesce((value->>'sign_ins')::bigint, 0), coalesce((value->>'failures')::bigint, 0),
+  coalesce((value->>'new_users')::bigint, 0), 0, 0
+FROM jsonb_each(%(days)s::jsonb)
+ON CONFLICT (tenant_id, day) DO UPDATE SET
+  sign_ins = d.sign_ins + excluded.sign_ins,
+  failures = d.failures + excluded.failures,
+  new_users = CASE WHEN d.day >= %(counted_from)s THEN excluded.new_users ELSE d.new_users END
+"""
+
+# Only tenants that still stand: a call that was counted this morning brings no figures back for one deleted at noon.
+_RAISE_DAYS: Final = """
+INSERT INTO console_tenantday AS d (tenant_id, day, sign_ins, failures, new_users, registry_calls, registry_refused)
+SELECT t.id, %(day)s, 0, 0, 0, coalesce((%(calls)s::jsonb->>t.id::text)::bigint, 0),
+  coalesce((%(refused)s::jsonb->>t.id::text)::bigint, 0)
+FROM tenants_tenant t JOIN tenants_tenantdatabase b ON b.tenant_id = t.id AND b.status <> 'deleted'
+WHERE t.id::text IN (SELECT jsonb_object_keys(%(calls)s::jsonb || %(refused)s::jsonb))
+ON CONFLICT (tenant_id, day) DO UPDATE SET
+  registry_calls = greatest(d.registry_calls, excluded.registry_calls),
+  registry_refused = greatest(d.registry_refused, excluded.registry_refused)
+"""
+
+_RAISE_OPERATORS: Final = """
+INSERT INTO console_platformday AS d (day, sign_ins, failures, new_users, registry_calls, registry_refused,
+  operator_calls, operator_refused)
+VALUES (%(day)s, 0, 0, 0, 0, 0, %(calls)s, %(refused)s)
+ON CONFLICT (day) DO UPDATE SET
+  operator_calls = greatest(d.operator_calls, excluded.operator_calls),
+  operator_refused = greatest(d.operator_refused, excluded.operator_refused)
+"""
+
+_SUM_DAYS: Final = """
+INSERT INTO console_platformday AS d (day, sign_ins, failures, new_users, registry_calls, registry_refused,
+  operator_calls, operator_refused)
+SELECT day, sum(sign_ins), sum(failures), sum(new_users), sum(registry_calls), sum(registry_refused), 0, 0
+FROM console_tenantday WHERE day >= %(since)s GROUP BY day
+ON CONFLICT (day) DO UPDATE SET
+  sign_ins = excluded.sign_ins, failures = excluded.failures, new_users = excluded.new_users,
+  registry_calls = excluded.registry_calls, registry_refused = excluded.registry_refused
+"""
+
+
+def add_to_days(
+    tenant_id: UUID, days: Mapping[date, Mapping[str, int]], new_users: Mapping[date, int], counted_from: date
+) -> None:
+    """Add a tenant's sign-ins and failures to its days, and set the new users of the days from `counted_from` on."""
+    merged = {day.isoformat(): dict(counts) for day, counts in days.items()}
+    for day, total in new_users.items():
+        merged.setdefault(day.isoformat(), {})["new_users"] = total
+    if merged:
+        _run(_ADD_TO_DAYS, tenant=tenant_id, days=json.dumps(merged), counted_from=counted_from)
+
+
+def raise_days(day: date, calls: Mapping[str, int], refused: Mapping[str, int]) -> None:
+    """Raise the registry's figures of a day to these, by tenant id; those of operators stand under `OPERATORS`."""
+    _run(_RAISE_DAYS, day=day, calls=json.dumps(dict(calls)), refused=json.dumps(dict(refused)))
+    if OPERATORS in calls:
+        _run(_RAISE_OPERATORS, day=day, calls=calls[OPERATORS], refused=refused.get(OPERATORS, 0))
+
+
+def sum_days(since: date) -> None:
+    """Sum the tenants' days up, from `since` on."""
+    _run(_SUM_DAYS, since=since)
+
+
+def _run(statement: str, **parameters: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)

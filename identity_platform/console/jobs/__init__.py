@@ -1,0 +1,1 @@
+"""Long work that somebody began in the console and that outlives the request."""
