@@ -260,7 +260,8 @@ INSTALLED_APPS = [
     "userflow",
     "registry",
     "mfa",
-    "unfold",
+    # Not its default one, which would put a site of its own in the place of the console.
+    "unfold.apps.BasicAppConfig",
     "identity_platform.console.apps.ConsoleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -282,6 +283,7 @@ MIDDLEWARE = [
     "identity_platform.console.middleware.ConsoleSessions",
     "identity_platform.console.middleware.ConsoleForgeryProtection",
     "identity_platform.console.middleware.ConsoleSignIn",
+    "identity_platform.console.signin.verified.ConsoleSecondFactor",
     "identity_platform.console.middleware.ConsoleMessages",
 ]
 ROOT_URLCONF = "identity_platform.urls"
@@ -309,7 +311,8 @@ AUTH_USER_MODEL = "userflow.AdminUser"
 # SecurityMiddleware, XFrameOptionsMiddleware and CsrfViewMiddleware are known to the checks by name only: ours set the
 # same headers on every answer and check forged requests where there are cookies.
 SILENCED_SYSTEM_CHECKS = ["auth.W004", "security.W001", "security.W002", "security.W003"]
-AUTHENTICATION_BACKENDS = ["userflow.signin.console.ConsoleBackend"]
+# Django signs nobody in: the console has the platform's own steps (identity_platform.console.signin).
+AUTHENTICATION_BACKENDS: list[str] = []
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -324,7 +327,11 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not EMBEDDED
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_AGE = 8 * 3600
+CONSOLE_SESSION_HOURS = whole("CONSOLE_SESSION_HOURS", 8, least=1, most=72)
+CONSOLE_IDLE_MINUTES = whole("CONSOLE_IDLE_MINUTES", 30, least=1, most=1440)
+SESSION_COOKIE_AGE = CONSOLE_SESSION_HOURS * 3600
+# Operators without a second factor enrol one before they get in.
+CONSOLE_REQUIRES_FACTOR = flag("CONSOLE_REQUIRES_FACTOR", not EMBEDDED)
 SECURE_SSL_REDIRECT = flag("SECURE_SSL_REDIRECT", not EMBEDDED)
 SECURE_REDIRECT_EXEMPT = [r"^uflow/(health|ready|live)$"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUSTED_PROXY_HOPS else None

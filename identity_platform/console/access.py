@@ -1,21 +1,40 @@
 """Who works in the console, and what that person may do: the permissions of the API, as the store has them now."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final
+from uuid import UUID
 
+from django.conf import settings
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 
 from identity_platform.audit.origin import set_actor
+from tenants import routes
+from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.admins.models import AdminUser
-from userflow.principals import ADMIN, OPERATOR, Principal
+from userflow.principals import Principal
+from userflow.realms import ADMINS
+from userflow.signin.actions import end_sessions
+from userflow.tokens.state import NotStanding, principal_of
 
-# Keys of the console's session; written by the sign-in and nobody else.
+# Keys of the console's session; written by the sign-in and nobody else (console.signin.steps).
+KIND: Final = "console_kind"
+USER: Final = "console_user"
+TENANT: Final = "console_of_tenant"
+SESSION: Final = "console_session"
 AMR: Final = "console_amr"
 AUTH_TIME: Final = "console_auth_time"
+SEEN: Final = "console_seen"
+
+# A page view writes down that somebody is there only this often: it would be a write to each.
+SEEN_EVERY_SECONDS: Final = 60
+# How a second step is done (mfa.totp.actions, mfa.webauthn.actions).
+FACTORS: Final = frozenset({"otp", "pop"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,47 +54,95 @@ class Staff:
         return self.principal.may(permission)
 
 
-def note_sign_in(sender: object, request: HttpRequest, **_: object) -> None:
-    """The password was the whole sign-in: the backend lets nobody in by it who has a factor."""
-    request.session[AMR] = ["pwd"]
-    request.session[AUTH_TIME] = time.time()
+def staff_or_none(request: HttpRequest) -> Staff | None:
+    """Who works here, as the store has it now, in one statement a request; None unless every step of a sign-in is done.
+
+    Whoever is deactivated, signed out elsewhere, of a suspended tenant or without the factor that is wanted now is out
+    with this request. Names the actor for the audit.
+    """
+    if hasattr(request, "console_staff"):
+        known: Staff | None = request.console_staff
+        return known
+    staff = _read(request)
+    request.console_staff = staff  # type: ignore[attr-defined]  # remembered for this request
+    return staff
 
 
 def is_signed_in(request: HttpRequest) -> bool:
-    """Whether every step of the sign-in is done: only the console's own sign-in writes AUTH_TIME."""
-    user = request.user
-    return isinstance(user, AdminUser) and user.active and AUTH_TIME in request.session
+    """Whether every step of the sign-in is done and still stands."""
+    return staff_or_none(request) is not None
 
 
 def staff_at(request: HttpRequest) -> Staff:
-    """Who asks; PermissionDenied unless signed in. Reads the roles once a request and names the actor for the audit."""
-    known: Staff | None = getattr(request, "console_staff", None)
-    if known is not None:
-        return known
-    if not is_signed_in(request):
+    """Who asks; PermissionDenied unless signed in."""
+    staff = staff_or_none(request)
+    if staff is None:
         raise PermissionDenied
-    user = request.user
-    assert isinstance(user, AdminUser)
-    roles = list(user.roles.all())
-    kind = ADMIN if user.tenant_id else OPERATOR
-    staff = Staff(
-        user,
-        Principal(
-            kind=kind,
-            id=user.pk,
-            tenant_id=user.tenant_id,
-            client_id=None,
-            session_id=None,
-            roles=tuple(sorted(role.name for role in roles)),
-            permissions=frozenset(permission for role in roles for permission in role.permissions),
-            amr=tuple(request.session.get(AMR, ())),
-            auth_time=datetime.fromtimestamp(request.session[AUTH_TIME], UTC),
-            user={"username": user.username, "email": user.email, "mfa_methods": user.mfa_methods},
-        ),
-    )
-    set_actor(kind, str(user.pk))
-    request.console_staff = staff  # type: ignore[attr-defined]  # remembered for this request
     return staff
+
+
+def wants_factor(tenant_id: UUID | None) -> bool:
+    """Whether whoever belongs there (None: an operator) must have a second factor."""
+    if tenant_id is None:
+        return bool(settings.CONSOLE_REQUIRES_FACTOR)
+    return routes.find(tenant_id).settings.get("mfa_policy") == "required"
+
+
+def _read(request: HttpRequest) -> Staff | None:
+    kept = request.session
+    if AUTH_TIME not in kept:
+        return None
+    try:
+        staff = _standing(request)
+    except (NotStanding, TenantSuspended, UnknownTenant):
+        staff = None
+    if staff is None:
+        kept.flush()
+        messages.warning(request, _("Your session has ended. Sign in again to go on."))
+        return None
+    set_actor(staff.principal.kind, str(staff.principal.id))
+    return staff
+
+
+def _standing(request: HttpRequest) -> Staff | None:
+    kept = request.session
+    moment = time.time()
+    claims = {
+        "kind": kept[KIND],
+        "sub": kept[USER],
+        "sid": kept[SESSION],
+        "tenant_id": kept[TENANT],
+        "amr": kept[AMR],
+        "auth_time": kept[AUTH_TIME],
+    }
+    if moment - kept[SEEN] > settings.CONSOLE_IDLE_MINUTES * 60:
+        # It must not stay in the lists of sessions until its latest end.
+        end_sessions(ADMINS, user_id=UUID(kept[USER]), session_id=UUID(kept[SESSION]), reason="idle")
+        return None
+    principal = principal_of(claims)
+    methods = principal.user["mfa_methods"]
+    if (has_second_factor(principal.amr) and not methods) or (
+        wants_factor(principal.tenant_id) and not has_second_factor(principal.amr)
+    ):
+        end_sessions(ADMINS, user_id=principal.id, session_id=principal.session_id, reason="factor_gone")
+        return None
+    if moment - kept[SEEN] > SEEN_EVERY_SECONDS:
+        kept[SEEN] = moment
+    # Columns that the statement has not read are fetched if something asks for them.
+    values: dict[str, Any] = {
+        "id": principal.id,
+        "username": principal.user["username"],
+        "email": principal.user["email"],
+        "tenant_id": principal.tenant_id,
+        "active": True,
+        "mfa_methods": methods,
+    }
+    return Staff(AdminUser.from_db("default", list(values), list(values.values())), principal)
+
+
+def has_second_factor(amr: Sequence[str]) -> bool:
+    """Whether a sign-in by these methods (RFC 8176) had a second factor."""
+    return not FACTORS.isdisjoint(amr)
 
 
 def require(request: HttpRequest, permission: str) -> Staff:

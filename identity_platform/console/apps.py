@@ -11,13 +11,6 @@ class ConsoleConfig(AppConfig):
     name = "identity_platform.console"
     label = "console"
 
-    def ready(self) -> None:
-        from django.contrib.auth.signals import user_logged_in
-
-        from identity_platform.console import access
-
-        user_logged_in.connect(access.note_sign_in)
-
 
 class ConsoleAdminConfig(admin_apps.AdminConfig):
     """Django's admin; `admin.site` is the console."""

@@ -59,7 +59,7 @@ def confirmed(
         try:
             report = act(form.cleaned_data)
         except ApiError as refusal:
-            form.add_error(None, refusal.message)
+            form.add_error(None, refusal.text)
             for member, problems in (refusal.details or {}).items():
                 form.add_error(member if member in form.fields else None, problems)
         else:

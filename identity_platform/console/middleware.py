@@ -1,12 +1,20 @@
 """Django's console middlewares, for console pages only: the API pays nothing for sessions, forms and messages."""
 
+from typing import TYPE_CHECKING
+
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils.deprecation import MiddlewareMixin
+from django.utils.functional import SimpleLazyObject
 from whitenoise.middleware import WhiteNoiseMiddleware
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+    from userflow.admins.models import AdminUser
 
 CONSOLE = "/admin/"
 
@@ -33,7 +41,20 @@ class ConsoleSessions(ConsoleOnly, SessionMiddleware):
 
 
 class ConsoleSignIn(ConsoleOnly, AuthenticationMiddleware):
-    """`request.user` of the console."""
+    """`request.user` of the console: whoever has finished the platform's own sign-in."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        request.user = SimpleLazyObject(lambda: _user_of(request))  # type: ignore[assignment]  # Django does the same
+
+
+def _user_of(request: HttpRequest) -> "AdminUser | AnonymousUser":
+    # Models are not there yet when this module is read.
+    from django.contrib.auth.models import AnonymousUser
+
+    from identity_platform.console.access import staff_or_none
+
+    staff = staff_or_none(request)
+    return staff.user if staff else AnonymousUser()
 
 
 class ConsoleMessages(ConsoleOnly, MessageMiddleware):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 from unfold.sites import UnfoldAdminSite
 
@@ -20,6 +20,18 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
     def has_permission(self, request: HttpRequest) -> bool:
         """Operators and tenant admins who have finished every step of their sign-in."""
         return is_signed_in(request)
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The platform's own sign-in in the place of Django's."""
+        from identity_platform.console.signin.views import sign_in
+
+        return sign_in(request)
+
+    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Ends the session in the platform's table too."""
+        from identity_platform.console.signin.views import sign_out_here
+
+        return sign_out_here(request)
 
     def extra_urls(self) -> list[URLPattern]:
         """Pages that belong to no list."""

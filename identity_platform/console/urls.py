@@ -3,7 +3,11 @@
 from django.contrib.admin import AdminSite
 from django.urls import URLPattern
 
+from identity_platform.console.signin import urls as signin
+
 
 def pages(site: AdminSite) -> list[URLPattern]:
     """The paths; each view is wrapped by `site.admin_view`, but for those of the sign-in."""
-    return []
+    return [
+        *signin.pages(site),
+    ]

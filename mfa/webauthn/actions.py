@@ -20,12 +20,13 @@ from mfa.webauthn import ceremony, queries
 from mfa.webauthn.ceremony import Assertion, CeremonyFailed, KeyHandle, KnownPasskey, NewPasskey
 from mfa.webauthn.queries import AUTHENTICATION, REGISTRATION, SIGN_IN, Spent
 from mfa.webauthn.relying_party import relying_party
+from tenants import routes
 from tenants.context import current_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
 from userflow.clients.models import Client
-from userflow.realms import END_USERS, Realm
+from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import actions as signin
 from userflow.signin import attempts, tickets
 from userflow.signin.tickets import Spendable
@@ -178,9 +179,9 @@ def begin_authentication(
 ) -> dict[str, Any]:
     """Request options for one use of a passkey within five minutes.
 
-    With an address: for one of that user's passkeys. Without (end users only): for a passkey sign-in, in which the
-    authenticator knows who signs in and must verify the user. Refuses with UnknownPerson (404), NoPasskey, NoRelyingParty
-    (400), TooManyFromAddress (429).
+    With an address: for one of that user's passkeys. Without: for a passkey sign-in, in which the authenticator knows who
+    signs in and must verify the user; of admin users the console alone offers it. Refuses with UnknownPerson (404),
+    NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).
     """
     attempts.limit_address("ceremony" if email else "signin")
     with entered(realm, tenant_id, Purpose.SIGN_IN):
@@ -343,7 +344,11 @@ def _complete(
                 realm=realm, user=user, ticket=login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent
             )
         elif spent.ceremony == SIGN_IN:
-            tokens = _open_session(user, client_id=client_id, user_agent=caller.user_agent)
+            tokens = (
+                _open_session(user, client_id=client_id, user_agent=caller.user_agent)
+                if realm is END_USERS
+                else _open_admin_session(user, user_agent=caller.user_agent)
+            )
         attempts.clear(realm, user.pk, factor=factors.WEBAUTHN, caller=budget)
         if tokens is None:
             _record(realm, user, "factor.verified", factor_id=str(passkey.pk))
@@ -372,6 +377,16 @@ def _open_session(user: Any, *, client_id: UUID | None, user_agent: str) -> Toke
     set_actor(principals.END_USER, str(user.pk))
     speaker = signin.end_user_speaker(user, route.tenant_id, client_id)
     return signin.complete_sign_in(END_USERS, user, speaker, amr=ONLY_STEP_AMR, route=route, user_agent=user_agent)
+
+
+def _open_admin_session(user: Any, *, user_agent: str) -> TokenPair:
+    """The same for an admin user. Refuses with TenantSuspended."""
+    route = routes.find(user.tenant_id) if user.tenant_id else None
+    if route is not None:
+        route.check(Purpose.READ)
+    set_actor(_kind(ADMINS, user), str(user.pk))
+    speaker = signin.admin_speaker(user)
+    return signin.complete_sign_in(ADMINS, user, speaker, amr=ONLY_STEP_AMR, route=route, user_agent=user_agent)
 
 
 def _handles(user: Any) -> list[KeyHandle]:

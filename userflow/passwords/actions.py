@@ -57,17 +57,7 @@ def change_password(*, principal: Principal, current_password: str, new_password
 
 
 def _change(realm: Realm, principal: Principal, route: routes.Route | None, current: str, new: str) -> int:
-    user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
-    if user is None or not _has_password_here(realm, user) or not user.password:
-        raise NoPasswordHere
-    attempts.refuse_guessing_address()
-    attempts.count(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
-    if not passwords.matches(current, user.password):
-        attempts.count_wrong_secret()
-        realm.record(
-            "password.change_refused", target=("user", user.pk), outcome="refused", tenant_id=principal.tenant_id
-        )
-        raise WrongCurrentPassword(details={"current_password": ["This is not your present password."]})
+    user = _proven(realm, principal, current, refused="password.change_refused")
     _check(realm, user, new, route, member="new_password")
     encoded = passwords.hashed(new)
     with realm.atomic():
@@ -75,6 +65,29 @@ def _change(realm: Realm, principal: Principal, route: routes.Route | None, curr
         ended = _set(realm, user, encoded, route, keep=principal.session_id, reason="password_changed")
         realm.record("password.changed", target=("user", user.pk), tenant_id=principal.tenant_id)
     return ended
+
+
+def prove_password(*, principal: Principal, password: str) -> None:
+    """Check an admin user's own password once more, before something dangerous.
+
+    Refuses with WrongCurrentPassword, AttemptsLocked, TooManyFromAddress, HashersBusy, counted as in `change_password`.
+    """
+    user = _proven(ADMINS, principal, password, refused="password.refused")
+    attempts.clear(ADMINS, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+
+
+def _proven(realm: Realm, principal: Principal, password: str, *, refused: str) -> Any:
+    """The caller as stored, if this is the caller's password; the try is counted before it is compared."""
+    user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
+    if user is None or not _has_password_here(realm, user) or not user.password:
+        raise NoPasswordHere
+    attempts.refuse_guessing_address()
+    attempts.count(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+    if not passwords.matches(password, user.password):
+        attempts.count_wrong_secret()
+        realm.record(refused, target=("user", user.pk), outcome="refused", tenant_id=principal.tenant_id)
+        raise WrongCurrentPassword(details={"current_password": ["This is not your present password."]})
+    return user
 
 
 # --- with a link by mail ---------------------------------------------------------------------------------------------

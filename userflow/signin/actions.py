@@ -49,11 +49,12 @@ class SignIn:
     enrollment_ticket: str | None = None
 
 
-def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> SignIn:
+def sign_in_admin(*, username: str, password: str, user_agent: str = "", operators_need_factor: bool = False) -> SignIn:
     """Sign an admin user in by username or e-mail address and password.
 
-    Gives tokens, or a ticket when a factor is enrolled. Refuses with WrongCredentials (unknown, wrong and inactive
-    alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended.
+    Gives tokens, or a ticket when a factor is enrolled; with `operators_need_factor` an operator without one gets only
+    the ticket to enrol it, as people of a tenant do whose `mfa_policy` is `required`. Refuses with WrongCredentials
+    (unknown, wrong and inactive alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended.
     """
     attempts.limit_address("signin")
     attempts.refuse_guessing_address()
@@ -71,7 +72,13 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     with ADMINS.atomic():
         attempts.clear(ADMINS, who, factor=attempts.PASSWORD)
         return _after_first_step(
-            ADMINS, user, admin_speaker(user), amr=PASSWORD_AMR, route=route, user_agent=user_agent
+            ADMINS,
+            user,
+            admin_speaker(user),
+            amr=PASSWORD_AMR,
+            route=route,
+            user_agent=user_agent,
+            factor_required=operators_need_factor and route is None,
         )
 
 
@@ -195,7 +202,14 @@ def end_user_speaker(user: EndUser, tenant_id: UUID, client_id: UUID | None) -> 
 
 
 def _after_first_step(
-    realm: Realm, user: Any, speaker: Speaker, *, amr: tuple[str, ...], route: routes.Route | None, user_agent: str
+    realm: Realm,
+    user: Any,
+    speaker: Speaker,
+    *,
+    amr: tuple[str, ...],
+    route: routes.Route | None,
+    user_agent: str,
+    factor_required: bool = False,
 ) -> SignIn:
     facts = {"user": user, "tenant_id": speaker.tenant_id, "client_id": speaker.client_id}
     if user.mfa_methods:
@@ -203,7 +217,7 @@ def _after_first_step(
         realm.record("signin.first_step", target=("user", user.pk), tenant_id=speaker.tenant_id)
         return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
     enrollment = tickets.open_enrollment(realm, user, cause="login")
-    if route is not None and route.settings.get("mfa_policy") == "required":
+    if factor_required or (route is not None and route.settings.get("mfa_policy") == "required"):
         # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
         realm.record("signin.factor_missing", target=("user", user.pk), tenant_id=speaker.tenant_id)
         return SignIn(**facts, enrollment_ticket=enrollment)

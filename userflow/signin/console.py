@@ -1,18 +1,16 @@
-"""Password check of the Django console, with the same counters and limits as the API."""
+"""What the console's sign-in has beside the API's: its rules for passwords, and sessions without tokens."""
 
-from typing import Any
+from datetime import datetime, timedelta
 
-from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest
 from django.utils.timezone import now
 
-from identity_platform.api.errors import ApiError
-from userflow.admins.models import AdminUser, username_is
+from userflow.admins.models import AdminUser
 from userflow.errors import WeakPassword
 from userflow.realms import ADMINS
-from userflow.signin import attempts, passwords
+from userflow.signin import passwords
+from userflow.tokens.issue import TokenPair
 
 
 class PasswordRules:
@@ -31,34 +29,20 @@ class PasswordRules:
         return f"At least {passwords.SHORTEST} characters, and none of the common passwords."
 
 
-class ConsoleBackend(BaseBackend):
-    """Operators sign in to the console; locked, limited and unknown all look like a wrong password there."""
+def keep_for_console(opened: TokenPair, *, user: AdminUser, lasting: timedelta) -> datetime:
+    """Make a session of the console of what a sign-in has opened; gives when it ends at the latest.
 
-    def authenticate(
-        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **_: Any
-    ) -> AdminUser | None:
-        try:
-            attempts.limit_address("signin")
-            attempts.refuse_guessing_address()
-            user = AdminUser.objects.filter(username_is(username or "")).first()
-            who = user.pk if user else (username or "").lower()
-            attempts.count(ADMINS, who, factor=attempts.PASSWORD)
-            right = passwords.matches(password or "", user.password if user else None)
-        except ApiError:
-            return None
-        if not right or user is None or not user.active or not user.is_staff:
-            attempts.count_wrong_secret()
-            ADMINS.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused")
-            return None
-        if user.mfa_methods:
-            # The console asks for a password only: it must not be the way around a second factor.
-            ADMINS.record("console.refused", target=("user", user.pk), outcome="refused", details={"reason": "factor"})
-            return None
-        attempts.clear(ADMINS, who, factor=attempts.PASSWORD)
-        AdminUser.objects.filter(pk=user.pk).update(last_login=now())
-        ADMINS.record("console.signed_in", target=("user", user.pk))
-        return user
-
-    def get_user(self, user_id: Any) -> AdminUser | None:
-        """The user while active; asked at every page, so a deactivated operator is out at once."""
-        return AdminUser.objects.filter(pk=user_id, active=True).first()
+    Its tokens were seen by nobody and are thrown away, so it can be used from the console only. It stands in the lists
+    of sessions and ends with them, as any other one.
+    """
+    ends = now() + lasting
+    with ADMINS.atomic():
+        ADMINS.refresh_tokens._default_manager.filter(session_id=opened.session_id).delete()
+        ADMINS.sessions._default_manager.filter(pk=opened.session_id).update(expires_at=ends)
+        ADMINS.record(
+            "console.signed_in",
+            target=("user", user.pk),
+            tenant_id=user.tenant_id,
+            details={"session_id": str(opened.session_id)},
+        )
+    return ends

@@ -1,0 +1,1 @@
+"""Who gets in: password and second factor, proving it again, and one's own passkeys, codes, password and sessions."""

@@ -1,0 +1,135 @@
+"""What the sign-in pages ask for. Browsers and password managers fill them in by `autocomplete`."""
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminTextInputWidget
+
+from mfa.totp.backup_codes import normalised
+
+LONGEST_TYPED = 255
+
+
+def _text(**attributes: Any) -> Any:
+    return UnfoldAdminTextInputWidget(attrs={"autocapitalize": "none", "spellcheck": "false", **attributes})
+
+
+def _password(**attributes: Any) -> Any:
+    return UnfoldAdminPasswordWidget(attrs=attributes)
+
+
+class SignInForm(forms.Form):
+    """Name and password."""
+
+    username = forms.CharField(
+        label=_("Username or e-mail address"),
+        max_length=LONGEST_TYPED,
+        widget=_text(autocomplete="username webauthn", autofocus=True),
+    )
+    password = forms.CharField(
+        label=_("Password"), strip=False, max_length=1024, widget=_password(autocomplete="current-password")
+    )
+
+
+class CodeForm(forms.Form):
+    """The six digits of an authenticator app."""
+
+    code = forms.RegexField(
+        r"^[0-9]{3} ?[0-9]{3}$",
+        label=_("Code from your authenticator app"),
+        error_messages={"invalid": _("Type the six digits that the app shows.")},
+        widget=_text(autocomplete="one-time-code", inputmode="numeric", maxlength="7"),
+    )
+
+    def clean_code(self) -> str:
+        """Without the space that apps show in the middle."""
+        return str(self.cleaned_data["code"]).replace(" ", "")
+
+
+class BackupCodeForm(forms.Form):
+    """One of the ten codes that were shown when the app was set up."""
+
+    backup_code = forms.CharField(
+        label=_("Backup code"),
+        help_text=_("Each of them works once."),
+        max_length=64,
+        widget=_text(autocomplete="off"),
+    )
+
+    def clean_backup_code(self) -> str:
+        """In the form in which it is stored, whatever the dashes and letters it was typed with."""
+        code = normalised("".join(str(self.cleaned_data["backup_code"]).split()))
+        if code is None:
+            raise forms.ValidationError(_("A backup code has four groups of four letters and digits."))
+        return code
+
+
+class PasswordForm(forms.Form):
+    """One's own password once more."""
+
+    password = forms.CharField(
+        label=_("Your password"),
+        strip=False,
+        max_length=1024,
+        widget=_password(autocomplete="current-password", autofocus=True),
+    )
+
+
+class NewPasswordForm(forms.Form):
+    """The present password and the next one, twice."""
+
+    current_password = forms.CharField(
+        label=_("Present password"),
+        strip=False,
+        max_length=1024,
+        widget=_password(autocomplete="current-password", autofocus=True),
+    )
+    new_password = forms.CharField(
+        label=_("New password"), strip=False, max_length=1024, widget=_password(autocomplete="new-password")
+    )
+    repeated = forms.CharField(
+        label=_("New password again"), strip=False, max_length=1024, widget=_password(autocomplete="new-password")
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """Both must be the same."""
+        given: dict[str, Any] = super().clean() or {}
+        if "repeated" in given and given.get("new_password") != given["repeated"]:
+            self.add_error("repeated", _("This is not the same as the new password."))
+        return given
+
+
+class PasskeyForm(forms.Form):
+    """What the browser says in a WebAuthn ceremony, as JSON; a script fills it in."""
+
+    credential = forms.JSONField(widget=forms.HiddenInput)
+
+    def clean_credential(self) -> dict[str, Any]:
+        """An object, whatever is in it."""
+        said = self.cleaned_data["credential"]
+        if not isinstance(said, dict):
+            raise forms.ValidationError(_("The browser's answer was not understood. Try again."))
+        return said
+
+
+class NewPasskeyForm(PasskeyForm):
+    """A new passkey, with a name to know it by."""
+
+    name = forms.CharField(
+        label=_("Name of the passkey"),
+        help_text=_("To know it by in your list: “Laptop”, “Key on my ring”."),
+        required=False,
+        max_length=60,
+        widget=_text(autocomplete="off", autocapitalize="sentences"),
+    )
+
+
+class ForgottenForm(forms.Form):
+    """Where the link goes."""
+
+    email = forms.EmailField(
+        label=_("E-mail address"),
+        max_length=254,
+        widget=_text(type="email", autocomplete="email", autofocus=True),
+    )

@@ -1,0 +1,111 @@
+"""Asking for one of several proofs on one page, and checking whichever was given by the platform's own actions."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest
+
+from identity_platform.api.errors import ApiError
+from identity_platform.console.signin import refusals
+from identity_platform.console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
+from mfa.enrollment import Caller
+from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
+from mfa.totp import actions as totp
+from mfa.webauthn import actions as passkeys
+from userflow.errors import NotSignedInByTicket
+from userflow.passwords.actions import prove_password
+from userflow.realms import ADMINS
+from userflow.signin import tickets
+from userflow.tokens.issue import TokenPair
+
+PASSWORD: Final = "password"
+FORMS: Final[dict[str, tuple[str, type[forms.Form]]]] = {
+    WEBAUTHN: ("credential", PasskeyForm),
+    TOTP: ("code", CodeForm),
+    BACKUP_CODE: ("backup_code", BackupCodeForm),
+    PASSWORD: ("password", PasswordForm),
+}
+# RFC 8176 section 2.
+AMR: Final[dict[str, tuple[str, ...]]] = {
+    WEBAUTHN: passkeys.SECOND_STEP_AMR,
+    TOTP: totp.AMR,
+    BACKUP_CODE: totp.AMR,
+    PASSWORD: ("pwd",),
+}
+
+
+@dataclass(slots=True)
+class Asked:
+    """The forms of a page by kind of proof, and which of them was sent."""
+
+    forms: dict[str, forms.Form]
+    sent: str | None
+
+    @classmethod
+    def of(cls, request: HttpRequest, kinds: list[str]) -> Self:
+        """Forms for these kinds; the one whose field the request carries is filled in."""
+        sent = next((kind for kind in kinds if kind in FORMS and FORMS[kind][0] in request.POST), None)
+        made = {
+            kind: FORMS[kind][1](request.POST if kind == sent else None, auto_id=f"id_{kind}_%s")
+            for kind in kinds
+            if kind in FORMS
+        }
+        return cls(made, sent)
+
+    def is_valid(self) -> bool:
+        """Whether one of them was sent, in the right form."""
+        return self.sent is not None and self.forms[self.sent].is_valid()
+
+    @property
+    def given(self) -> Any:
+        """What was sent."""
+        assert self.sent is not None  # asked after is_valid
+        return self.forms[self.sent].cleaned_data[FORMS[self.sent][0]]
+
+    def refuse(self, refusal: ApiError) -> None:
+        """Show a refusal at the form that was sent."""
+        assert self.sent is not None  # only what was sent can be refused
+        refusals.add_to(self.forms[self.sent], refusal)
+
+    def context(self) -> dict[str, object]:
+        """The forms for the template, by the names it knows them by."""
+        return {
+            "passkey_form": self.forms.get(WEBAUTHN),
+            "code_form": self.forms.get(TOTP),
+            "backup_code_form": self.forms.get(BACKUP_CODE),
+            "password_form": self.forms.get(PASSWORD),
+            "opened": self.sent,
+            "passkeys": bool(settings.WEBAUTHN_RP_ID and settings.WEBAUTHN_ORIGINS),
+        }
+
+
+def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str | None) -> tuple[str, TokenPair | None, Any]:
+    """Check what was sent; gives its kind and, where `mfa_token` names a waiting sign-in, what that has earned.
+
+    Refuses as `verify_totp`, `finish_authentication` and `prove_password` do, which count every try.
+    """
+    kind = asked.sent
+    assert kind is not None  # asked after is_valid
+    if kind == PASSWORD:
+        assert caller.principal is not None  # the password alone is no second step
+        prove_password(principal=caller.principal, password=asked.given)
+        return kind, None, None
+    if kind == WEBAUTHN:
+        by_key = passkeys.finish_authentication(
+            realm=ADMINS, tenant_id=None, email=email, response=asked.given, caller=caller, mfa_token=mfa_token
+        )
+        return kind, by_key.tokens, by_key.user
+    code = {"code": asked.given} if kind == TOTP else {"backup_code": asked.given}
+    by_code = totp.verify_totp(realm=ADMINS, tenant_id=None, email=email, caller=caller, mfa_token=mfa_token, **code)
+    return kind, by_code.tokens, by_code.user
+
+
+def may_try_again(ticket: str) -> bool:
+    """Whether the waiting sign-in is still good for another try."""
+    try:
+        tickets.find_ticket(ADMINS, ticket, tickets.SECOND_STEP)
+    except NotSignedInByTicket:
+        return False
+    return True

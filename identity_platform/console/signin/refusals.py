@@ -1,0 +1,75 @@
+"""What people read when the platform says no on their way in: what to do next, and never which of two secrets was wrong."""
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from identity_platform.api.errors import ApiError, TooManyRequests, Unavailable
+from mfa.errors import InvalidCode, PasskeyNotVerified
+from tenants.errors import TenantBusy, TenantSuspended
+from userflow.errors import NotSignedInByTicket, WrongCredentials, WrongCurrentPassword
+
+
+def in_words(refusal: ApiError) -> str:
+    """The refusal for somebody who looks at a page and sees no headers."""
+    match refusal:
+        case TooManyRequests():
+            minutes = max(1, -(-int(refusal.headers.get("Retry-After", "60")) // 60))
+            return ngettext(
+                "Too many tries. Wait %(minutes)s minute, then try again.",
+                "Too many tries. Wait %(minutes)s minutes, then try again.",
+                minutes,
+            ) % {"minutes": minutes}
+        case WrongCredentials():
+            return _(
+                "That did not match. Check name and password and try again. If it goes on, set a new password by "
+                "“Forgotten password”, or ask an operator whether you may sign in."
+            )
+        case WrongCurrentPassword():
+            return _("This is not your present password.")
+        case NotSignedInByTicket():
+            return _("This sign-in took too long or had too many wrong codes. Begin again with your password.")
+        case InvalidCode():
+            return _("This code is not right, or was used before. Wait for the next one and try again.")
+        case PasskeyNotVerified():
+            return _("The passkey was not accepted. Try again, and choose a passkey that you enrolled here.")
+        case TenantSuspended():
+            return _("Your tenant is suspended, so nobody of it can sign in. Ask whoever runs this platform.")
+        case TenantBusy() | Unavailable():
+            return _("The platform is busy at the moment. Try again in a minute.")
+        case _:
+            return refusal.text
+
+
+def status_of(refusal: ApiError) -> int:
+    """401 asks browsers for a scheme that forms are not; a page says 400."""
+    return 400 if refusal.status == 401 else refusal.status
+
+
+def add_to(form: forms.Form, refusal: ApiError) -> None:
+    """Show a refusal at the fields that it names, else above the form."""
+    placed = False
+    for member, problems in (refusal.details or {}).items():
+        if member in form.fields:
+            form.add_error(member, problems)
+            placed = True
+    if not placed:
+        form.add_error(None, in_words(refusal))
+
+
+def page(
+    request: HttpRequest,
+    template: str,
+    context: dict[str, object],
+    *,
+    status: int = 200,
+    refusal: ApiError | None = None,
+) -> HttpResponse:
+    """A page that no cache keeps; with the status and the wait of a refusal, if there was one."""
+    answer = TemplateResponse(request, template, context, status=status_of(refusal) if refusal else status)
+    answer.headers["Cache-Control"] = "no-store"
+    if refusal is not None and "Retry-After" in refusal.headers:
+        answer.headers["Retry-After"] = refusal.headers["Retry-After"]
+    return answer

@@ -1,0 +1,133 @@
+"""Where a person stands on the way in: nowhere, after the password, about to enrol a first factor, or in.
+
+All of it is kept on the server, in the console's session; the browser holds its random name only, and gets another name
+with each step, so a name that somebody planted is worth nothing afterwards.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseRedirect
+from django.middleware.csrf import rotate_token
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from identity_platform.console import access
+from identity_platform.console.access import AMR, AUTH_TIME, KIND, SEEN, SESSION, TENANT, USER
+from identity_platform.console.middleware import CONSOLE
+from identity_platform.console.signin.verified import mark_verified
+from userflow import principals
+from userflow.admins.models import AdminUser
+from userflow.signin.actions import SignIn
+from userflow.signin.console import keep_for_console
+from userflow.tokens.issue import TokenPair
+
+PENDING: Final = "console_pending"
+ENROLLING: Final = "console_enrolling"
+PASSWORD_AMR: Final = ("pwd",)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A password was right and a second factor is asked for. `ticket` is the API's own for that: ten minutes, five tries."""
+
+    ticket: str
+    email: str
+    methods: list[str]
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolling:
+    """A password was right, a factor is wanted, and there is none: `ticket` lets the person enrol it, and nothing else."""
+
+    ticket: str
+    email: str
+    next: str
+
+
+def local_path(request: HttpRequest, stated: str | None) -> str:
+    """The page to go on to: a path of the console on this host, else its first page."""
+    if (
+        stated
+        and stated.startswith(CONSOLE)
+        and "\\" not in stated
+        and url_has_allowed_host_and_scheme(stated, allowed_hosts={request.get_host()})
+    ):
+        return stated
+    return reverse("admin:index")
+
+
+def after_password(request: HttpRequest, done: SignIn, *, next_path: str) -> HttpResponseRedirect:
+    """The page of the next step of a sign-in whose password was right."""
+    if done.tokens is not None:
+        return enter(request, done.user, done.tokens, amr=PASSWORD_AMR, next_path=next_path)
+    request.session.flush()
+    if done.mfa_token is not None:
+        request.session[PENDING] = asdict(Pending(done.mfa_token, done.user.email, list(done.methods), next_path))
+        return HttpResponseRedirect(reverse("admin:second_step"))
+    assert done.enrollment_ticket is not None  # without tokens and second step a factor is to be enrolled
+    request.session[ENROLLING] = asdict(Enrolling(done.enrollment_ticket, done.user.email, next_path))
+    return HttpResponseRedirect(reverse("admin:my_sign_in"))
+
+
+def pending(request: HttpRequest) -> Pending | None:
+    """The sign-in of this browser that waits for its second factor."""
+    kept = request.session.get(PENDING)
+    return Pending(**kept) if kept else None
+
+
+def enrolling(request: HttpRequest) -> Enrolling | None:
+    """The sign-in of this browser that waits for a first factor to be enrolled."""
+    kept = request.session.get(ENROLLING)
+    return Enrolling(**kept) if kept else None
+
+
+def enter(
+    request: HttpRequest, person: Any, opened: TokenPair, *, amr: tuple[str, ...], next_path: str
+) -> HttpResponseRedirect:
+    """Every step is done: the person (whatever has its `pk` and `tenant_id`) is in, and goes on to the page asked for."""
+    user = AdminUser.from_db("default", ["id", "tenant_id"], [person.pk, person.tenant_id])
+    keep_for_console(opened, user=user, lasting=timedelta(hours=settings.CONSOLE_SESSION_HOURS))
+    moment = time.time()
+    request.session.flush()
+    facts: dict[str, Any] = {
+        KIND: principals.ADMIN if user.tenant_id else principals.OPERATOR,
+        USER: str(user.pk),
+        TENANT: str(user.tenant_id) if user.tenant_id else None,
+        SESSION: str(opened.session_id),
+        AMR: list(amr),
+        AUTH_TIME: moment,
+        SEEN: moment,
+    }
+    for name, value in facts.items():
+        request.session[name] = value
+    rotate_token(request)
+    request.user = user
+    if access.has_second_factor(amr):
+        mark_verified(request, kind=amr[-1], user=user)
+    return HttpResponseRedirect(next_path)
+
+
+def renew(request: HttpRequest, *, amr: tuple[str, ...]) -> None:
+    """The person has proven again who sits there: fresh for another fifteen minutes, under a new session name."""
+    request.session.cycle_key()
+    request.session[AUTH_TIME] = time.time()
+    request.session[AMR] = list(dict.fromkeys([*request.session[AMR], *amr]))
+    if access.has_second_factor(amr):
+        mark_verified(request, kind=amr[-1], user=access.staff_at(request).user)
+
+
+def leave(request: HttpRequest) -> HttpResponseRedirect:
+    """Out, and back to the sign-in page."""
+    request.session.flush()
+    return HttpResponseRedirect(reverse("admin:login"))
+
+
+def with_next(name: str, next_path: str) -> str:
+    """The path of a page, which remembers where to go on to."""
+    return f"{reverse(name)}?{urlencode({'next': next_path})}"

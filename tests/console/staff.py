@@ -1,0 +1,113 @@
+"""People who work in the console: made by the platform's actions, signed in through its public pages."""
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pyotp
+from django.test import Client
+from django.utils.timezone import now
+
+from tests.world import PASSWORD, Api, House, some_address
+from userflow.admins.actions import create_admin_user
+from userflow.admins.models import AdminRole, AdminUser
+
+LOGIN = "/admin/login/"
+
+
+@dataclass
+class Staff:
+    """Somebody with a browser of their own; `browser` is Django's test client, signed in by `sign_in`."""
+
+    username: str
+    email: str
+    id: UUID
+    tenant_id: UUID | None
+    password: str = PASSWORD
+    # Of the authenticator app, in base32; empty without one.
+    secret: str = ""
+    backup_codes: list[str] = field(default_factory=list)
+    browser: Client = field(default_factory=lambda: Client(REMOTE_ADDR=some_address()))
+    steps_used: int = 0
+
+    def sign_in(self, next_path: str = "/admin/") -> "Staff":
+        """By password and, where one is enrolled, the authenticator app; afterwards the pages open."""
+        answer = self.send_password(next_path)
+        if answer.headers.get("Location") == "/admin/second-step/":
+            answer = self.browser.post("/admin/second-step/", {"code": self.code()})
+        assert answer.status_code == 302, answer.content.decode()
+        assert answer.headers["Location"] == next_path
+        return self
+
+    def send_password(self, next_path: str = "/admin/", *, password: str | None = None) -> Any:
+        """The answer to the sign-in page's form."""
+        body = {"username": self.username, "password": password or self.password, "next": next_path}
+        return self.browser.post(LOGIN, body)
+
+    def enrol_totp(self) -> "Staff":
+        """An authenticator app, enrolled over the API."""
+        api = Api(token=self.api_token())
+        begun = api.post("/webauthn/admin/totp/beginSetup", {"email": self.email})
+        assert begun.status_code == 200, begun.content
+        self.secret = begun.json()["secret"]
+        body = {"email": self.email, "secret": self.secret, "code": self.code()}
+        answer = api.post("/webauthn/admin/totp/confirmSetup", body)
+        assert answer.status_code == 200, answer.content
+        self.backup_codes = answer.json()["backup_codes"]
+        return self
+
+    def api_token(self) -> str:
+        """An access token by password alone, of somebody without a factor."""
+        answer = Api().post("/uflow/admin/auth/login", {"username": self.username, "password": self.password})
+        assert answer.status_code == 200, answer.content
+        return str(answer.json()["access_token"])
+
+    def code(self) -> str:
+        """The next code that the server has not seen; three come one after the other, then half a minute must pass."""
+        step = [-1, 0, 1][self.steps_used % 3]
+        self.steps_used += 1
+        return pyotp.TOTP(self.secret).at(now(), counter_offset=step)
+
+    def get(self, path: str, **query: Any) -> Any:
+        """A page."""
+        return self.browser.get(path, query)
+
+    def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """A form."""
+        return self.browser.post(path, body or {})
+
+    def time_passes(self, minutes: float) -> None:
+        """The last sign-in or re-authentication is so much longer ago, as pages that ask for a fresh one see it."""
+        session = self.browser.session
+        session["console_auth_time"] -= minutes * 60
+        session.save()
+
+    def row(self) -> AdminUser:
+        """The person as stored."""
+        return AdminUser.objects.get(pk=self.id)
+
+
+def new_operator(*permissions: str) -> Staff:
+    """An operator, not yet signed in; with `permissions` one who holds exactly these, else all."""
+    return _new(None, permissions)
+
+
+def new_tenant_admin(house: House, *permissions: str) -> Staff:
+    """An admin of that tenant, not yet signed in; with `permissions` one who holds exactly these, else all of a tenant."""
+    return _new(house.id, permissions)
+
+
+def new_auditor(house: House | None = None) -> Staff:
+    """Somebody with the built-in role that reads everything of tenants and changes nothing."""
+    return _new(house.id if house else None, (), roles=["auditor"])
+
+
+def _new(tenant_id: UUID | None, permissions: tuple[str, ...], roles: list[str] | None = None) -> Staff:
+    name = f"staff-{secrets.token_hex(5)}"
+    if permissions:
+        role = AdminRole.objects.create(name=f"role-{name}", permissions=list(permissions))
+        roles = [role.name]
+    email = f"{name}@example.com"
+    user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=email, password=PASSWORD, roles=roles)
+    return Staff(name, email, user.pk, tenant_id)
