@@ -412,6 +412,8 @@ LIMITS: dict[str, tuple[int, int]] = {
     "forgot": (whole("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
     "email_resend": (whole("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
     "invitation": (whole("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
+    # Calls that import or export people.
+    "transfer": (whole("LIMIT_TRANSFER_PER_MINUTE", 30, least=1), 60),
     "registry": (whole("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
     "anonymous_registry": (whole("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
 }

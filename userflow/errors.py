@@ -63,6 +63,12 @@ class UnknownRole(errors.ApiError):
     message = "A role that you name does not exist."
 
 
+class TooManyRows(errors.ValidationFailed):
+    """400: more rows than one call imports."""
+
+    message = "Send at most 1000 rows in one call: an operator imports larger files with import_users."
+
+
 class UnknownUsers(errors.NotFound):
     """404: some of the users that are named do not exist in this tenant; nothing was changed."""
 

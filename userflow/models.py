@@ -20,6 +20,7 @@ from userflow.signin.models import (
     EndUserTicket,
 )
 from userflow.tokens.models import RevokedToken, SigningKey
+from userflow.transfer.models import EndUserImport
 from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "EndUser",
     "EndUserAttempts",
     "EndUserEnrollmentWindow",
+    "EndUserImport",
     "EndUserInvitation",
     "EndUserRefreshToken",
     "EndUserSession",

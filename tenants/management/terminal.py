@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from django.core.management.base import CommandError, OutputWrapper
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 # Nothing was tried: unknown name, wrong argument, not confirmed.
@@ -51,6 +51,23 @@ def progress(out: OutputWrapper, what: str) -> Iterator[tuple[Callable[[int], No
     with Progress(*columns, console=Console(file=sys.stdout, markup=False), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda steps: bar.update(task, total=steps), lambda line: bar.update(task, advance=1)
+
+
+@contextmanager
+def measured(out: OutputWrapper, what: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Give a function that is told how far of `total` the work is, and a line about it."""
+    if not out.isatty():
+
+        def said(done: int, line: str) -> None:
+            out.write(f"{100 * done // max(total, 1)} % {line}")
+            out.flush()
+
+        yield said
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(file=sys.stdout, markup=False), transient=True) as bar:
+        task = bar.add_task(what, total=max(total, 1))
+        yield lambda done, line: bar.update(task, completed=done, description=f"{what}: {line}")
 
 
 def confirm(out: OutputWrapper, question: str, wanted: str, *, yes: bool) -> None:

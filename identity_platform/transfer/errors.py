@@ -1,0 +1,27 @@
+"""Refusals of imports and exports as a whole; what is wrong with single rows is reported, never raised."""
+
+from identity_platform.api import errors
+
+
+class FileUnusable(errors.ValidationFailed):
+    """400: not a single row of the file can be read: no header, columns that nobody knows, an unknown format."""
+
+    message = "The file cannot be imported."
+
+
+class ImportRunning(errors.Conflict):
+    """409: another process imports the same file into the same tenant, or was killed a moment ago."""
+
+    message = "This file is being imported already: wait for it, or take it over with --resume if its process is gone."
+
+
+class ImportTakenOver(errors.Conflict):
+    """409: another process has taken over this import; what this one had committed stays, the other goes on from there."""
+
+    message = "Another process has taken over this import and goes on with it: nothing was done twice."
+
+
+class NothingToResume(errors.NotFound):
+    """404: no import of this file was interrupted."""
+
+    message = "No import of this very file was interrupted: run it without --resume."

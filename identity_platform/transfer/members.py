@@ -1,0 +1,95 @@
+"""What a row's members may be: the fields of the API read them, so that a file and a request are judged alike."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rest_framework.exceptions import ValidationError
+from rest_framework.fields import Field, SkipField
+
+from identity_platform.api.errors import MalformedBody
+from identity_platform.api.parsers import json_object
+from identity_platform.transfer.rows import Fault, Row
+
+# Takes a cell of CSV and gives what JSON would have had there; ValueError says what to write instead.
+FromText = Callable[[str], Any]
+
+
+def flag(text: str) -> bool:
+    """true or false, in any case: spreadsheets write them in capitals."""
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError("Write true or false.")
+
+
+def names(text: str) -> list[Any]:
+    """A JSON array of names, or names between semicolons."""
+    if text.lstrip().startswith("["):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ValueError('Write names between semicolons, or as JSON: ["one", "two"].') from None
+        return list(found)
+    return [name for piece in text.split(";") if (name := piece.strip())]
+
+
+def json_text(text: str) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        return json_object(text.encode("utf-8", "surrogatepass"))
+    except MalformedBody as problem:
+        raise ValueError(problem.text.replace("The body", "The cell")) from None
+
+
+def json_list(text: str) -> list[Any]:
+    """A JSON array; its members are judged by the parser of objects."""
+    found = json_text(f'{{"list": {text}}}').get("list")
+    if not isinstance(found, list):
+        raise ValueError("Write a JSON array.")
+    return found
+
+
+class Members:
+    """The members of one kind of row: a field of the API for each, and how text becomes its value where it must."""
+
+    def __init__(
+        self, fields: Mapping[str, Field[Any, Any, Any, Any]], *, needed: tuple[str, ...], texts: Mapping[str, FromText]
+    ) -> None:
+        self.fields = dict(fields)
+        self.needed = needed
+        self.texts = dict(texts)
+        self.known = frozenset(self.fields)
+
+    def read(self, row: Row, *, from_text: bool) -> dict[str, Any]:
+        """The values of a row's members; what is wrong with them goes to `row.faults`."""
+        values: dict[str, Any] = {}
+        for name, value in row.members.items():
+            if name not in self.fields:
+                row.faults.append(Fault(row.line, name, "A row of this kind has no such member."))
+                continue
+            try:
+                if from_text and name in self.texts:
+                    value = self.texts[name](value)
+                values[name] = self.fields[name].run_validation(value)
+            except ValueError as problem:
+                row.faults.append(Fault(row.line, name, str(problem)))
+            except ValidationError as problem:
+                row.faults.append(Fault(row.line, name, _said(problem.detail)))
+            except SkipField:
+                continue
+        row.faults += [
+            Fault(row.line, name, "Send this member.")
+            for name in self.needed
+            if name not in row.members and not row.faults
+        ]
+        return values
+
+
+def _said(detail: Any) -> str:
+    """The first message of a field, however deep it stands."""
+    while isinstance(detail, list | dict) and detail:
+        detail = next(iter(detail.values())) if isinstance(detail, dict) else detail[0]
+    return str(detail)

@@ -1,0 +1,112 @@
+"""What became of the rows: counts, and line, field and reason of each that was not taken."""
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+from identity_platform.transfer.rows import CSV, JSONL, Fault, format_of, marked, unmarked
+
+COLUMNS: Final = ("line", "field", "reason")
+# How many are kept at hand for a terminal or an answer.
+SHOWN = 20
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many rows went which way."""
+
+    created: int = 0
+    updated: int = 0
+    skipped: int = 0
+    failed: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Count another batch in."""
+        self.created += other.created
+        self.updated += other.updated
+        self.skipped += other.skipped
+        self.failed += other.failed
+
+    @property
+    def rows(self) -> int:
+        return self.created + self.updated + self.skipped + self.failed
+
+    def counts(self) -> dict[str, int]:
+        """Its members by name."""
+        return {
+            "created": self.created,
+            "updated": self.updated,
+            "skipped": self.skipped,
+            "failed": self.failed,
+        }
+
+
+@dataclass(slots=True)
+class Report:
+    """Takes faults as they are found; writes them to a file, if there is one, and keeps the first of them."""
+
+    file: "ReportFile | None" = None
+    kept: list[Fault] = field(default_factory=list)
+    most: int = SHOWN
+    faults: int = 0
+
+    def take(self, faults: Iterable[Fault]) -> None:
+        """Add the faults of a batch, in the order of their lines."""
+        for fault in sorted(faults, key=lambda found: found.line):
+            self.faults += 1
+            if len(self.kept) < self.most:
+                self.kept.append(fault)
+            if self.file is not None:
+                self.file.write(fault)
+        if self.file is not None:
+            self.file.flush()
+
+
+class ReportFile:
+    """The report as CSV or JSON lines, readable by its owner only: reasons may tell what is in the rows.
+
+    It is flushed before a batch is committed, so that no row is refused without being in it. An import that goes on
+    keeps what the file says about the lines before, and drops what the killed run wrote about lines that it did not
+    commit.
+    """
+
+    def __init__(self, path: Path, *, after_line: int = 0) -> None:
+        self.form = format_of(path.name, None)
+        earlier = [fault for fault in self._read(path) if fault.line <= after_line] if after_line else []
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self.stream: IO[str] = os.fdopen(handle, "w", encoding="utf-8", newline="")
+        self.csv = csv.writer(self.stream)
+        if self.form == CSV:
+            self.csv.writerow(COLUMNS)
+        for fault in earlier:
+            self.write(fault)
+
+    def _read(self, path: Path) -> Iterator[Fault]:
+        try:
+            stream = path.open(encoding="utf-8", newline="")
+        except FileNotFoundError:
+            return
+        with stream:
+            rows = csv.DictReader(stream) if self.form == CSV else map(json.loads, stream)
+            for row in rows:
+                yield Fault(int(row["line"]), unmarked(row["field"]), unmarked(row["reason"]))
+
+    def write(self, fault: Fault) -> None:
+        """One line."""
+        if self.form == JSONL:
+            said = {"line": fault.line, "field": fault.field, "reason": fault.reason}
+            self.stream.write(json.dumps(said, ensure_ascii=False) + "\n")
+        else:
+            self.csv.writerow([fault.line, marked(fault.field), marked(fault.reason)])
+
+    def flush(self) -> None:
+        """Hand it to the operating system: a killed process loses nothing of it."""
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Done."""
+        self.stream.close()

@@ -1,0 +1,156 @@
+"""An import that can be killed: how far it has come is written in the transaction of what it has done.
+
+A run belongs to the digest of its file, so it never goes on in another file, or in the same one after an edit. Who works
+on it holds it: each batch is committed only while it is still held, so of two processes that believe to be the one, one
+is refused and nothing is done twice. A held run is not taken away from a process that has given a sign of life lately,
+unless it is asked for (`--resume`): PgBouncer in transaction mode leaves no session whose lock would end with a process.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import IntegrityError, models
+from django.utils.timezone import now
+
+from identity_platform.transfer.errors import ImportRunning, ImportTakenOver, NothingToResume
+from identity_platform.transfer.report import Tally
+from identity_platform.transfer.rows import Fault, Row
+
+# A process that has not committed a batch for so long is believed to be gone.
+SILENT_AFTER: Final = timedelta(seconds=30)
+# For how long finished and given-up runs are kept: the audit trail has them for longer.
+RUN_KEPT: Final = timedelta(days=30)
+
+SKIP, FAIL, UPDATE = "skip", "fail", "update"
+ON_CONFLICT: Final = (FAIL, SKIP, UPDATE)
+
+
+class ImportRun(models.Model):
+    """How far the import of one file has come."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    digest = models.CharField(max_length=64, help_text="SHA-256 of the file.")
+    # Changes hands when another process takes over.
+    holder = models.UUIDField(default=uuid.uuid4)
+    line = models.BigIntegerField(default=0)
+    offset = models.BigIntegerField(default=0)
+    created = models.BigIntegerField(default=0)
+    updated = models.BigIntegerField(default=0)
+    skipped = models.BigIntegerField(default=0)
+    failed = models.BigIntegerField(default=0)
+    begun_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField(default=now)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Ended, or given up by everybody, a month ago."""
+        return models.Q(touched_at__lt=moment - RUN_KEPT)
+
+    def tally(self) -> Tally:
+        """What it has done so far."""
+        return Tally(self.created, self.updated, self.skipped, self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What every import can be told."""
+
+    dry_run: bool = False
+    on_conflict: str = FAIL
+    create_missing: bool = False
+    batch_size: int = 1000
+    resume: bool = False
+    restart: bool = False
+
+
+@dataclass(slots=True)
+class Batch:
+    """What became of some rows."""
+
+    tally: Tally = field(default_factory=Tally)
+    faults: list[Fault] = field(default_factory=list)
+
+    def fail(self, faults: list[Fault]) -> None:
+        """Count the lines of these faults as failed."""
+        self.faults += faults
+        self.tally.failed += len({fault.line for fault in faults})
+
+
+def begin(runs: "models.QuerySet[Any]", owner: dict[str, Any], *, digest: str, options: Options) -> Any:
+    """The run of this file: a new one, or the interrupted one, held by us from now on. Call it in a transaction.
+
+    `runs` are those of one tenant, `owner` the columns that say so. Refuses with ImportRunning, NothingToResume.
+    """
+    found = runs.filter(digest=digest, ended_at=None).select_for_update().first()
+    if found is None and options.resume:
+        raise NothingToResume
+    if found is not None:
+        asked_for = options.resume or options.restart
+        if not asked_for and found.touched_at > now() - SILENT_AFTER:
+            raise ImportRunning
+        if not options.restart:
+            found.holder, found.touched_at = uuid.uuid4(), now()
+            found.save(update_fields=["holder", "touched_at"])
+            return found
+        found.ended_at = now()
+        found.save(update_fields=["ended_at"])
+    try:
+        return runs.create(digest=digest, **owner)
+    except IntegrityError as clash:
+        raise ImportRunning from clash
+
+
+def advance(runs: "models.QuerySet[Any]", run: ImportRun, *, last: Row, tally: Tally) -> None:
+    """Write, in the transaction of a batch, that it is done. ImportTakenOver when somebody else holds the run."""
+    run.line, run.offset, run.touched_at = last.line, last.end, now()
+    for name, number in tally.counts().items():
+        setattr(run, name, getattr(run, name) + number)
+    changes = {name: getattr(run, name) for name in ("line", "offset", "touched_at", *tally.counts())}
+    if not runs.filter(pk=run.pk, holder=run.holder, ended_at=None).update(**changes):
+        raise ImportTakenOver
+
+
+def finish(runs: "models.QuerySet[Any]", run: ImportRun) -> None:
+    """The file is at its end. ImportTakenOver when somebody else holds the run."""
+    moment = now()
+    if not runs.filter(pk=run.pk, holder=run.holder, ended_at=None).update(ended_at=moment, touched_at=moment):
+        raise ImportTakenOver
+
+
+def batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+    """Rows by `size` of them."""
+    batch: list[Row] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def take_all(
+    rows: Iterator[Row],
+    *,
+    size: int,
+    apply: Callable[[list[Row]], Batch],
+    seen: Callable[[Tally, int], None] = lambda tally, offset: None,
+    tally: Tally | None = None,
+) -> Tally:
+    """Apply batch after batch; gives the counts, on top of `tally`. `seen` hears after each where the file stands."""
+    total = tally or Tally()
+    for batch in batches(rows, size):
+        done = apply(batch)
+        total.add(done.tally)
+        seen(total, batch[-1].end)
+    return total

@@ -1,0 +1,64 @@
+"""Files that hold people's data or secrets: readable by their owner only, and there only when they are whole."""
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from identity_platform.transfer.rows import CSV, marked
+
+
+@contextmanager
+def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
+    """A stream to write to: `otherwise` without a path, or a new file (mode 0600) that takes the name when it is whole.
+
+    A file of this name is replaced then. What was begun and failed is removed. Raises OSError.
+    """
+    if path is None:
+        yield otherwise
+        otherwise.flush()
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class RowWriter:
+    """Writes rows as CSV with these columns, or as JSON lines."""
+
+    def __init__(self, stream: IO[str], form: str, columns: Sequence[str]) -> None:
+        self.stream = stream
+        self.columns = columns
+        self.csv = csv.writer(stream) if form == CSV else None
+        if self.csv is not None:
+            self.csv.writerow(columns)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """One row; members without a value are left out."""
+        if self.csv is None:
+            said = {name: value for name, value in row.items() if value is not None}
+            self.stream.write(json.dumps(said, ensure_ascii=False, separators=(",", ":")) + "\n")
+        else:
+            self.csv.writerow([_cell(row.get(name)) for name in self.columns])
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case dict() | list():
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        case _:
+            return marked(str(value))

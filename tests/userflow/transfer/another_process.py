@@ -1,0 +1,51 @@
+"""Runs one management command in a process of its own on the databases of the tests: something to kill."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.environment import DATABASE
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def another_process(*command: object) -> Iterator["subprocess.Popen[str]"]:
+    """The command under way; what it says comes line by line."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "tests.userflow.transfer.another_process", DATABASE, *map(str, command)],
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": "identity_platform.settings", "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def serve(database: str, *command: str) -> None:
+    """Give this process the tests' databases, and run the command."""
+    import django
+
+    django.setup()
+    from django.conf import settings
+    from django.core.management import CommandError, call_command
+    from django.db import connection
+
+    settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = database
+    try:
+        call_command(*command)
+    except CommandError as refusal:
+        print(refusal, flush=True)
+        sys.exit(refusal.returncode)
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

@@ -1,0 +1,99 @@
+"""Files of people, and the commands that read and write them."""
+
+import csv
+import io
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.core.management import CommandError, call_command
+
+from tenants.context import in_tenant
+from tests.world import House
+from userflow.models import EndUser, GroupMembership, RoleBinding
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    said: str
+
+
+def run(*command: Any, **options: Any) -> Ended:
+    """A management command, its exit code and all that it said."""
+    said = io.StringIO()
+    try:
+        call_command(*map(str, command), stdout=said, stderr=said, **options)
+    except CommandError as refusal:
+        return Ended(refusal.returncode, said.getvalue() + str(refusal))
+    except SystemExit as end:
+        return Ended(int(end.code or 0), said.getvalue())
+    return Ended(0, said.getvalue())
+
+
+def slug(house: House) -> str:
+    return house.made.tenant.slug
+
+
+def address() -> str:
+    """An address that nobody has."""
+    return f"person-{secrets.token_hex(8)}@example.com"
+
+
+def jsonl(path: Path, *rows: Any) -> Path:
+    """A file of JSON lines; what is no dict is written as it is."""
+    with path.open("wb") as file:
+        for row in rows:
+            file.write((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n")
+    return path
+
+
+def table(path: Path, *rows: dict[str, Any]) -> Path:
+    """A file of CSV."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def reported(path: Path) -> list[tuple[int, str, str]]:
+    """What a report says: line, field, reason."""
+    if path.suffix == ".csv":
+        with path.open(newline="") as file:
+            return [(int(row["line"]), row["field"], row["reason"]) for row in csv.DictReader(file)]
+    return [(row["line"], row["field"], row["reason"]) for row in map(json.loads, path.open())]
+
+
+def emails(house: House) -> list[str]:
+    """The addresses of a tenant's people, sorted."""
+    with in_tenant(house.id):
+        return sorted(EndUser.objects.values_list("email", flat=True))
+
+
+def everything(house: House) -> dict[str, dict[str, Any]]:
+    """All of a tenant's people by address, with what travels with them."""
+    with in_tenant(house.id):
+        people = {user.pk: user for user in EndUser.objects.all()}
+        groups = list(GroupMembership.objects.values_list("user_id", "group__name"))
+        roles = list(RoleBinding.objects.values_list("user_id", "role__name"))
+    return {
+        user.email: {
+            "id": user.pk,
+            "name": user.name,
+            "active": user.active,
+            "provider": user.provider,
+            "password": user.password,
+            "metadata": user.metadata,
+            "verified": user.email_verified_at is not None,
+            "created_at": user.created_at,
+            "last_login": user.last_login,
+            "groups": sorted(name for owner, name in groups if owner == user.pk),
+            "roles": sorted(name for owner, name in roles if owner == user.pk),
+        }
+        for user in people.values()
+    }

@@ -1,0 +1,115 @@
+"""End users into files, and from there into a tenant of another name: nobody is locked in."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from identity_platform.audit.models import PlatformEvent
+from tenants.context import in_tenant
+from tests.userflow.transfer.files import everything, jsonl, run, slug
+from tests.world import PASSWORD, Api, House, Person
+from userflow.models import Client, EndUser, Group
+
+PEOPLE = [
+    {"email": "ann@example.com", "name": "Ann", "groups": ["Staff", "On call"], "roles": ["editor", "user"]},
+    {"email": "=cmd@example.com", "name": "=HYPERLINK(1)", "metadata": {"note": "a,\"b\"\n'c'"}, "roles": []},
+    {"email": "-off@example.com", "name": "'quoted", "active": False, "provider": "ldap", "email_verified": True},
+    {"email": "ünicode@example.com".replace("ü", "u"), "name": "Füße 漢字 🙂", "last_login": "2024-02-29T00:00:00Z"},
+]
+
+
+def peopled(house: House, folder: Path) -> Person:
+    """A tenant with all sorts of people, one of whom has a password of ours."""
+    house.api.post("/authmgr/roles", {"name": "editor", "permissions": ["pages:edit"], "description": "Edits"})
+    house.api.post("/authmgr/groups", {"name": "Staff", "roles": ["editor"]})
+    ended = run("import_users", slug(house), jsonl(folder / "in.jsonl", *PEOPLE), "--create-missing")
+    assert ended.code == 0, ended.said
+    return house.register("zoe@example.com", name="Zoe")
+
+
+def test_people_go_from_one_tenant_to_a_fresh_one_as_they_are(new_house: Callable[[], House], tmp_path: Path) -> None:
+    old, new = new_house(), new_house()
+    zoe = peopled(old, tmp_path)
+    file = tmp_path / "out.jsonl"
+    assert run("export_users", slug(old), file).said == "5 end users.\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    ended = run("import_users", slug(new), file, "--create-missing")
+    assert ended.code == 0, ended.said
+    assert everything(new) == everything(old)
+    assert new.sign_in(Person(zoe.id, zoe.email))["access_token"]
+    with in_tenant(new.id):
+        staff = Group.objects.get(name="Staff")
+        assert [(role.name, role.permissions) for role in staff.roles.all()] == [("editor", ["pages:edit"])]
+        clients = set(EndUser.objects.values_list("client_id", flat=True))
+    assert clients == {new.client_id}
+
+
+def test_a_table_keeps_formulas_from_spreadsheets_and_gives_them_back(
+    new_house: Callable[[], House], tmp_path: Path
+) -> None:
+    old, new = new_house(), new_house()
+    peopled(old, tmp_path)
+    file = tmp_path / "out.csv"
+    assert run("export_users", slug(old), file).code == 0
+    with file.open(newline="") as stream:
+        cells = [cell for row in csv.reader(stream) for cell in row]
+    assert not [cell for cell in cells if cell[:1] in {"=", "+", "-", "@", "\t", "\r"}]
+    assert "'=HYPERLINK(1)" in cells
+    ended = run("import_users", slug(new), file, "--create-missing")
+    assert ended.code == 0, ended.said
+    assert everything(new) == everything(old)
+
+
+def test_hashes_stay_where_they_are_when_asked_to(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    house.register()
+    said = run("export_users", slug(house), "--without-hashes").said
+    assert "argon2" not in said
+    assert "argon2" in run("export_users", slug(house)).said
+    assert "password_hash" not in run("export_users", slug(house), "--without-hashes", "--format", "csv").said
+    trail = PlatformEvent.objects.filter(action="end_users.exported", tenant_id=house.id).order_by("id")
+    assert [event.details["hashes"] for event in trail] == [False, True, False]
+
+
+def test_nothing_of_sessions_and_factors_is_in_it(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    person = house.register()
+    tokens = house.sign_in(person)
+    door = Api(token=tokens["access_token"])
+    begun = door.post("/mfa/totp/enroll", {"tenant_id": str(house.id), "email": person.email})
+    said = run("export_users", slug(house)).said
+    [row] = [row for row in map(json.loads, said.splitlines()[:-1]) if "email" in row]
+    assert row.keys() <= {
+        *("id", "email", "name", "active", "provider", "password_hash", "metadata", "groups", "roles"),
+        *("email_verified", "created_at", "last_login"),
+    }
+    secret = begun.json().get("secret", tokens["refresh_token"])
+    assert secret not in said
+
+
+def test_an_export_has_its_own_tenants_people_only(house: House, other_house: House) -> None:
+    mine, theirs = house.register(), other_house.register()
+    said = run("export_users", slug(house)).said
+    assert mine.email in said
+    assert theirs.email not in said
+
+
+def test_the_default_client_is_whatever_it_is_there(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    other = Client.objects.create(tenant_id=house.id, name="Second")
+    house.register()
+    row = {"email": "second@example.com", "client_id": str(other.pk)}
+    run("import_users", slug(house), jsonl(tmp_path / "in.jsonl", row))
+    said = run("export_users", slug(house)).said
+    assert str(other.pk) in said
+    assert str(house.client_id) not in said
+
+
+def test_an_export_that_fails_leaves_the_old_file(house: House, tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    file.write_text("before")
+    assert run("export_users", "no-such-tenant", file).code == 2
+    assert run("export_users", slug(house), tmp_path / "none" / "out.jsonl").code == 2
+    assert file.read_text() == "before"
+    assert PASSWORD not in file.read_text()

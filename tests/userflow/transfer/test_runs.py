@@ -1,0 +1,132 @@
+"""An import is tried, killed, gone on with, taken over: nobody comes in twice and nobody is left out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from identity_platform.audit.models import TenantEvent
+from tenants.context import in_tenant
+from tests.userflow.passwords.test_foreign_hashes import HASHES
+from tests.userflow.transfer.another_process import another_process
+from tests.userflow.transfer.files import emails, jsonl, reported, run, slug, table
+from tests.world import House
+from userflow.models import EndUser, EndUserImport, Group, GroupMembership, Role, RoleBinding
+
+ROWS = 1500
+
+
+def many(number: int = ROWS) -> list[dict[str, Any]]:
+    """So many people, every hundredth of them without an address; the header of a table is line 1."""
+    encoded = HASHES["bcrypt 2b"][1]
+    return [
+        {"email": f"p{n:05}@example.com" if n % 100 else "none", "password_hash": encoded, "groups": "all; some"}
+        for n in range(2, number + 2)
+    ]
+
+
+def addresses(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(row["email"] for row in rows if row["email"] != "none")
+
+
+def counts(house: House) -> list[int]:
+    with in_tenant(house.id):
+        models = (EndUser, Role, Group, RoleBinding, GroupMembership, TenantEvent, EndUserImport)
+        return [model.objects.count() for model in models]
+
+
+def events(house: House) -> list[tuple[str, Any]]:
+    with in_tenant(house.id):
+        found = TenantEvent.objects.filter(target_kind="end_user_import").order_by("id")
+        return list(found.values_list("action", "details"))
+
+
+def test_a_dry_run_tells_all_and_changes_nothing(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    person = house.register()
+    rows = [*many(300), {"email": person.email}, {"email": "p00002@example.com"}]
+    file, report = table(tmp_path / "p.csv", *rows), tmp_path / "bad.csv"
+    before = counts(house)
+    command = ["import_users", slug(house), file, "--create-missing", "--batch-size", 50, "--report", report]
+    tried = run(*command, "--dry-run")
+    assert counts(house) == before
+    said = reported(report)
+    assert [line for line, _, _ in said] == [100, 200, 300, 302, 303]
+    done = run(*command)
+    assert reported(report) == said
+    last = done.said.splitlines()[-1]
+    assert (tried.code, tried.said.splitlines()[-1]) == (1, f"Dry run, nothing was changed: {last}")
+    assert last == "297 created, 0 updated, 0 skipped, 5 failed of 302 rows."
+
+
+def test_a_killed_import_goes_on_where_it_was(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house, rows = new_house(), many()
+    file, report = table(tmp_path / "p.csv", *rows), tmp_path / "bad.jsonl"
+    command = ["import_users", slug(house), file, "--create-missing", "--batch-size", 10, "--report", report]
+    with another_process(*command) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if " 400 rows" in line:
+                process.kill()
+    got = len(emails(house))
+    assert 390 <= got < len(addresses(rows))
+    ended = run(*command, "--resume")
+    assert ended.code == 1
+    assert "Going on after line" in ended.said
+    assert "1485 created, 0 updated, 0 skipped, 15 failed of 1500 rows." in ended.said
+    assert emails(house) == addresses(rows)
+    assert [line for line, _, _ in reported(report)] == [n for n in range(2, ROWS + 2) if n % 100 == 0]
+    with in_tenant(house.id):
+        assert GroupMembership.objects.count() == 2 * len(addresses(rows))
+        assert EndUserImport.objects.exclude(ended_at=None).count() == EndUserImport.objects.count() == 1
+    kinds = [action for action, _ in events(house)]
+    assert (kinds[0], kinds[-1]) == ("end_user_import.started", "end_user_import.finished")
+    assert kinds.count("end_user_import.resumed") == 1
+    assert sum(details["created"] for kind, details in events(house) if kind.endswith(".batch")) == 1485
+    assert "example.com" not in str(events(house))
+
+
+def test_two_imports_of_one_file_at_once(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house, rows = new_house(), many(600)
+    file = table(tmp_path / "p.csv", *rows)
+    command = ["import_users", slug(house), file, "--create-missing", "--batch-size", 1]
+    with another_process(*command) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        refused = run(*command)
+        assert (refused.code, "being imported already" in refused.said) == (2, True)
+        took_over = run("import_users", slug(house), file, "--create-missing", "--resume")
+        rest = process.stdout.read()
+        assert (process.wait(), "taken over" in rest) == (2, True)
+    assert (took_over.code, "594 created" in took_over.said) == (1, True)
+    assert emails(house) == addresses(rows)
+
+
+def test_going_on_needs_something_to_go_on_with(house: House, tmp_path: Path) -> None:
+    file = jsonl(tmp_path / "p.jsonl", {"email": "first@transfer.example"})
+    assert run("import_users", slug(house), file, "--resume").code == 2
+    assert run("import_users", slug(house), file).code == 0
+    again = run("import_users", slug(house), file, "--on-conflict", "skip")
+    assert (again.code, "1 skipped" in again.said) == (0, True)
+
+
+def test_beginning_anew_forgets_the_interrupted_run(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    file = jsonl(tmp_path / "p.jsonl", {"email": "a@example.com"}, {"email": "b@example.com"})
+    run("import_users", slug(house), file)
+    with in_tenant(house.id):
+        # As a process leaves it that is killed between its last batch and the end.
+        EndUserImport.objects.update(ended_at=None)
+    assert run("import_users", slug(house), file).code == 2
+    anew = run("import_users", slug(house), file, "--restart", "--on-conflict", "skip")
+    assert (anew.code, "2 skipped" in anew.said) == (0, True)
+    with in_tenant(house.id):
+        assert EndUserImport.objects.filter(ended_at=None).count() == 0
+        assert EndUserImport.objects.count() == 2
+
+
+def test_a_file_or_a_tenant_that_is_not_there_is_not_tried(house: House, tmp_path: Path) -> None:
+    assert run("import_users", slug(house), tmp_path / "none.csv").code == 2
+    file = jsonl(tmp_path / "p.jsonl", {"email": "a@example.com"})
+    assert run("import_users", "no-such-tenant", file).code == 2
+    assert run("import_users", slug(house), file.rename(tmp_path / "p.txt")).code == 2
+    assert run("import_users", slug(house), tmp_path / "p.txt", "--format", "jsonl", "--batch-size", 9999).code == 2

@@ -1,0 +1,33 @@
+"""`export_users`: a tenant's end users in a file, password hashes included."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from identity_platform.transfer.rows import JSONL
+from tenants.management import transfers
+from userflow.transfer.exporting import COLUMNS, export_end_users
+
+
+class Command(BaseCommand):
+    help = (
+        "Write a tenant's end users with their password hashes, groups and roles as CSV or JSON lines, as they are at one "
+        "moment; JSON lines also hold the roles and groups themselves, so that import_users --create-missing makes them. "
+        "Sessions and the secrets of second factors are never in it. The export is written to the platform's audit trail. "
+        "Exit code 2: nothing was written. Example: export_users acme people.jsonl"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        transfers.add_export_arguments(parser)
+        parser.add_argument("--without-hashes", action="store_true", help="Leave the password hashes out.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        hashes = not options["without_hashes"]
+        transfers.export(
+            self,
+            options,
+            [column for column in COLUMNS if hashes or column != "password_hash"],
+            lambda tenant_id, form: export_end_users(tenant_id=tenant_id, hashes=hashes, definitions=form == JSONL),
+            "end users",
+        )

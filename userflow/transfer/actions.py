@@ -1,0 +1,138 @@
+"""Bringing end users in: a file by command, a few rows over REST. One mechanism, one report."""
+
+import io
+from collections.abc import Callable
+from itertools import islice
+from typing import IO, Any
+from uuid import UUID, uuid4
+
+from identity_platform.audit.writer import record_for_tenant
+from identity_platform.transfer import runs
+from identity_platform.transfer.report import Report, Tally
+from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
+from identity_platform.transfer.runs import Batch, Options
+from tenants.context import in_tenant, tenant_atomic
+from userflow.errors import TooManyRows
+from userflow.principals import Principal
+from userflow.signin import attempts
+from userflow.transfer import batches
+from userflow.transfer.members import KNOWN_IN_CSV, KNOWN_IN_JSON
+from userflow.transfer.models import EndUserImport
+
+IMPORT = "end_user_import"
+MOST_OVER_REST = 1000
+# As many faults as an answer holds; `failed` counts them all.
+MOST_FAULTS = 1000
+# Takes the counts so far and the byte up to which the file is read.
+Seen = Callable[[Tally, int], None]
+
+
+def import_end_users(
+    *,
+    tenant_id: UUID,
+    stream: IO[bytes],
+    form: str,
+    options: Options,
+    default_client: bool = False,
+    open_report: Callable[[int], Report] = lambda after_line: Report(),
+    seen: Seen = lambda tally, offset: None,
+) -> tuple[Tally, Report]:
+    """Bring the people of a file into a tenant; gives the counts and the report.
+
+    Each batch is one transaction together with the mark up to where the file is done, so a killed import goes on where
+    it was. `open_report` is told after which line it begins; with `default_client` users of clients that the tenant does
+    not have get its default client. Refuses with FileUnusable, ImportRunning, ImportTakenOver, NothingToResume,
+    UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
+    if options.dry_run:
+        report = open_report(0)
+        rules = batches.Rules(tenant_id, options, form == CSV, default_client, planned=set())
+        rows = rows_of(stream, form=form, known=known)
+        return runs.take_all(rows, size=options.batch_size, apply=_trying(rules, report), seen=seen), report
+    # Before a run is begun: a file that cannot be read at all leaves none behind.
+    next(rows_of(stream, form=form, known=known), None)
+    digest = digest_of(stream)
+    with in_tenant(tenant_id), tenant_atomic():
+        run = runs.begin(EndUserImport.objects.all(), {}, digest=digest, options=options)
+        went_on = run.line > 0
+        record_for_tenant(
+            "end_user_import.resumed" if went_on else "end_user_import.started",
+            target=(IMPORT, run.pk),
+            details={"sha256": digest, "after_line": run.line},
+        )
+    report = open_report(run.line)
+    rules = batches.Rules(tenant_id, options, form == CSV, default_client)
+    rows = rows_of(stream, form=form, known=known, after=(run.line, run.offset))
+    tally = runs.take_all(
+        rows, size=options.batch_size, apply=_committing(rules, report, run), seen=seen, tally=run.tally()
+    )
+    with in_tenant(tenant_id), tenant_atomic():
+        runs.finish(EndUserImport.objects.all(), run)
+        record_for_tenant("end_user_import.finished", target=(IMPORT, run.pk), details=tally.counts())
+    return tally, report
+
+
+def import_few(
+    *,
+    tenant_id: UUID,
+    by: Principal,
+    options: Options,
+    rows: list[dict[str, Any]] | None = None,
+    content: str = "",
+    form: str = JSONL,
+) -> tuple[Tally, Report]:
+    """The same for at most MOST_OVER_REST rows, in one transaction: objects, or the content of a file.
+
+    The caller grants no more than they hold. Refuses with FileUnusable, TooManyRows, TooManyFromAddress, UnknownTenant,
+    TenantSuspended, TenantBusy.
+    """
+    attempts.limit_address("transfer")
+    from_text = rows is None and form == CSV
+    if rows is None:
+        known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
+        read = list(islice(rows_of(io.BytesIO(content.encode()), form=form, known=known), MOST_OVER_REST + 1))
+    else:
+        read = [row_of(number, 0, members, KNOWN_IN_JSON) for number, members in enumerate(rows, 1)]
+    if len(read) > MOST_OVER_REST:
+        raise TooManyRows
+    rules = batches.Rules(tenant_id, options, from_text, by=by)
+
+    def record(done: Batch) -> None:
+        if not options.dry_run:
+            record_for_tenant("end_user_import.finished", target=(IMPORT, uuid4()), details=done.tally.counts())
+
+    with in_tenant(tenant_id):
+        done = batches.take(read, rules, before_commit=record)
+    report = Report(most=MOST_FAULTS)
+    report.take(done.faults)
+    return done.tally, report
+
+
+def _trying(rules: batches.Rules, report: Report) -> Callable[[list[Row]], Batch]:
+    """A batch of a dry run: the same checks in a transaction that writes nothing but its own staging table."""
+
+    def apply(rows: list[Row]) -> Batch:
+        with in_tenant(rules.tenant_id):
+            done = batches.take(rows, rules)
+        report.take(done.faults)
+        return done
+
+    return apply
+
+
+def _committing(rules: batches.Rules, report: Report, run: EndUserImport) -> Callable[[list[Row]], Batch]:
+    """A batch with its mark, its audit row and its faults in the report, all of them or none."""
+
+    def apply(rows: list[Row]) -> Batch:
+        with in_tenant(rules.tenant_id):
+
+            def mark(done: Batch) -> None:
+                runs.advance(EndUserImport.objects.all(), run, last=rows[-1], tally=done.tally)
+                details = {"first_line": rows[0].line, "last_line": rows[-1].line, **done.tally.counts()}
+                record_for_tenant("end_user_import.batch", target=(IMPORT, run.pk), details=details)
+                report.take(done.faults)
+
+            return batches.take(rows, rules, before_commit=mark)
+
+    return apply

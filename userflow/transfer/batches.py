@@ -1,0 +1,172 @@
+"""One batch of rows: judged one by one, then checked and written as whole sets in one transaction."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.utils.timezone import now
+
+from identity_platform.api.fields import email_key
+from identity_platform.transfer.report import Tally
+from identity_platform.transfer.rows import Fault, Row
+from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
+from tenants.context import tenant_atomic
+from userflow.clients.models import Client
+from userflow.groups.models import GroupMembership
+from userflow.principals import Principal
+from userflow.roles.models import RoleBinding
+from userflow.transfer import naming, staging
+from userflow.transfer.members import KINDS, USER
+from userflow.transfer.naming import Definition, Names
+from userflow.transfer.staging import Staged
+
+TAKEN = "A user with this address exists, or an earlier row has it."
+
+
+@dataclass
+class Rules:
+    """What holds for all batches of one import."""
+
+    tenant_id: UUID
+    options: Options
+    from_text: bool
+    default_client: bool = False
+    # Who asks, over REST; a command is given by whoever may do everything.
+    by: Principal | None = None
+    # The addresses that a dry run would have made so far, as hashes: nothing in the database remembers them.
+    planned: set[int] | None = None
+    clients: dict[UUID, bool] = field(default_factory=dict)
+
+    @cached_property
+    def client_id(self) -> UUID | None:
+        """The tenant's default client."""
+        found = Client.objects.filter(tenant_id=self.tenant_id, is_default=True)
+        return found.values_list("pk", flat=True).first()
+
+    def has_client(self, client_id: UUID) -> bool:
+        """Whether the tenant has it; asked once for each."""
+        if client_id not in self.clients:
+            self.clients[client_id] = Client.objects.filter(pk=client_id, tenant_id=self.tenant_id).exists()
+        return self.clients[client_id]
+
+
+def take(rows: list[Row], rules: Rules, *, before_commit: Callable[[Batch], None] = lambda batch: None) -> Batch:
+    """Bring a batch into the tenant that is entered; `before_commit` runs in its transaction, with what became of it.
+
+    With `dry_run` nothing is written. What is wrong with a row keeps that row out and no other.
+    """
+    batch = Batch()
+    people, definitions = _judged(rows, rules, batch)
+    makes = naming.Makes(rules.options.create_missing, rules.options.dry_run, rules.by)
+    with tenant_atomic():
+        staging.be_patient()
+        naming.define(definitions, makes, batch)
+        people, names = naming.found_for(people, makes, batch)
+        made, changed = _write(people, rules, batch)
+        if not rules.options.dry_run:
+            _bind(people, names, made, changed)
+        before_commit(batch)
+    return batch
+
+
+# --- one by one ------------------------------------------------------------------------------------------------------
+
+
+def _judged(rows: list[Row], rules: Rules, batch: Batch) -> tuple[list[Staged], list[Definition]]:
+    people: list[Staged] = []
+    definitions: list[Definition] = []
+    ids: set[UUID] = set()
+    for row in rows:
+        kind = row.members.get("kind", USER)
+        spec = KINDS.get(kind) if isinstance(kind, str) else None
+        if spec is None:
+            row.faults.append(Fault(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
+        elif not row.faults:
+            values = spec.read(row, from_text=rules.from_text)
+            if not row.faults and spec is not KINDS[USER]:
+                definitions.append(Definition(row.line, str(kind), values))
+            elif not row.faults:
+                people.append(_staged(row, values, rules, ids))
+        if row.faults:
+            batch.fail(row.faults)
+    bad = {fault.line for fault in batch.faults}
+    return [person for person in people if person.line not in bad], definitions
+
+
+def _staged(row: Row, values: dict[str, Any], rules: Rules, ids: set[UUID]) -> Staged:
+    client_id = values.get("client_id")
+    if client_id is not None and not rules.has_client(client_id):
+        if not rules.default_client:
+            row.faults.append(Fault(row.line, "client_id", "No client of this tenant has this id."))
+        client_id = None
+    moment = now()
+    for name in ("created_at", "last_login"):
+        if values.get(name) is not None and values[name] > moment:
+            row.faults.append(Fault(row.line, name, "Send a time that is past."))
+    stated = values.get("id")
+    if stated is None or stated in ids:
+        stated = uuid4()
+    ids.add(stated)
+    return Staged(
+        line=row.line,
+        id=stated,
+        email=values["email"],
+        email_key=email_key(values["email"]),
+        name=values.get("name"),
+        active=values.get("active", True),
+        provider=values.get("provider", "local"),
+        client_id=client_id or rules.client_id,
+        password=values.get("password_hash", ""),
+        metadata=values.get("metadata"),
+        verified=values.get("email_verified", False),
+        created_at=values.get("created_at"),
+        last_login=values.get("last_login"),
+        groups=values.get("groups", []),
+        roles=values.get("roles"),
+    )
+
+
+# --- whole sets ------------------------------------------------------------------------------------------------------
+
+
+def _write(people: list[Staged], rules: Rules, batch: Batch) -> tuple[dict[int, UUID], dict[int, UUID]]:
+    """Make or change the people; gives ids by line of those made and of those changed."""
+    if not people:
+        return {}, {}
+    dry_run = rules.options.dry_run
+    staging.stage(people)
+    made = staging.insert(dry_run=dry_run)
+    if rules.planned is not None:
+        hashes = {person.line: hash(person.email_key) for person in people}
+        made = {line: user for line, user in made.items() if hashes[line] not in rules.planned}
+        rules.planned |= {hashes[line] for line in made}
+    clashing = [person.line for person in people if person.line not in made]
+    changed: dict[int, UUID] = {}
+    if rules.options.on_conflict == UPDATE:
+        changed = staging.update(clashing, dry_run=dry_run)
+        batch.tally.add(Tally(created=len(made), updated=len(clashing)))
+    elif rules.options.on_conflict == SKIP:
+        batch.tally.add(Tally(created=len(made), skipped=len(clashing)))
+    else:
+        batch.tally.add(Tally(created=len(made)))
+        batch.fail([Fault(line, "email", TAKEN) for line in clashing])
+    return made, changed
+
+
+def _bind(people: list[Staged], names: Names, made: dict[int, UUID], changed: dict[int, UUID]) -> None:
+    default = staging.default_role()
+    roles: list[tuple[UUID, UUID]] = []
+    groups: list[tuple[UUID, UUID]] = []
+    for person in people:
+        user = made.get(person.line) or changed.get(person.line)
+        if user is None:
+            continue
+        if person.roles is not None:
+            roles += [(user, names.roles[name].id) for name in person.roles]
+        elif default is not None and person.line in made:
+            roles.append((user, default))
+        groups += [(user, names.groups[name].id) for name in person.groups]
+    staging.bind(RoleBinding, "role_id", roles)
+    staging.bind(GroupMembership, "group_id", groups)

@@ -1,0 +1,126 @@
+"""Taking end users out, with everything that another tenant or another system needs to let them in.
+
+Never in it: sessions, tokens, tickets, and the secrets of factors (TOTP secrets, passkeys, telephone numbers, backup codes).
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.db import connections
+
+from identity_platform.audit.writer import record_for_platform
+from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
+from tenants.states import Purpose
+from userflow.clients.models import Client
+from userflow.groups.models import Group
+from userflow.roles.models import Role
+from userflow.signin import attempts
+from userflow.transfer.members import GROUP, ROLE
+
+AT_ONCE = 1000
+COLUMNS: Final = (
+    "id",
+    "email",
+    "name",
+    "active",
+    "provider",
+    "client_id",
+    "password_hash",
+    "metadata",
+    "groups",
+    "roles",
+    "email_verified",
+    "created_at",
+    "last_login",
+)
+NOBODY = UUID(int=0)
+# JSON is made by PostgreSQL, a page in one statement. The default client is left out: it is another one elsewhere.
+_PAGE = """
+SELECT u.id, row_to_json(u)::text FROM (
+    SELECT e.id, e.email, nullif(e.name, '') AS name, e.active, e.provider, nullif(e.client_id, %(client)s) AS client_id,
+        CASE WHEN %(hashes)s THEN nullif(e.password, '') END AS password_hash, e.metadata,
+        (SELECT coalesce(json_agg(g.name ORDER BY g.name), '[]') FROM userflow_groupmembership m
+            JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = e.id) AS groups,
+        (SELECT coalesce(json_agg(r.name ORDER BY r.name), '[]') FROM userflow_rolebinding b
+            JOIN userflow_role r ON r.id = b.role_id WHERE b.user_id = e.id) AS roles,
+        e.email_verified_at IS NOT NULL AS email_verified,
+        to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at,
+        to_char(e.last_login AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS last_login
+    FROM userflow_enduser e WHERE e.id > %(after)s ORDER BY e.id LIMIT %(limit)s
+) u ORDER BY u.id
+"""
+
+
+def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, Any]]:
+    """Every end user as a row; before them, with `definitions`, the tenant's roles and groups. Written to the audit trail.
+
+    All of it as it is at one moment (REPEATABLE READ), in pages, so that a tenant of any size takes the same memory.
+    The snapshot holds back the clean-up of dead rows for as long as it is read. Refuses with UnknownTenant, TenantBusy.
+    """
+    record_for_platform(
+        "end_users.exported", tenant_id=tenant_id, target=("tenant", tenant_id), details={"hashes": hashes}
+    )
+    client_id = _default_client(tenant_id)
+    with in_tenant(tenant_id, Purpose.INSPECT), tenant_atomic():
+        with connections[TENANT_ALIAS].cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            # The reader of a pipe may take its time.
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            cursor.execute("SET LOCAL statement_timeout = 60000")
+        if definitions:
+            yield from _definitions()
+        after = NOBODY
+        while rows := _page(after, AT_ONCE, hashes, client_id):
+            yield from (orjson.loads(row) for _, row in rows)
+            after = rows[-1][0]
+
+
+def page_of_export(
+    *, tenant_id: UUID, hashes: bool, after: UUID | None, limit: int, purpose: Purpose
+) -> tuple[orjson.Fragment, UUID | None]:
+    """One page by id for REST, as ready JSON, and where the next one begins. Written to the audit trail.
+
+    Refuses with UnknownTenant, TenantSuspended, TenantBusy, TooManyFromAddress.
+    """
+    attempts.limit_address("transfer")
+    client_id = _default_client(tenant_id)
+    with in_tenant(tenant_id, purpose):
+        rows = _page(after or NOBODY, limit + 1, hashes, client_id)
+    more, rows = len(rows) > limit, rows[:limit]
+    record_for_platform(
+        "end_users.exported",
+        tenant_id=tenant_id,
+        target=("tenant", tenant_id),
+        details={"hashes": hashes, "rows": len(rows)},
+    )
+    return orjson.Fragment(f"[{','.join(row for _, row in rows)}]"), rows[-1][0] if more else None
+
+
+def _default_client(tenant_id: UUID) -> UUID:
+    found = Client.objects.filter(tenant_id=tenant_id, is_default=True).values_list("pk", flat=True).first()
+    return found or NOBODY
+
+
+def _page(after: UUID, limit: int, hashes: bool, client_id: UUID) -> list[tuple[UUID, str]]:
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_PAGE, {"after": after, "limit": limit, "hashes": hashes, "client": client_id})
+        return list(cursor.fetchall())
+
+
+def _definitions() -> Iterator[dict[str, Any]]:
+    for role in Role.objects.order_by("name"):
+        yield {
+            "kind": ROLE,
+            "name": role.name,
+            "description": role.description,
+            "permissions": role.permissions,
+        }
+    for group in Group.objects.prefetch_related("roles").order_by("name"):
+        yield {
+            "kind": GROUP,
+            "name": group.name,
+            "description": group.description,
+            "roles": sorted(role.name for role in group.roles.all()),
+        }

@@ -1,0 +1,106 @@
+"""What a row of end users may hold. Also a role's or a group's own row, which an export writes before the people."""
+
+from typing import Any, ClassVar
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import (
+    Choice,
+    EmailAddress,
+    Flag,
+    Identifier,
+    JsonObject,
+    StrictField,
+    Text,
+    Timestamp,
+)
+from identity_platform.transfer import members
+from userflow.roles.serializers import MOST_PERMISSIONS, Permission
+from userflow.signin import foreign_hashes
+
+USER, ROLE, GROUP = "end_user", "role", "group"
+LONGEST_HASH = 512
+MOST_NAMES = 200
+LONGEST_ROLE, LONGEST_GROUP = 63, 255
+
+
+class PasswordHash(Text):
+    """A hash that `foreign_hashes` verifies; one that costs more than it takes would be a bomb for every sign-in."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "unknown": "Not a bcrypt, scrypt, PBKDF2 or argon2 hash in a usual spelling, or one that costs too much to verify."
+    }
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        # The length before the patterns, so that nobody buys time with a long one.
+        if len(text) > LONGEST_HASH or foreign_hashes.kind_of(text) is None:
+            self.fail("unknown")
+        return text
+
+
+class Names(StrictField, serializers.ListField):
+    """A list of names."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "not_a_list": "Send a list of names.",
+        "max_length": "Send at most {max_length} names.",
+    }
+
+    def __init__(self, *, longest: int, **options: Any) -> None:
+        super().__init__(child=Text(max_length=longest, trim=True), max_length=MOST_NAMES, **options)
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "array", "maxItems": MOST_NAMES, "items": {"type": "string", "minLength": 1}}
+
+
+END_USERS = members.Members(
+    {
+        "kind": Choice((USER,)),
+        "id": Identifier(),
+        "email": EmailAddress(),
+        "name": Text(max_length=255, allow_blank=True),
+        "active": Flag(),
+        "provider": Text(max_length=63),
+        "client_id": Identifier(),
+        "password_hash": PasswordHash(),
+        "metadata": JsonObject(),
+        "groups": Names(longest=LONGEST_GROUP),
+        "roles": Names(longest=LONGEST_ROLE),
+        "email_verified": Flag(),
+        "created_at": Timestamp(),
+        "last_login": Timestamp(),
+    },
+    needed=("email",),
+    texts={
+        "active": members.flag,
+        "email_verified": members.flag,
+        "metadata": members.json_text,
+        "groups": members.names,
+        "roles": members.names,
+    },
+)
+ROLES = members.Members(
+    {
+        "kind": Choice((ROLE,)),
+        "name": Text(max_length=LONGEST_ROLE, trim=True),
+        "description": Text(max_length=1000, allow_blank=True, single_line=False),
+        "permissions": serializers.ListField(child=Permission(), max_length=MOST_PERMISSIONS),
+    },
+    needed=("name",),
+    texts={},
+)
+GROUPS = members.Members(
+    {
+        "kind": Choice((GROUP,)),
+        "name": Text(max_length=LONGEST_GROUP, trim=True),
+        "description": Text(max_length=1000, allow_blank=True, single_line=False),
+        "roles": Names(longest=LONGEST_ROLE),
+    },
+    needed=("name",),
+    texts={},
+)
+KINDS = {USER: END_USERS, ROLE: ROLES, GROUP: GROUPS}
+# Roles and groups are rows of JSON lines only: a table of people has no columns for them.
+KNOWN_IN_CSV = END_USERS.known - {"kind"}
+KNOWN_IN_JSON = END_USERS.known | ROLES.known | GROUPS.known

@@ -1,0 +1,162 @@
+"""The roles and groups that rows name, and those that have rows of their own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from identity_platform.audit.writer import record_for_each_in_tenant
+from identity_platform.transfer.rows import Fault
+from identity_platform.transfer.runs import Batch
+from userflow.errors import GrantsMoreThanHeld
+from userflow.groups.models import Group
+from userflow.principals import Principal
+from userflow.roles.actions import refuse_granting
+from userflow.roles.models import Role
+from userflow.transfer import staging
+from userflow.transfer.members import GROUP, ROLE
+from userflow.transfer.staging import Named, Staged
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A role's or a group's own row: `kind`, and its members."""
+
+    line: int
+    kind: str
+    values: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.values["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What was found of the names that rows use."""
+
+    roles: dict[str, Named]
+    groups: dict[str, Named]
+
+
+@dataclass(frozen=True, slots=True)
+class Makes:
+    """Whether roles and groups that are missing are made, and whether anything is written at all."""
+
+    create_missing: bool
+    dry_run: bool
+    # Who asks, over REST; a command is given by whoever may do everything.
+    by: Principal | None
+
+
+def found_for(people: list[Staged], makes: Makes, batch: Batch) -> tuple[list[Staged], Names]:
+    """Find the roles and groups that the rows name; rows that name missing ones, or too powerful ones, stay out."""
+    wanted_roles = {name for person in people for name in person.roles or ()}
+    wanted_groups = {name for person in people for name in person.groups}
+    if makes.create_missing and not makes.dry_run:
+        _make_roles({name: {} for name in _permitted(wanted_roles, "roles", makes.by)})
+        _make_groups({name: {} for name in _permitted(wanted_groups, "groups", makes.by)})
+    names = Names(staging.roles(wanted_roles), staging.groups(wanted_groups))
+    fine = []
+    for person in people:
+        faults = [
+            *_unfit(person.line, "roles", person.roles or (), names.roles, makes),
+            *_unfit(person.line, "groups", person.groups, names.groups, makes),
+        ]
+        if faults:
+            batch.fail(faults)
+        else:
+            fine.append(person)
+    return fine, names
+
+
+def _permitted(names: set[str], member: str, by: Principal | None) -> set[str]:
+    return names if by is None or by.may(f"{member}:write") else set()
+
+
+def _unfit(line: int, member: str, wanted: Iterable[str], found: dict[str, Named], makes: Makes) -> list[Fault]:
+    faults = []
+    for name in wanted:
+        if makes.by is not None and not makes.by.may(f"{member}:write"):
+            return [Fault(line, member, f"This needs the permission {member}:write.")]
+        if name not in found:
+            if not (makes.create_missing and makes.dry_run):
+                faults.append(Fault(line, member, f"There is none with the name {name!r}."))
+        elif makes.by is not None and (reason := _beyond(makes.by, found[name].permissions)):
+            faults.append(Fault(line, member, reason))
+    return faults
+
+
+def _beyond(by: Principal, permissions: Iterable[str]) -> str:
+    try:
+        refuse_granting(by, permissions)
+    except GrantsMoreThanHeld as refusal:
+        return refusal.text
+    return ""
+
+
+def define(definitions: list[Definition], makes: Makes, batch: Batch) -> None:
+    """Make the roles and groups that have rows of their own, if missing ones are made; those that exist stay as they are."""
+    if makes.by is not None:
+        batch.fail([Fault(one.line, "kind", "Over REST only end users come in.") for one in definitions])
+        return
+    for kind, there, make in ((ROLE, staging.roles, _make_roles), (GROUP, staging.groups, _make_groups)):
+        rows = [one for one in definitions if one.kind == kind]
+        exist = there(one.name for one in rows)
+        new: dict[str, dict[str, Any]] = {}
+        for one in rows:
+            if one.name in exist or one.name.lower() in {name.lower() for name in new}:
+                batch.tally.skipped += 1
+            elif makes.create_missing:
+                new[one.name] = one.values
+                batch.tally.created += 1
+            else:
+                batch.fail(
+                    [Fault(one.line, "name", f"There is no {kind} {one.name!r}: make it, or say --create-missing.")]
+                )
+        if not makes.dry_run:
+            make(new)
+
+
+def _make_roles(stated: dict[str, dict[str, Any]]) -> None:
+    """Make those of these roles that are not there: without permissions, or with those stated."""
+    exist = staging.roles(stated)
+    new = [
+        Role(
+            id=uuid4(),
+            name=name,
+            description=values.get("description", ""),
+            permissions=sorted(set(values.get("permissions", []))),
+        )
+        for name, values in sorted(stated.items())
+        if name not in exist
+    ]
+    if new:
+        # Somebody may make the same one at this moment: then theirs is taken.
+        Role.objects.bulk_create(new, ignore_conflicts=True)
+        record_for_each_in_tenant("role.imported", kind="role", ids=[role.pk for role in new])
+
+
+def _make_groups(stated: dict[str, dict[str, Any]]) -> None:
+    """The same for groups; the roles that they carry are made where they are missing."""
+    exist = staging.groups(stated)
+    new = [
+        Group(id=uuid4(), name=name, description=values.get("description", ""))
+        for name, values in sorted(stated.items())
+        if name not in exist
+    ]
+    if not new:
+        return
+    carried = {group.name: stated[group.name].get("roles", []) for group in new}
+    _make_roles({name: {} for names in carried.values() for name in names})
+    roles = staging.roles({name for names in carried.values() for name in names})
+    Group.objects.bulk_create(new, ignore_conflicts=True)
+    groups = staging.groups(carried)
+    pairs: set[tuple[UUID, UUID]] = {
+        (groups[group].id, roles[role].id) for group, names in carried.items() for role in names
+    }
+    links = Group.roles.through
+    links.objects.bulk_create(
+        [links(group_id=group, role_id=role) for group, role in sorted(pairs)], ignore_conflicts=True
+    )
+    record_for_each_in_tenant("group.imported", kind="group", ids=[group.pk for group in new])

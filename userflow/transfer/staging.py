@@ -1,0 +1,198 @@
+"""The statements of an import: COPY into a table of this transaction alone, then whole sets at once.
+
+Called inside `in_tenant` and `tenant_atomic`. Nothing is looked up one by one, and what others do at the same moment is
+decided by the unique index, not by a look beforehand.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.db import connections
+
+from tenants.context import TENANT_ALIAS
+from userflow.groups.models import Group
+from userflow.roles.models import DEFAULT_ROLE, Role
+
+
+@dataclass(slots=True)
+class Staged:
+    """An end user as the file has it; None is what the file does not say."""
+
+    line: int
+    id: UUID
+    email: str
+    email_key: str
+    name: str | None
+    active: bool
+    provider: str
+    client_id: UUID | None
+    password: str
+    metadata: dict[str, Any] | None
+    verified: bool
+    created_at: datetime | None
+    last_login: datetime | None
+    groups: list[str]
+    # None: those that every registered user has.
+    roles: list[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A role or group that a row names."""
+
+    id: UUID
+    # Its own, or those of the roles that a group carries.
+    permissions: frozenset[str]
+
+
+_COLUMNS: Final = (
+    "line, id, email, email_key, name, active, provider, client_id, password, metadata, verified, created_at,"
+    " last_login"
+)
+# Gone at the end of the transaction, so nothing of it is left in the connection or behind a pooler.
+_MAKE = """
+CREATE TEMPORARY TABLE importing (
+    line bigint, id uuid, email text, email_key text, name text, active boolean, provider text, client_id uuid,
+    password text, metadata jsonb, verified boolean, created_at timestamptz, last_login timestamptz
+) ON COMMIT DROP
+"""
+_COPY = f"COPY importing ({_COLUMNS}) FROM STDIN"
+# A stated id is kept where it is free; somebody else's stays theirs.
+_FREE_IDS = """
+UPDATE importing s SET id = gen_random_uuid() FROM userflow_enduser u WHERE u.id = s.id
+"""
+# In the order of the unique index: two imports that overlap wait for each other, but never crosswise.
+_INSERT = """
+WITH taken AS (
+    INSERT INTO userflow_enduser (id, email, email_key, name, active, provider, client_id, password, metadata,
+        mfa_methods, email_verified_at, created_at, updated_at, last_login)
+    SELECT id, email, email_key, coalesce(name, ''), active, provider, client_id, password, coalesce(metadata, '{}'),
+        '[]', CASE WHEN verified THEN now() END, coalesce(created_at, now()), now(), last_login
+    FROM importing ORDER BY email_key, line ON CONFLICT DO NOTHING RETURNING id
+)
+SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
+"""
+_WOULD_INSERT = """
+SELECT DISTINCT ON (email_key) line, id FROM importing s
+WHERE NOT EXISTS (SELECT FROM userflow_enduser u WHERE u.email_key = s.email_key) ORDER BY email_key, line
+"""
+_FOUND = """
+SELECT s.line, u.id FROM importing s JOIN userflow_enduser u ON u.email_key = s.email_key WHERE s.line = ANY(%s)
+"""
+_LOCK = "SELECT FROM userflow_enduser WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+# Of two rows about one person the later counts, as it would in two batches.
+_UPDATE = """
+UPDATE userflow_enduser u SET name = coalesce(s.name, u.name), metadata = coalesce(s.metadata, u.metadata),
+    updated_at = now()
+FROM (SELECT DISTINCT ON (email_key) * FROM importing WHERE line = ANY(%s) ORDER BY email_key, line DESC) s
+WHERE u.email_key = s.email_key
+"""
+_NAMED = """
+SELECT w.name, n.id{permissions} FROM unnest(%s::text[]) AS w(name) JOIN {table} n ON lower(n.name) = lower(w.name)
+ORDER BY n.id FOR KEY SHARE OF n
+"""
+
+
+def be_patient(milliseconds: int = 60_000) -> None:
+    """A batch may take longer than a request's statements; for this transaction only."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(f"SET LOCAL statement_timeout = {milliseconds:d}")
+        cursor.execute(f"SET LOCAL lock_timeout = {milliseconds:d}")
+
+
+def stage(users: Iterable[Staged]) -> None:
+    """COPY them into the table that the other functions work on."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_MAKE)
+        with cursor.copy(_COPY) as copy:
+            for user in users:
+                copy.write_row(
+                    (
+                        user.line,
+                        user.id,
+                        user.email,
+                        user.email_key,
+                        user.name,
+                        user.active,
+                        user.provider,
+                        user.client_id,
+                        user.password,
+                        None if user.metadata is None else orjson.dumps(user.metadata).decode(),
+                        user.verified,
+                        user.created_at,
+                        user.last_login,
+                    )
+                )
+        cursor.execute(_FREE_IDS)
+
+
+def insert(*, dry_run: bool = False) -> dict[int, UUID]:
+    """Make the users whose address is free; gives their ids by line. With `dry_run` only says which those would be."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_WOULD_INSERT if dry_run else _INSERT)
+        return dict(cursor.fetchall())
+
+
+def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
+    """Give the users who have these lines' addresses the names and metadata that the lines state; their ids by line.
+
+    Password, address, activity and times are left alone: whoever signs in goes on as before.
+    """
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_FOUND, [list(lines)])
+        found: dict[int, UUID] = dict(cursor.fetchall())
+        if found and not dry_run:
+            cursor.execute(_LOCK, [list(found.values())])
+            cursor.execute(_UPDATE, [list(found)])
+        return found
+
+
+def bind(model: type[Any], column: str, pairs: Iterable[tuple[UUID, UUID]]) -> None:
+    """Bind users to roles or groups: pairs of (user, role or group); what is bound already stays."""
+    wanted = sorted(set(pairs))
+    if not wanted:
+        return
+    users, others = [user for user, _ in wanted], [other for _, other in wanted]
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {model._meta.db_table} (user_id, {column}, created_at) SELECT u, o, now()"
+            " FROM unnest(%s::uuid[], %s::uuid[]) AS pair(u, o) ON CONFLICT DO NOTHING",
+            [users, others],
+        )
+
+
+def roles(names: Iterable[str]) -> dict[str, Named]:
+    """The roles of these names, in any case, by the name as it was asked for; kept from being deleted meanwhile."""
+    return _named(Role._meta.db_table, names, ", n.permissions")
+
+
+def groups(names: Iterable[str]) -> dict[str, Named]:
+    """The same for groups."""
+    carried = (
+        ", (SELECT coalesce(jsonb_agg(DISTINCT p), '[]') FROM userflow_group_roles c"
+        " JOIN userflow_role r ON r.id = c.role_id, jsonb_array_elements(r.permissions) p WHERE c.group_id = n.id)"
+    )
+    return _named(Group._meta.db_table, names, carried)
+
+
+def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, Named]:
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_NAMED.format(table=table, permissions=permissions), [wanted])
+        return {name: Named(found, frozenset(_json(said))) for name, found, said in cursor.fetchall()}
+
+
+def _json(value: Any) -> list[str]:
+    # Django's adapters leave jsonb as text on plain cursors.
+    return list(orjson.loads(value)) if isinstance(value, str) else list(value)
+
+
+def default_role() -> UUID | None:
+    """The role that every registered user has."""
+    return Role.objects.filter(name=DEFAULT_ROLE).values_list("pk", flat=True).first()
