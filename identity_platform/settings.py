@@ -6,6 +6,7 @@ Nonsense is refused at start with a message that names the variable, never repla
 
 import ipaddress
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -129,6 +130,32 @@ def mail(url: str) -> dict[str, Any]:
         "EMAIL_USE_TLS": not implicit and tls == "on",
         "EMAIL_TIMEOUT": 10,
     }
+
+
+def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
+    """A comma-separated list of networks in CIDR form, or single addresses."""
+    try:
+        return [ip_network(part) for part in listed(name, default)]
+    except ValueError as problem:
+        raise ImproperlyConfigured(f"{name} must list networks such as 10.20.0.0/16: {problem}") from problem
+
+
+def clouds(name: str) -> dict[str, tuple[str, str]]:
+    """Further places of Entra ID: `name=https://login.example https://graph.example`, comma-separated."""
+    found: dict[str, tuple[str, str]] = {}
+    for part in listed(name, []):
+        cloud, _, places = part.partition("=")
+        urls = [urlsplit(url) for url in places.split()]
+        if (
+            not cloud.isidentifier()
+            or len(urls) != 2
+            or not all(u.scheme in {"http", "https"} and u.hostname for u in urls)
+        ):
+            raise ImproperlyConfigured(
+                f"{name} must be like mine=https://login.example https://graph.example, not {part!r}."
+            )
+        found[cloud] = (places.split()[0].rstrip("/"), places.split()[1].rstrip("/"))
+    return found
 
 
 # --- where state lives -----------------------------------------------------------------------------------------------
@@ -420,6 +447,17 @@ LIMITS: dict[str, tuple[int, int]] = {
 
 # How long events of the audit trail are kept; the database itself refuses to let go of any in their first 30 days.
 AUDIT_RETENTION_DAYS = whole("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
+
+# --- directories ----------------------------------------------------------------------------------------------------
+
+# Tenants name the servers that people are synchronised from. Public addresses are let through; of all others only those
+# in these networks. A newcomer's directory runs beside the platform, so embedded mode lets loopback through.
+DIRECTORY_ALLOWED_NETWORKS = networks("DIRECTORY_ALLOWED_NETWORKS", ["127.0.0.0/8", "::1/128"] if EMBEDDED else [])
+# LDAP without TLS carries the reading user's password in the clear.
+DIRECTORY_ALLOW_PLAIN_LDAP = flag("DIRECTORY_ALLOW_PLAIN_LDAP", False)
+DIRECTORY_CLOUDS = clouds("DIRECTORY_CLOUDS")
+# How long a synchronisation over REST may keep a request; longer ones are the command's.
+DIRECTORY_REQUEST_SECONDS = whole("DIRECTORY_REQUEST_SECONDS", 30, least=1, most=300)
 
 # --- messages out ----------------------------------------------------------------------------------------------------
 

@@ -260,3 +260,51 @@ class InvitationClosed(errors.Conflict):
     """409: an invitation that was accepted or cancelled is neither sent again nor cancelled."""
 
     message = "This invitation is accepted or cancelled: make a new one if you need to."
+
+
+class UnknownDirectory(errors.NotFound):
+    """404: no such directory configuration in this tenant."""
+
+    message = "No directory has this id in this tenant."
+
+
+class DirectoryNameTaken(errors.Conflict):
+    """409: another directory of the tenant has this name, in any case."""
+
+    message = "Another directory has this name: choose another one."
+
+
+class DirectoryAddressRefused(errors.ValidationFailed):
+    """400: the server is this machine, or stands in a network that the platform is not let into."""
+
+    def __init__(self, field: str = "server") -> None:
+        says = "This address is private, local or reserved: an operator allows networks in DIRECTORY_ALLOWED_NETWORKS."
+        super().__init__(says, details={field: [says]})
+
+
+class DirectoryBusy(errors.Conflict):
+    """409: another run of this directory has not ended."""
+
+    message = "This directory is being synchronised at the moment: wait until that run has ended."
+
+
+class DirectoryFailed(errors.ApiError):
+    """502: the directory cannot be reached, does not prove who it is, refuses us or answers nonsense."""
+
+    status = 502
+    code = "BAD_GATEWAY"
+    message = "The directory did not answer as it should."
+
+
+class LdapNotInstalled(errors.ApiError):
+    """501: this installation reads no LDAP directories, as the package for it is not installed."""
+
+    status = 501
+    code = "NOT_IMPLEMENTED"
+    message = "This server reads no LDAP directories: an operator installs requirements-ldap.txt and starts it again."
+
+
+class DirectorySecretLocked(errors.Unavailable):
+    """503: the secret of the directory does not open with the keys that this process has; an operator's matter."""
+
+    message = "The directory's secret cannot be opened: enter it again, or have an operator check ENCRYPTION_KEYS."

@@ -2,6 +2,7 @@
 
 from userflow.admins.models import AdminRole, AdminUser
 from userflow.clients.models import Client
+from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
 from userflow.email.models import EmailProof
 from userflow.endusers.models import EndUser
 from userflow.groups.models import Group, GroupMembership
@@ -33,6 +34,9 @@ __all__ = [
     "AdminTicket",
     "AdminUser",
     "Client",
+    "DirectoryConfig",
+    "DirectoryLink",
+    "DirectoryRun",
     "EmailProof",
     "EndUser",
     "EndUserAttempts",

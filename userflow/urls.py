@@ -5,6 +5,7 @@ from django.urls import path
 from userflow.admins.views import AdminUserViewSet
 from userflow.audit.views import AuditViewSet
 from userflow.clients.views import ClientViewSet
+from userflow.directory.views import DirectoryViewSet
 from userflow.email.views import EmailProofViewSet
 from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
@@ -116,6 +117,15 @@ urlpatterns = [
     path("uflow/admin/invitations/<str:invitation_id>/resend", InvitationViewSet.as_view({"post": "resend"})),
     path("uflow/admin/invitations/<str:invitation_id>", InvitationViewSet.as_view({"delete": "destroy"})),
     path("uflow/invitations/accept", AcceptanceViewSet.as_view({"post": "accept"})),
+    # Directories
+    path("uflow/directory/configs", DirectoryViewSet.as_view({"get": "list", "post": "create"})),
+    path(
+        "uflow/directory/configs/<str:config_id>",
+        DirectoryViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
+    ),
+    path("uflow/directory/configs/<str:config_id>/test", DirectoryViewSet.as_view({"post": "test"})),
+    path("uflow/directory/configs/<str:config_id>/sync", DirectoryViewSet.as_view({"post": "sync"})),
+    path("uflow/directory/configs/<str:config_id>/runs", DirectoryViewSet.as_view({"get": "runs"})),
     # Pages behind the links of mails
     path("password/reset", landing_page, {"template": "pages/password_reset.html"}),
     path("email/verify", landing_page, {"template": "pages/email_verify.html"}),

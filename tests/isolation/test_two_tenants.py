@@ -34,6 +34,10 @@ def pair(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[House,
         word = f"word{secrets.token_hex(8)}"
         person = theirs.register(f"{word}@example.com", name=word)
         theirs.api.put(f"/uflow/user/enduser/{theirs.id}/{person.id}", {"metadata": {"note": word}})
+        theirs.api.post(
+            "/uflow/directory/configs",
+            {"kind": "entra_id", "name": word, "directory_tenant_id": word, "application_id": word, "secret": word},
+        )
         yield mine, theirs, word
 
 

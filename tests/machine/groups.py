@@ -1,11 +1,12 @@
-"""Tests that need a program of the machine: `@pytest.mark.needs("nginx")`.
+"""Tests that need a program of the machine: `@pytest.mark.needs("nginx")`, or an optional package (`"python-ldap"`).
 
-A pytest plugin. Where the program is missing the tests are left out and the end of the run says so, with the Debian
-package that brings it; with IDENTITY_REQUIRE_ALL=1 (as .ci/run sets it) they fail instead.
+A pytest plugin. Where it is missing the tests are left out and the end of the run says so, with the command that brings
+it; with IDENTITY_REQUIRE_ALL=1 (as .ci/run sets it) they fail instead.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections import Counter
@@ -21,6 +22,8 @@ PACKAGES = {
     "pgbouncer": "pgbouncer",
     "nginx": "nginx",
 }
+# Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
+OPTIONAL = {"python-ldap": ("ldap", "requirements-ldap.txt")}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 _left_out = pytest.StashKey[Counter[str]]()
@@ -47,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for name in _missing(item):
-        pytest.fail(f"{name} is not installed; Debian package: {PACKAGES[name]}", pytrace=False)
+        pytest.fail(f"{name} is not installed: {_remedy(name)}", pytrace=False)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -67,11 +70,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, count in sorted(terminalreporter.config.stash[_left_out].items()):
         tests = "1 test" if count == 1 else f"{count} tests"
         terminalreporter.write_line(
-            f"Left out: {tests} with {name}, which is not installed (Debian: apt-get install {PACKAGES[name]})",
+            f"Left out: {tests} with {name}, which is not installed ({_remedy(name)})",
             yellow=True,
         )
 
 
 def _missing(item: pytest.Item) -> list[str]:
     names = [name for mark in item.iter_markers("needs") for name in mark.args]
-    return [name for name in names if program(name) is None]
+    return [name for name in names if not _is_there(name)]
+
+
+def _is_there(name: str) -> bool:
+    if name in OPTIONAL:
+        return importlib.util.find_spec(OPTIONAL[name][0]) is not None
+    return program(name) is not None
+
+
+def _remedy(name: str) -> str:
+    if name in OPTIONAL:
+        return f".venv/bin/pip install -r {OPTIONAL[name][1]}"
+    return f"Debian: apt-get install {PACKAGES[name]}"

@@ -16,6 +16,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
 from userflow.clients.models import Client
+from userflow.directory.models import DirectoryLink
 from userflow.email import proofs
 from userflow.email.models import EmailProof
 from userflow.endusers import queries
@@ -186,6 +187,8 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndU
             raise UnknownUser
         user.active = active
         user.save(update_fields=["active", "updated_at"])
+        # Whatever a directory had decided before: who is switched off here stays off here.
+        DirectoryLink.objects.filter(user=user).update(switched_off=False)
         if not active:
             end_sessions(END_USERS, user_id=user.pk, reason="deactivated")
             tickets.end_tickets(END_USERS, user)

@@ -1,0 +1,62 @@
+"""Directories to synchronise from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.world import House
+
+CONFIGS = "/uflow/directory/configs"
+
+
+@dataclass
+class Directory:
+    """A configured directory as its tenant's admin sees it."""
+
+    house: House
+    made: dict[str, Any]
+
+    @property
+    def path(self) -> str:
+        return f"{CONFIGS}/{self.made['id']}"
+
+    def sync(self, **how: Any) -> dict[str, Any]:
+        answer = self.house.api.post(f"{self.path}/sync", how)
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json())
+
+    def test(self) -> dict[str, Any]:
+        answer = self.house.api.post(f"{self.path}/test")
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json())
+
+    def change(self, **members: Any) -> Any:
+        return self.house.api.put(self.path, members)
+
+    def users(self, **query: Any) -> list[dict[str, Any]]:
+        asked = {"tenant_id": str(self.house.id), "limit": 100, **query}
+        return list(self.house.api.get("/uflow/user/enduser/list", asked).json()["users"])
+
+    def user(self, email: str) -> dict[str, Any]:
+        (found,) = self.users(email=email)
+        return dict(self.house.api.get(f"/uflow/user/enduser/{self.house.id}/{found['id']}").json())
+
+
+def counts(answer: dict[str, Any]) -> tuple[int, int, int, int, int, int]:
+    """Found, created, updated, activated, deactivated, skipped."""
+    names = ("found", "created", "updated", "activated", "deactivated", "skipped")
+    return tuple(answer[f"users_{name}"] for name in names)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def configured() -> Callable[..., Directory]:
+    """Configures a directory at the public door."""
+
+    def configure(house: House, **members: Any) -> Directory:
+        answer = house.api.post(CONFIGS, {"name": "Head office", **members})
+        assert answer.status_code == 201, answer.content
+        return Directory(house, answer.json())
+
+    return configure

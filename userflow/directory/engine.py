@@ -1,0 +1,251 @@
+"""A synchronisation: what a directory says becomes so here, a page at a time.
+
+Each page is one transaction of the tenant's database, so a run that is killed leaves whole pages behind, and the next
+one goes on from what is there. Switching people off comes last: only when all was read is it known who is gone, and how
+many would have to go.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from django.db import IntegrityError
+from django.db.models.functions import Lower
+
+from tenants.context import in_tenant, tenant_atomic
+from userflow.directory import people
+from userflow.directory.models import INCOMPLETE, REFUSED, SUCCEEDED, DirectoryConfig, DirectoryRun
+from userflow.directory.objects import NO_GROUP, SAYS, TAKEN, Entry, Found, Reading, normalised
+from userflow.directory.plan import OFF, Person, Plan, decide
+from userflow.directory.runs import Tally, beat
+from userflow.errors import DirectoryFailed
+from userflow.groups.models import Group
+
+AT_ONCE: Final = 500
+TRIES: Final = 4
+MOST_OBJECTS: Final = 1_000_000
+# So few may always go: in a directory of ten, one leaver is a tenth.
+ALWAYS_MAY_LEAVE: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended. `cursor` is where the next read goes on; None: whatever was known before still holds."""
+
+    state: str
+    reason: str = ""
+    cursor: str | None = None
+
+
+@dataclass(slots=True)
+class Synchronisation:
+    """One run over one directory. `deadline` (of the monotonic clock) ends it between two pages."""
+
+    config: DirectoryConfig
+    run: DirectoryRun
+    reading: Reading
+    client_id: UUID
+    # The tenant's configurations: links of others are of deleted ones.
+    living: list[UUID]
+    force: bool = False
+    deadline: float | None = None
+    progress: Callable[[int], None] = lambda found: None
+    tally: Tally = field(default_factory=Tally)
+    _seen: set[str] = field(default_factory=set)
+    _waiting: list[Entry] = field(default_factory=list)
+    _leaving: dict[UUID, Person] = field(default_factory=dict)
+    _claimed: set[str] = field(default_factory=set)
+    _members: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _left_over: bool = False
+
+    def carry_out(self) -> Outcome:
+        """Do it. Refuses with DirectoryFailed, DirectoryAddressRefused, TenantSuspended, TenantBusy, UnknownTenant; what
+        was done until then stays. Raises RunLost when another process took the directory over."""
+        with in_tenant(self.config.tenant_id):
+            active = people.count_active(self.config.pk)
+        complete = True
+        for page in self._pages():
+            self._take(page)
+            if self.deadline is not None and time.monotonic() > self.deadline:
+                complete = False
+                break
+        for start in range(0, len(self._waiting), AT_ONCE):
+            self._apply(self._waiting[start : start + AT_ONCE], last=True)
+        self._set_groups(complete=complete)
+        if complete and self.reading.full:
+            self._find_gone()
+        refusal = self._switch_off(active)
+        if refusal:
+            return Outcome(REFUSED, refusal)
+        if not complete:
+            return Outcome(
+                INCOMPLETE,
+                f"Time was up after {self.tally.found} objects: the command sync_directory reads all of them.",
+            )
+        # An address that is taken here becomes free without any change over there, so the next read is of everything.
+        return Outcome(SUCCEEDED, cursor="" if self._left_over else self.reading.cursor)
+
+    def _pages(self) -> Iterator[list[Found]]:
+        """What is read, in pages of our size; of two answers about one object the later one counts."""
+        page: dict[str, Found] = {}
+        for answered in self.reading.pages():
+            beat(self.run)
+            for found in answered:
+                page[found.external_id] = found
+                if len(page) == AT_ONCE:
+                    yield list(page.values())
+                    page = {}
+        if page:
+            yield list(page.values())
+
+    def _take(self, page: list[Found]) -> None:
+        for found in page:
+            self._seen.add(found.external_id)
+            for name in found.groups:
+                self._members[name].add(found.external_id)
+        self.tally.found = len(self._seen)
+        if self.tally.found > MOST_OBJECTS:
+            raise DirectoryFailed(f"The directory has more than {MOST_OBJECTS} objects: narrow the filter.")
+        self._apply([normalised(found, self.config.mapping) for found in page], last=False)
+        self.progress(self.tally.found)
+
+    def _apply(self, entries: list[Entry], *, last: bool) -> None:
+        """Decide about a page and write what is to be written, in one transaction."""
+        beat(self.run)
+        with in_tenant(self.config.tenant_id):
+            for attempt in range(TRIES):
+                plan = self._decide(entries, last=last)
+                if self.run.dry_run or not plan.writes():
+                    break
+                try:
+                    with tenant_atomic():
+                        if touched := plan.touched():
+                            people.lock(touched)
+                            # What an admin has changed since is in this second look, and nothing can change after it.
+                            plan = self._decide(entries, last=last)
+                        self._write(plan)
+                    break
+                except IntegrityError:
+                    # Somebody registered one of the addresses at this moment: now it is seen as taken.
+                    if attempt == TRIES - 1:
+                        raise
+        self._note(plan)
+
+    def _decide(self, entries: list[Entry], *, last: bool) -> Plan:
+        linked = people.linked_to(
+            {entry.external_id for entry in entries}, config_id=self.config.pk, living=self.living
+        )
+        asked = {
+            entry.email_key
+            for entry in entries
+            if entry.email_key
+            and (entry.external_id not in linked or linked[entry.external_id].email_key != entry.email_key)
+        }
+        return decide(
+            entries,
+            linked,
+            people.holders_of(asked),
+            config_id=self.config.pk,
+            mapping=self.config.mapping,
+            claimed=self._claimed if self.run.dry_run else None,
+            last=last,
+        )
+
+    def _write(self, plan: Plan) -> None:
+        if plan.adopted:
+            people.adopt(plan.adopted, self.config)
+        if plan.changed:
+            people.update(plan.changed, self.config)
+        if plan.new:
+            people.create(plan.new, self.config, client_id=self.client_id)
+        if plan.back:
+            people.activate(plan.back, self.config)
+
+    def _note(self, plan: Plan) -> None:
+        tally = self.tally
+        tally.created += len(plan.new)
+        tally.updated += len(plan.changed)
+        tally.activated += len(plan.back)
+        tally.skipped += len(plan.skipped)
+        for entry in plan.new:
+            tally.show(entry.external_id, "create", email=entry.email, name=entry.name)
+        for change in plan.changed:
+            tally.show(change.person.external_id, "update", email=change.email, name=change.name)
+        for person in plan.back:
+            tally.show(person.external_id, "activate", email=person.email, name=person.name)
+        for entry, code in plan.skipped:
+            tally.show(entry.external_id, "skip", email=entry.email, name=entry.name)
+            if code != OFF:
+                tally.refuse(entry.external_id, code, SAYS[code])
+            self._left_over |= code == TAKEN
+        self._waiting += plan.waiting
+        self._leaving.update((person.user_id, person) for person in plan.leaving)
+
+    def _find_gone(self) -> None:
+        """Whoever is linked and was not read is gone from the directory; only a read of everything can tell."""
+        last = 0
+        while True:
+            with in_tenant(self.config.tenant_id):
+                found = people.linked_after(last, config_id=self.config.pk, at_once=10 * AT_ONCE)
+            if not found:
+                return
+            for person in found:
+                if person.active and person.external_id not in self._seen:
+                    self._leaving[person.user_id] = person
+            last = found[-1].link_id
+
+    def _switch_off(self, active: int) -> str:
+        """Deactivate who is disabled or gone; gives why not, when that would be too many at once.
+
+        A directory that suddenly looks empty is a wrong filter or a wrong right far more often than a company that closes.
+        """
+        leaving = list(self._leaving.values())
+        if not leaving:
+            return ""
+        percent = self.config.max_deactivation_percent
+        too_many = len(leaving) > max(ALWAYS_MAY_LEAVE, active * percent // 100)
+        if not self.force and (too_many or (self.reading.full and not self.tally.found)):
+            return (
+                f"{len(leaving)} of {active} active users would be switched off, more than {percent} % or all of them:"
+                " nobody was. Check base and filter of the directory; if it is right, run again with force."
+            )
+        for person in leaving:
+            self.tally.show(person.external_id, "deactivate", email=person.email, name=person.name)
+        if self.run.dry_run:
+            self.tally.deactivated = len(leaving)
+            return ""
+        ids = sorted(self._leaving)
+        for start in range(0, len(ids), AT_ONCE):
+            beat(self.run)
+            with in_tenant(self.config.tenant_id), tenant_atomic():
+                people.lock(ids[start : start + AT_ONCE])
+                off = people.deactivate(ids[start : start + AT_ONCE], self.config)
+            self.tally.deactivated += len(off)
+        return ""
+
+    def _set_groups(self, *, complete: bool) -> None:
+        """Bring the memberships of the tenant's groups in line with those of the directory's that are mapped to them."""
+        if not self.config.groups:
+            return
+        stated = self.reading.members() if complete else None
+        members = dict(self._members)
+        for name, ids in stated or ():
+            beat(self.run)
+            members[name] = ids
+        all_known = complete and (self.reading.full or stated is not None)
+        # Several groups of the directory may lead to one here.
+        wanted: dict[str, set[str]] = defaultdict(set)
+        for name, here in self.config.groups.items():
+            wanted[here.lower()] |= members.get(name, set())
+        with in_tenant(self.config.tenant_id):
+            found = dict(Group.objects.annotate(key=Lower("name")).filter(key__in=wanted).values_list("key", "pk"))
+            for _ in wanted.keys() - found.keys():
+                self.tally.refuse("", NO_GROUP, SAYS[NO_GROUP])
+            if self.run.dry_run:
+                return
+            for key, group_id in sorted(found.items()):
+                with tenant_atomic():
+                    people.set_members(group_id, wanted[key], self.config, only_add=not all_known)

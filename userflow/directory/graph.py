@@ -1,0 +1,265 @@
+"""Microsoft Entra ID over Graph v1.0: the only module that talks to it.
+
+Client credentials (RFC 6749 section 4.4), pages by `@odata.nextLink`, changes by delta query, throttling by
+`Retry-After`. Connections go where `addresses.connect` allows, redirects are not followed, no proxy of the environment
+is used, and a link of an answer must stay on the host that we asked: the token goes nowhere else.
+"""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from socket import socket
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import orjson
+import requests
+import urllib3
+from django.conf import settings
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from userflow.directory.addresses import connect
+from userflow.directory.objects import Found
+from userflow.errors import DirectoryFailed
+
+# National clouds (Microsoft Graph documentation, "National cloud deployments"): where tokens come from, where Graph is.
+CLOUDS: Final[dict[str, tuple[str, str]]] = {
+    "global": ("https://login.microsoftonline.com", "https://graph.microsoft.com"),
+    "us_government": ("https://login.microsoftonline.us", "https://graph.microsoft.us"),
+    "us_government_dod": ("https://login.microsoftonline.us", "https://dod-graph.microsoft.us"),
+    "china": ("https://login.chinacloudapi.cn", "https://microsoftgraph.chinacloudapi.cn"),
+}
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 30.0
+# All that a run waits because it was told to; beyond it the run ends and the next one tries.
+MOST_WAITING_SECONDS: Final = 120.0
+MOST_BYTES: Final = 32 * 1024 * 1024
+PAGE: Final = 500
+BUSY: Final = frozenset({429, 503, 504})
+
+
+def clouds() -> dict[str, tuple[str, str]]:
+    """The clouds that a configuration may name: Microsoft's, and those that an operator added."""
+    return CLOUDS | settings.DIRECTORY_CLOUDS
+
+
+class _Guarded(HTTPConnection):
+    def _new_conn(self) -> socket:
+        return connect(self.host, self.port or 80, timeout=CONNECT_SECONDS)
+
+
+class _GuardedTls(HTTPSConnection):
+    def _new_conn(self) -> socket:
+        return connect(self.host, self.port or 443, timeout=CONNECT_SECONDS)
+
+
+class _GuardedPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Guarded
+
+
+class _GuardedTlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _GuardedTls
+
+
+class _GuardedAdapter(HTTPAdapter):
+    """Connections of requests by way of `addresses.connect`; the name is still what TLS verifies."""
+
+    def init_poolmanager(self, *sizes: Any, **options: Any) -> None:
+        super().init_poolmanager(*sizes, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": _GuardedPool, "https": _GuardedTlsPool}
+
+
+class _LinkTooOld(Exception):
+    """410: the directory does not remember where the last read ended."""
+
+
+class GraphReading:
+    """An Entra ID that is read whole, or from where the last read ended. See `objects.Reading`."""
+
+    def __init__(
+        self,
+        target: dict[str, Any],
+        secret: str,
+        *,
+        cursor: str,
+        attributes: list[str],
+        groups: list[str],
+        deadline: float | None = None,
+    ) -> None:
+        self.target, self.secret, self.groups = target, secret, groups
+        self.cursor, self.full = cursor, not cursor
+        self.select = ",".join(["id", "accountEnabled", *attributes])
+        self.login, self.graph = clouds().get(target["cloud"], ("", ""))
+        if not self.graph:
+            raise DirectoryFailed(f"This server knows no cloud {target['cloud']}: change `cloud`.")
+        self.deadline = deadline
+        self.waited = 0.0
+        self.token = ""
+        self.session = requests.Session()
+        # No proxy, no .netrc: both would send the token elsewhere.
+        self.session.trust_env = False
+        self.session.mount("http://", _GuardedAdapter())
+        self.session.mount("https://", _GuardedAdapter())
+
+    def pages(self) -> Iterator[list[Found]]:
+        """The users, or what has changed of them. Refuses with DirectoryFailed, DirectoryAddressRefused."""
+        try:
+            yield from self._following(self.cursor or self._everything())
+        except _LinkTooOld:
+            if self.full:
+                raise DirectoryFailed("The directory forgets its own links while it is read: try again.") from None
+            self.full = True
+            try:
+                yield from self._following(self._everything())
+            except _LinkTooOld:
+                raise DirectoryFailed("The directory forgets its own links while it is read: try again.") from None
+
+    def members(self) -> Iterator[tuple[str, set[str]]] | None:
+        """Each mapped group with its members, those of groups within it included."""
+        return ((group, self._ids_in(group)) for group in self.groups)
+
+    def _ids_in(self, group: str) -> set[str]:
+        try:
+            return {str(found.get("id")) for page in self._lists(self._members_of(group)) for found in page["value"]}
+        except _LinkTooOld:
+            raise DirectoryFailed("The directory forgets its own links while it is read: try again.") from None
+
+    def _everything(self) -> str:
+        return f"{self.graph}/v1.0/users/delta?$select={quote(self.select, safe=',')}"
+
+    def _members_of(self, group: str) -> str:
+        return f"{self.graph}/v1.0/groups/{quote(group, safe='')}/transitiveMembers?$select=id&$top={PAGE}"
+
+    def _following(self, link: str) -> Iterator[list[Found]]:
+        for page in self._lists(link):
+            yield [_found(row) for row in page["value"]]
+            self.cursor = page.get("@odata.deltaLink", "")
+
+    def _lists(self, link: str) -> Iterator[dict[str, Any]]:
+        """The pages of a list, from link to link."""
+        while link:
+            page = self._ask(link)
+            if not (isinstance(page.get("value"), list) and all(isinstance(row, dict) for row in page["value"])):
+                raise DirectoryFailed("The directory's answer is no list of objects.")
+            yield page
+            link = page.get("@odata.nextLink", "")
+
+    def _ask(self, link: str) -> dict[str, Any]:
+        """One answer of Graph: waits as long as it says, and takes a new token once when the old one has expired."""
+        if _origin(link) != _origin(self.graph):
+            raise DirectoryFailed("The directory sends us to another host: that link was not followed.")
+        renewed = False
+        while True:
+            if not self.token:
+                self.token, renewed = self._new_token(), True
+            headers = {"Authorization": f"Bearer {self.token}", "Prefer": f"odata.maxpagesize={PAGE}"}
+            status, answer, retry_after = self._call("GET", link, headers=headers)
+            if status == 200:
+                return answer
+            if status == 401 and not renewed:
+                self.token = ""
+                continue
+            if status in BUSY:
+                self._wait(retry_after)
+                continue
+            if status == 410:
+                raise _LinkTooOld
+            raise DirectoryFailed(_refusal(status, answer))
+
+    def _new_token(self) -> str:
+        where = f"{self.login}/{quote(self.target['directory_tenant_id'], safe='')}/oauth2/v2.0/token"
+        grant = {
+            "grant_type": "client_credentials",
+            "client_id": self.target["application_id"],
+            "client_secret": self.secret,
+            "scope": f"{self.graph}/.default",
+        }
+        while True:
+            status, answer, retry_after = self._call("POST", where, data=grant)
+            token = answer.get("access_token")
+            if status == 200 and isinstance(token, str) and token.isascii() and token.isprintable():
+                return token
+            if status not in BUSY:
+                raise DirectoryFailed(
+                    f"The directory gives no token ({status}): check directory_tenant_id and application_id, and enter the"
+                    " secret again if it has expired."
+                )
+            self._wait(retry_after)
+
+    def _call(self, method: str, where: str, **how: Any) -> tuple[int, dict[str, Any], float]:
+        """Status, JSON object (empty if it is none) and the seconds of Retry-After of one request."""
+        began = time.monotonic()
+        try:
+            with self.session.request(
+                method, where, timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False, stream=True, **how
+            ) as answer:
+                body = b""
+                for part in answer.iter_content(65_536):
+                    body += part
+                    # The timeout above is for each part: an answer that drips would last for ever.
+                    if len(body) > MOST_BYTES or time.monotonic() - began > 2 * ANSWER_SECONDS:
+                        raise DirectoryFailed("The directory's answer is too large, or takes too long.")
+        except requests.exceptions.SSLError as problem:
+            raise DirectoryFailed("The directory's certificate is not trusted: nothing was sent.") from problem
+        except requests.RequestException as problem:
+            raise DirectoryFailed("The directory does not answer: try again later.") from problem
+        try:
+            stated = orjson.loads(body) if body else {}
+        except orjson.JSONDecodeError:
+            stated = {}
+        retry_after = _seconds(answer.headers.get("Retry-After"))
+        return answer.status_code, stated if isinstance(stated, dict) else {}, retry_after
+
+    def _wait(self, seconds: float) -> None:
+        late = self.deadline is not None and time.monotonic() + seconds > self.deadline
+        if late or self.waited + seconds > MOST_WAITING_SECONDS:
+            raise DirectoryFailed("The directory asks for patience beyond what a run waits: the next run tries again.")
+        self.waited += seconds
+        time.sleep(seconds)
+
+
+def _found(row: dict[str, Any]) -> Found:
+    identity = row.get("id")
+    if not isinstance(identity, str) or not 0 < len(identity) <= 64 or not identity.isascii():
+        raise DirectoryFailed("The directory's answer has an object without an id.")
+    return Found(
+        external_id=identity,
+        attributes={name.lower(): value for name, value in row.items() if isinstance(value, str)},
+        enabled=row.get("accountEnabled") is not False,
+        removed="@removed" in row,
+    )
+
+
+def _origin(link: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port: what a link must share with the one we were configured for."""
+    try:
+        parts = urlsplit(link)
+        return parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        return "", None, None
+
+
+def _seconds(stated: str | None) -> float:
+    """Retry-After in seconds (RFC 9110 section 10.2.3: a number, or a date); a few where it says nothing sane."""
+    if stated is None:
+        return 5.0
+    if stated.isascii() and stated.isdigit():
+        return max(1.0, float(stated[:6]))
+    try:
+        return max(1.0, (parsedate_to_datetime(stated).astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    except ValueError:
+        return 5.0
+
+
+def _refusal(status: int, answer: dict[str, Any]) -> str:
+    inner = answer.get("error")
+    code = inner.get("code") if isinstance(inner, dict) else None
+    named = f" {code}" if isinstance(code, str) and code.isascii() and code.isalnum() and len(code) < 64 else ""
+    hint = {
+        401: "the application's token is not taken",
+        403: "grant the application User.Read.All (and GroupMember.Read.All for groups) and consent to it",
+        404: "a mapped group is not there",
+    }.get(status, "try again later")
+    return f"The directory refuses the request ({status}{named}): {hint}."

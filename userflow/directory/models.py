@@ -1,0 +1,125 @@
+"""Directories that a tenant's people come from, the runs that fetched them, and who is who.
+
+Configurations and runs live in the global database: a scheduler and the operators look at all tenants' without walking
+their databases. Runs therefore hold ids and figures only; names and addresses of people stay in the tenant's database.
+"""
+
+import uuid
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models.functions import Lower
+
+from tenants.models import Tenant, TenantModel
+from userflow.endusers.models import EndUser
+
+ACTIVE_DIRECTORY, ENTRA_ID = "active_directory", "entra_id"
+KINDS = (ACTIVE_DIRECTORY, ENTRA_ID)
+RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
+# More people would be switched off than the configuration allows; time was up; the process that ran it is gone.
+REFUSED, INCOMPLETE, INTERRUPTED = "refused", "incomplete", "interrupted"
+STATES = (RUNNING, SUCCEEDED, FAILED, REFUSED, INCOMPLETE, INTERRUPTED)
+BY_REQUEST, BY_COMMAND, BY_SCHEDULE = "request", "command", "schedule"
+TRIGGERS = (BY_REQUEST, BY_COMMAND, BY_SCHEDULE)
+RUNS_KEPT = timedelta(days=90)
+
+
+class DirectoryConfig(models.Model):
+    """A directory of a tenant: where it is, how to read it, and what becomes of what is read."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # The unique constraint's index begins with the tenant.
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="directories", db_index=False)
+    kind = models.CharField(max_length=20, choices=[(k, k) for k in KINDS])
+    name = models.CharField(max_length=255)
+    enabled = models.BooleanField(default=True)
+    # Whom the secret is for: server, port, TLS, names. The secret is sealed for exactly this (`directory.secrets`).
+    target: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
+    secret = models.BinaryField(editable=False)
+    secret_set_at = models.DateTimeField()
+    user_filter = models.CharField(max_length=1000, blank=True, default="")
+    mapping: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
+    # Directory group (DN or object id): name of the tenant's group.
+    groups: "models.JSONField[dict[str, str], dict[str, str]]" = models.JSONField(default=dict)
+    client_id = models.UUIDField(null=True)
+    max_deactivation_percent = models.PositiveSmallIntegerField(default=20)
+    sync_every_minutes = models.PositiveIntegerField(null=True, default=60)
+    next_run_at = models.DateTimeField(null=True)
+    # Where the next read of changes goes on (a delta link), and when all was read the last time.
+    cursor = models.TextField(blank=True, default="", editable=False)
+    read_in_full_at = models.DateTimeField(null=True, editable=False)
+    # The run that holds the directory, and its last sign of life: one run at a time (`directory.runs`).
+    running = models.UUIDField(null=True, editable=False)
+    alive_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint("tenant", Lower("name"), name="directory_config_name_unique")]
+        indexes = [
+            models.Index(fields=["tenant", "-created_at", "-id"], name="directory_config_newest_first"),
+            models.Index(fields=["next_run_at"], condition=models.Q(enabled=True), name="directory_config_due"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class DirectoryRun(models.Model):
+    """One synchronisation: what set it off, what it did, how it ended. Holds ids of directory objects, never names."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    config = models.ForeignKey(DirectoryConfig, on_delete=models.CASCADE, related_name="runs", db_index=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="directory_runs")
+    trigger = models.CharField(max_length=16, choices=[(t, t) for t in TRIGGERS])
+    dry_run = models.BooleanField(default=False)
+    # Everything was read, or only what has changed since the run before.
+    full = models.BooleanField(default=True)
+    state = models.CharField(max_length=16, choices=[(s, s) for s in STATES], default=RUNNING)
+    started_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True)
+    users_found = models.PositiveIntegerField(default=0)
+    users_created = models.PositiveIntegerField(default=0)
+    users_updated = models.PositiveIntegerField(default=0)
+    users_activated = models.PositiveIntegerField(default=0)
+    users_deactivated = models.PositiveIntegerField(default=0)
+    users_skipped = models.PositiveIntegerField(default=0)
+    # Bounded: [{"external_id", "code", "message"}] and [{"external_id", "action"}].
+    errors: "models.JSONField[list[dict[str, str]], list[dict[str, str]]]" = models.JSONField(default=list)
+    preview_users: "models.JSONField[list[dict[str, Any]], list[dict[str, Any]]]" = models.JSONField(default=list)
+    reason = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["config", "-started_at", "-id"], name="directory_run_newest_first"),
+            models.Index(fields=["started_at"], name="directory_run_started"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.state}"
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Ended long ago."""
+        return models.Q(started_at__lt=moment - RUNS_KEPT)
+
+
+class DirectoryLink(TenantModel):
+    """This end user is that object of a directory. The object's own id counts, never its address or name."""
+
+    config_id = models.UUIDField()
+    # objectGUID as hex, or the object id of Entra ID.
+    external_id = models.CharField(max_length=64)
+    user = models.OneToOneField(EndUser, on_delete=models.CASCADE, related_name="directory_link")
+    # The synchronisation switched the user off; without it the user was switched off here, and stays off.
+    switched_off = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name_plural = "directory links"
+        constraints = [models.UniqueConstraint(fields=["external_id", "config_id"], name="directory_link_unique")]
+        indexes = [models.Index(fields=["config_id", "id"], name="directory_link_config")]
+
+    def __str__(self) -> str:
+        return f"{self.config_id} {self.external_id}"

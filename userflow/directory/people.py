@@ -1,0 +1,203 @@
+"""The linked people of the tenant that is entered: read and written a page at a time, in a few statements each.
+
+Nothing here costs a statement for each person: a directory of fifty thousand is a hundred pages.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.audit.writer import record_for_each_in_tenant
+from tenants.routes import decoded
+from userflow.directory.models import DirectoryConfig, DirectoryLink
+from userflow.directory.objects import Entry
+from userflow.directory.plan import Change, Person
+from userflow.email.models import EmailProof
+from userflow.endusers.models import EndUser
+from userflow.realms import END_USERS
+from userflow.roles.models import DEFAULT_ROLE
+
+_COLUMNS: Final = (
+    "l.id, l.config_id, l.external_id, l.switched_off, u.id, u.email, u.email_key, u.name, u.active, u.metadata"
+)
+_LINKED: Final = f"SELECT {_COLUMNS} FROM userflow_directorylink l JOIN userflow_enduser u ON u.id = l.user_id"
+# An object of a configuration that is no more belongs to whoever reads that same object again.
+_BY_OBJECT: Final = f"{_LINKED} WHERE l.external_id = ANY(%s) AND (l.config_id = %s OR NOT l.config_id = ANY(%s))"
+_AFTER: Final = f"{_LINKED} WHERE l.config_id = %s AND l.id > %s ORDER BY l.id LIMIT %s"
+_HOLDERS: Final = "SELECT email_key, id FROM userflow_enduser WHERE email_key = ANY(%s)"
+_BIND_DEFAULT_ROLE: Final = (
+    "INSERT INTO userflow_rolebinding (user_id, role_id, created_at) SELECT u.id, r.id, %s"
+    " FROM unnest(%s::uuid[]) AS u(id) CROSS JOIN userflow_role r WHERE r.name = %s"
+)
+_UPDATE: Final = (
+    "UPDATE userflow_enduser u SET email = n.email, email_key = n.email_key, name = n.name, metadata = n.metadata,"
+    " email_verified_at = CASE WHEN u.email_key = n.email_key THEN u.email_verified_at ELSE %s END, updated_at = %s"
+    " FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::jsonb[])"
+    " AS n(id, email, email_key, name, metadata) WHERE u.id = n.id"
+)
+_SWITCH_OFF: Final = (
+    "UPDATE userflow_enduser SET active = false, updated_at = %s WHERE id = ANY(%s::uuid[]) AND active RETURNING id"
+)
+_MARK_OFF: Final = "UPDATE userflow_directorylink SET switched_off = true WHERE user_id = ANY(%s::uuid[])"
+_MARK_ON: Final = (
+    "UPDATE userflow_directorylink SET switched_off = false"
+    " WHERE user_id = ANY(%s::uuid[]) AND switched_off RETURNING user_id"
+)
+_SWITCH_ON: Final = (
+    "UPDATE userflow_enduser SET active = true, updated_at = %s WHERE id = ANY(%s::uuid[]) AND NOT active RETURNING id"
+)
+_JOIN: Final = (
+    "INSERT INTO userflow_groupmembership (group_id, user_id, created_at)"
+    " SELECT %s, l.user_id, %s FROM userflow_directorylink l"
+    " WHERE l.config_id = %s AND l.external_id = ANY(%s) AND NOT EXISTS"
+    " (SELECT FROM userflow_groupmembership m WHERE m.group_id = %s AND m.user_id = l.user_id)"
+    " ON CONFLICT DO NOTHING RETURNING user_id"
+)
+_LEAVE: Final = (
+    "DELETE FROM userflow_groupmembership m USING userflow_directorylink l"
+    " WHERE m.group_id = %s AND m.user_id = l.user_id AND l.config_id = %s AND NOT l.external_id = ANY(%s)"
+    " RETURNING m.user_id"
+)
+
+
+def _person(row: Sequence[Any]) -> Person:
+    return Person(*row[:-1], decoded(row[-1]))  # type: ignore[call-arg]  # _COLUMNS stands in the order of the fields
+
+
+def _rows(statement: str, values: list[Any]) -> list[Any]:
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(statement, values)
+        return list(cursor.fetchall())
+
+
+def linked_to(external_ids: Collection[str], *, config_id: UUID, living: Collection[UUID]) -> dict[str, Person]:
+    """The users who are these objects, by external id; `living` are the tenant's configurations."""
+    found: dict[str, Person] = {}
+    for row in _rows(_BY_OBJECT, [list(external_ids), config_id, list(living)]):
+        person = _person(row)
+        # This configuration's own link, if a deleted one has left another.
+        if person.config_id == config_id or person.external_id not in found:
+            found[person.external_id] = person
+    return found
+
+
+def holders_of(email_keys: Collection[str]) -> dict[str, UUID]:
+    """Who has these addresses at the moment, by the address's key."""
+    return dict(_rows(_HOLDERS, [list(email_keys)])) if email_keys else {}
+
+
+def linked_after(link_id: int, *, config_id: UUID, at_once: int) -> list[Person]:
+    """The next users of a configuration behind a link, in the links' order."""
+    return [_person(row) for row in _rows(_AFTER, [config_id, link_id, at_once])]
+
+
+def count_active(config_id: UUID) -> int:
+    """How many users of this configuration are active."""
+    return DirectoryLink.objects.filter(config_id=config_id, user__active=True).count()
+
+
+def lock(user_ids: Collection[UUID]) -> None:
+    """Hold these users against a change at the same moment, in one order."""
+    list(EndUser.objects.filter(pk__in=user_ids).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+
+
+def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID) -> list[UUID]:
+    """New users with their links and the default role. IntegrityError when an address was taken at this moment."""
+    moment = now()
+    users = [
+        EndUser(
+            email=entry.email,
+            email_key=entry.email_key,
+            name=entry.name,
+            provider=config.kind,
+            client_id=client_id,
+            metadata=entry.metadata,
+            # The directory vouches for it.
+            email_verified_at=moment,
+        )
+        for entry in entries
+    ]
+    EndUser.objects.bulk_create(users)
+    DirectoryLink.objects.bulk_create(
+        DirectoryLink(config_id=config.pk, external_id=entry.external_id, user=user)
+        for entry, user in zip(entries, users, strict=True)
+    )
+    ids = [user.pk for user in users]
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_BIND_DEFAULT_ROLE, [moment, ids, DEFAULT_ROLE])
+    _record("end_user.registered", ids, config)
+    return ids
+
+
+def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
+    """Users as the directory has them now. IntegrityError when an address was taken at this moment."""
+    moment = now()
+    columns: list[list[Any]] = [
+        [change.person.user_id for change in changes],
+        [change.email for change in changes],
+        [change.email_key for change in changes],
+        [change.name for change in changes],
+        [orjson.dumps(change.metadata).decode() for change in changes],
+    ]
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_UPDATE, [moment, moment, *columns])
+    moved = [change.person.user_id for change in changes if change.moves]
+    if moved:
+        # Whatever address was about to be proven is given up, and links to set a password went to the old one.
+        EmailProof.objects.filter(user_id__in=moved).delete()
+        END_USERS.tickets._default_manager.filter(user_id__in=moved).delete()
+    _record("end_user.updated", columns[0], config)
+
+
+def adopt(people: Sequence[Person], config: DirectoryConfig) -> None:
+    """Links of a configuration that is no more become this one's."""
+    DirectoryLink.objects.filter(pk__in=[person.link_id for person in people]).update(config_id=config.pk)
+
+
+def activate(people: Sequence[Person], config: DirectoryConfig) -> list[UUID]:
+    """Switch on again whom a run had switched off, and nobody else; gives who it was."""
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_MARK_ON, [[person.user_id for person in people]])
+        ours = [user_id for (user_id,) in cursor.fetchall()]
+        cursor.execute(_SWITCH_ON, [now(), ours])
+        on = [user_id for (user_id,) in cursor.fetchall()]
+    _record("end_user.activated", on, config)
+    return on
+
+
+def deactivate(user_ids: Sequence[UUID], config: DirectoryConfig) -> list[UUID]:
+    """Switch users off and end what they have open; gives who was active until now."""
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_SWITCH_OFF, [now(), list(user_ids)])
+        # Only these: who was switched off here a moment ago stays off when the directory has them back.
+        off = [user_id for (user_id,) in cursor.fetchall()]
+        cursor.execute(_MARK_OFF, [off])
+    END_USERS.sessions._default_manager.filter(user_id__in=off, ended_at=None).update(
+        ended_at=now(), end_reason="deactivated"
+    )
+    END_USERS.windows._default_manager.filter(user_id__in=off).delete()
+    END_USERS.tickets._default_manager.filter(user_id__in=off).delete()
+    _record("end_user.deactivated", off, config)
+    return off
+
+
+def set_members(group_id: UUID, external_ids: Collection[str], config: DirectoryConfig, *, only_add: bool) -> None:
+    """Make these objects the group's members among the configuration's users; others' memberships are left alone.
+
+    With `only_add` nobody leaves: a read that was cut short does not know who is no member.
+    """
+    present = list(external_ids)
+    joined = _rows(_JOIN, [group_id, now(), config.pk, present, group_id])
+    left = [] if only_add else _rows(_LEAVE, [group_id, config.pk, present])
+    for action, rows in (("group.joined", joined), ("group.left", left)):
+        if rows:
+            ids = [user_id for (user_id,) in rows]
+            record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"group_id": str(group_id)})
+
+
+def _record(action: str, ids: Sequence[UUID], config: DirectoryConfig) -> None:
+    record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"directory_id": str(config.pk)})

@@ -1,0 +1,386 @@
+"""Shapes of directories and their runs."""
+
+import re
+import ssl
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Choice, Flag, Identifier, StrictField, Text, Whole
+from userflow.directory.actions import TARGET, Ran, Shown, Tried
+from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
+from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun
+from userflow.directory.objects import METADATA_KEY, MOST_ATTRIBUTES, Entry, is_readable
+
+MOST_GROUPS = 100
+LONGEST_PEM = 65_536
+# RFC 1123 names, or an address; no user info, no path: it goes into no URL, and is what TLS verifies.
+_HOST = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|[0-9A-Fa-f:.]{2,45}"
+)
+_OBJECT_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,252}")
+_CLOUD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+class Matching(Text):
+    """A text of one form."""
+
+    default_error_messages = {"form": "{says}"}
+
+    def __init__(self, form: re.Pattern[str], says: str, **options: Any) -> None:
+        self.form, self.says = form, says
+        super().__init__(**options)
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        if self.form.fullmatch(text) is None:
+            self.fail("form", says=self.says)
+        return text
+
+
+class Filter(Text):
+    """A search filter (RFC 4515), as far as can be told without the directory: one expression in parentheses."""
+
+    default_error_messages = {"form": "Send an LDAP filter in parentheses, such as (objectClass=user)."}
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        depth = 0
+        for place, character in enumerate(text):
+            depth += (character == "(") - (character == ")")
+            if depth < 0 or (depth == 0 and place < len(text) - 1):
+                self.fail("form")
+        if depth or (text and text[0] != "("):
+            self.fail("form")
+        return text
+
+
+class Certificates(Text):
+    """Certificates of authorities in PEM."""
+
+    default_error_messages = {"pem": "Send certificates in PEM: -----BEGIN CERTIFICATE----- and so on."}
+
+    def to_internal_value(self, data: Any) -> str:
+        # PEM of Windows tools has carriage returns, which no other text may.
+        text = super().to_internal_value(data.replace("\r\n", "\n") if isinstance(data, str) else data)
+        if text:
+            if not text.isascii():
+                self.fail("pem")
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+            except (ssl.SSLError, ValueError):
+                self.fail("pem")
+        return text
+
+
+class Attribute(Text):
+    """The name of a directory's attribute that may be read."""
+
+    default_error_messages = {"form": "Send an attribute's name; attributes with passwords are not read."}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_length=127, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        if not is_readable(text):
+            self.fail("form")
+        return text
+
+
+class Table(StrictField, serializers.Field[Any, Any, Any, Any]):
+    """A flat JSON object from text to text."""
+
+    default_error_messages = {
+        "invalid": "Send a JSON object of texts.",
+        "most": "Send at most {most} members.",
+        "member": "{member}: {says}",
+    }
+
+    def __init__(self, *, key: Text, value: Text, most: int, **options: Any) -> None:
+        self.key, self.value, self.most = key, value, most
+        super().__init__(**options)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        if not isinstance(data, dict):
+            self.fail("invalid")
+        if len(data) > self.most:
+            self.fail("most", most=self.most)
+        checked: dict[str, str] = {}
+        for key, value in data.items():
+            try:
+                checked[str(self.key.run_validation(key))] = str(self.value.run_validation(value))
+            except serializers.ValidationError as problem:
+                says = problem.detail[0] if isinstance(problem.detail, list) else "Send a text."
+                self.fail("member", member=key[:80], says=says)
+        return checked
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": self.most}
+
+
+class MappingIn(serializers.Serializer[Any]):
+    email = Attribute(required=False, help_text="The attribute with the address (default mail).")
+    name = Attribute(required=False, help_text="The attribute with the name (default displayName).")
+    metadata = Table(
+        key=Matching(METADATA_KEY, "Send letters, digits, '.', '_' and '-'."),
+        value=Attribute(),
+        most=MOST_ATTRIBUTES,
+        required=False,
+        help_text="Member of the user's metadata: attribute of the directory.",
+    )
+
+
+class DirectoryChanges(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    name = Text(max_length=255, trim=True, required=False, help_text="Unique in the tenant, in any case.")
+    enabled = Flag(required=False, help_text="Whether schedulers take it up.")
+    secret = Text(
+        max_length=1024,
+        required=False,
+        help_text="Password of bind_dn, or client secret. Never answered; needed with every change of the target.",
+    )
+    server = Matching(
+        _HOST, "Send a host name or an address, without scheme and port.", max_length=253, required=False,
+        help_text="Active Directory.",
+    )  # fmt: skip
+    port = Whole(min_value=1, max_value=65_535, required=False, help_text="Default 636, with starttls 389.")
+    tls = Choice((LDAPS, STARTTLS, PLAIN), required=False, help_text="Default ldaps.")
+    ca_certificate = Certificates(
+        max_length=LONGEST_PEM, single_line=False, allow_blank=True, required=False,
+        help_text="PEM of the authorities to trust in place of the system's.",
+    )  # fmt: skip
+    base_dn = Text(max_length=1000, required=False)
+    bind_dn = Text(max_length=1000, required=False, help_text="Who reads: a DN, or name@domain.")
+    user_filter = Filter(max_length=1000, allow_blank=True, required=False)
+    directory_tenant_id = Matching(
+        _OBJECT_ID, "Send the directory's id or one of its domains.", max_length=253, required=False,
+        help_text="Entra ID: its own tenant id or a domain.",
+    )  # fmt: skip
+    application_id = Matching(_OBJECT_ID, "Send the application's id.", max_length=253, required=False)
+    cloud = Matching(_CLOUD, "Send a cloud's name.", max_length=63, required=False, help_text="Default global.")
+    client_id = Identifier(required=False, allow_null=True, help_text="New people's client; null: the default one.")
+    mapping = MappingIn(required=False)
+    groups = Table(
+        key=Text(max_length=1000),
+        value=Text(max_length=255),
+        most=MOST_GROUPS,
+        required=False,
+        help_text="Group of the directory (DN, or object id): name of a group of the tenant.",
+    )
+    max_deactivation_percent = Whole(
+        min_value=0, max_value=100, required=False, help_text="More leavers than this share of the active stop a run."
+    )
+    sync_every_minutes = Whole(
+        min_value=5, max_value=43_200, required=False, allow_null=True, help_text="null: only when asked for."
+    )
+
+
+class DirectoryIn(DirectoryChanges):
+    kind = Choice(KINDS)
+    name = Text(max_length=255, trim=True, help_text="Unique in the tenant, in any case.")
+    secret = Text(
+        max_length=1024, help_text="The password of bind_dn, or the application's client secret. Never answered."
+    )
+
+
+class SyncIn(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    dry_run = Flag(required=False, default=False, help_text="Only say what would be done.")
+    force = Flag(required=False, default=False, help_text="Switch off however many.")
+    full = Flag(required=False, default=False, help_text="Read everything, also where changes would do.")
+
+
+class ProblemOut(serializers.Serializer[Any]):
+    external_id = serializers.CharField(allow_blank=True)
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class PreviewOut(serializers.Serializer[Any]):
+    external_id = serializers.CharField()
+    action = serializers.CharField(help_text="create, update, activate, deactivate or skip.")
+    email = serializers.CharField(required=False, allow_blank=True, help_text="Only in the answer of the run itself.")
+    name = serializers.CharField(required=False, allow_blank=True, help_text="Only in the answer of the run itself.")
+
+
+class RunOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    directory_id = serializers.UUIDField()
+    trigger = serializers.ChoiceField(TRIGGERS)
+    dry_run = serializers.BooleanField()
+    full = serializers.BooleanField()
+    state = serializers.ChoiceField(STATES)
+    reason = serializers.CharField(allow_blank=True)
+    started_at = serializers.DateTimeField()
+    finished_at = serializers.DateTimeField(allow_null=True)
+    users_found = serializers.IntegerField()
+    users_created = serializers.IntegerField()
+    users_updated = serializers.IntegerField()
+    users_activated = serializers.IntegerField()
+    users_deactivated = serializers.IntegerField()
+    users_skipped = serializers.IntegerField()
+    errors = ProblemOut(  # type: ignore[assignment]  # a member of the answer; nobody validates with this shape
+        many=True, help_text="The first hundred objects that were not taken."
+    )
+    preview_users = PreviewOut(many=True, help_text="The first hundred objects that something happened to, or would.")
+
+
+class LastRunOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    state = serializers.ChoiceField(STATES)
+    dry_run = serializers.BooleanField()
+    started_at = serializers.DateTimeField()
+    finished_at = serializers.DateTimeField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+
+
+class MappingOut(serializers.Serializer[Any]):
+    email = serializers.CharField()
+    name = serializers.CharField()
+    metadata = serializers.DictField(child=serializers.CharField())
+
+
+class DirectoryOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    kind = serializers.ChoiceField(KINDS)
+    name = serializers.CharField()
+    enabled = serializers.BooleanField()
+    server = serializers.CharField(required=False)
+    port = serializers.IntegerField(required=False)
+    tls = serializers.ChoiceField((LDAPS, STARTTLS, PLAIN), required=False)
+    ca_certificate = serializers.CharField(required=False, allow_blank=True)
+    base_dn = serializers.CharField(required=False)
+    bind_dn = serializers.CharField(required=False)
+    directory_tenant_id = serializers.CharField(required=False)
+    application_id = serializers.CharField(required=False)
+    cloud = serializers.CharField(required=False)
+    user_filter = serializers.CharField(allow_blank=True)
+    client_id = serializers.UUIDField(allow_null=True)
+    mapping = MappingOut()
+    groups = serializers.DictField(child=serializers.CharField())
+    max_deactivation_percent = serializers.IntegerField()
+    sync_every_minutes = serializers.IntegerField(allow_null=True)
+    next_run_at = serializers.DateTimeField(allow_null=True)
+    secret_set_at = serializers.DateTimeField()
+    last_run = LastRunOut(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class DirectoryListOut(serializers.Serializer[Any]):
+    directories = DirectoryOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class RunListOut(serializers.Serializer[Any]):
+    runs = RunOut(many=True)
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()
+
+
+class DirectoryDeletedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    id = serializers.UUIDField()
+
+
+class SampleOut(serializers.Serializer[Any]):
+    external_id = serializers.CharField(allow_blank=True)
+    email = serializers.CharField(allow_blank=True)
+    name = serializers.CharField(allow_blank=True)
+    active = serializers.BooleanField()
+    metadata = serializers.DictField(child=serializers.CharField())
+    problem = serializers.CharField(allow_blank=True)
+
+
+class TriedOut(serializers.Serializer[Any]):
+    success = serializers.BooleanField()
+    message = serializers.CharField(help_text="What to do where it did not work.")
+    sample_users = SampleOut(many=True, help_text="The first few people as they would come.")
+
+
+def directory(shown: Shown) -> dict[str, Any]:
+    """A configuration as it is answered: everything but the secret."""
+    config, last = shown.config, shown.last_run
+    return {
+        "id": config.pk,
+        "kind": config.kind,
+        "name": config.name,
+        "enabled": config.enabled,
+        **{member: config.target[member] for member in TARGET[config.kind]},
+        "user_filter": config.user_filter,
+        "client_id": config.client_id,
+        "mapping": config.mapping,
+        "groups": config.groups,
+        "max_deactivation_percent": config.max_deactivation_percent,
+        "sync_every_minutes": config.sync_every_minutes,
+        "next_run_at": config.next_run_at,
+        "secret_set_at": config.secret_set_at,
+        "last_run": last
+        and {
+            "id": last.pk,
+            "state": last.state,
+            "dry_run": last.dry_run,
+            "started_at": last.started_at,
+            "finished_at": last.finished_at,
+            "reason": last.reason,
+        },
+        "created_at": config.created_at,
+        "updated_at": config.updated_at,
+    }
+
+
+def run(row: DirectoryRun) -> dict[str, Any]:
+    """A run as its record has it: without names of people."""
+    return {
+        "id": row.pk,
+        "directory_id": row.config_id,
+        "trigger": row.trigger,
+        "dry_run": row.dry_run,
+        "full": row.full,
+        "state": row.state,
+        "reason": row.reason,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+        "users_found": row.users_found,
+        "users_created": row.users_created,
+        "users_updated": row.users_updated,
+        "users_activated": row.users_activated,
+        "users_deactivated": row.users_deactivated,
+        "users_skipped": row.users_skipped,
+        "errors": row.errors,
+        "preview_users": row.preview_users,
+    }
+
+
+def ran(done: Ran) -> dict[str, Any]:
+    """A run as it is answered to who asked for it: with the names in its preview."""
+    return {**run(done.run), "preview_users": done.tally.preview}
+
+
+def tried(found: Tried) -> dict[str, Any]:
+    """What a trial found."""
+    return {
+        "success": not found.problem,
+        "message": found.problem or "The directory can be read.",
+        "sample_users": [_sample(entry) for entry in found.sample],
+    }
+
+
+def _sample(entry: Entry) -> dict[str, Any]:
+    return {
+        "external_id": entry.external_id,
+        "email": entry.email,
+        "name": entry.name,
+        "active": entry.enabled,
+        "metadata": entry.metadata,
+        "problem": entry.problem,
+    }

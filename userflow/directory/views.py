@@ -1,0 +1,155 @@
+"""Directories over HTTP."""
+
+from uuid import UUID
+
+from django.conf import settings
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.directory import actions, serializers
+from userflow.errors import (
+    DirectoryBusy,
+    DirectoryFailed,
+    DirectoryNameTaken,
+    DirectorySecretLocked,
+    GrantsMoreThanHeld,
+    LdapNotInstalled,
+    UnknownClient,
+    UnknownDirectory,
+)
+from userflow.ids import id_or
+from userflow.permissions import needs, principal_at, tenant_at
+from userflow.roles.serializers import InTenantQuery, PageQuery
+
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
+NEEDS = {
+    "list": "directory:read",
+    "retrieve": "directory:read",
+    "runs": "directory:read",
+    # Both go out with the secret.
+    "test": "directory:sync",
+    "sync": "directory:sync",
+}
+
+
+class DirectoryViewSet(ApiViewSet):
+    def get_permissions(self) -> list[BasePermission]:
+        return [needs(NEEDS.get(self.action, "directory:write"))()]
+
+    @endpoint(query=PageQuery, returns={200: serializers.DirectoryListOut}, refuses=TENANCY)
+    def list(self, request: Request) -> Response:
+        """Directories of a tenant with their last runs, newest first; never their secrets."""
+        asked = self.valid_query(PageQuery)
+        found = actions.list_directories(tenant_id=tenant_at(request, asked.pop("tenant_id", None)), **asked)
+        return Response({"directories": [serializers.directory(shown) for shown in found.rows], **found.totals()})
+
+    @endpoint(
+        serializers.DirectoryIn,
+        returns={201: serializers.DirectoryOut},
+        refuses=[
+            DirectoryNameTaken,
+            LdapNotInstalled,
+            UnknownClient,
+            GrantsMoreThanHeld,
+            DirectorySecretLocked,
+            *TENANCY,
+        ],
+    )
+    def create(self, request: Request) -> Response:
+        """Configure an Active Directory (over LDAP) or an Entra ID (over Microsoft Graph); nothing is read yet."""
+        fields = self.valid(serializers.DirectoryIn)
+        tenant_id = tenant_at(request, fields.pop("tenant_id", None))
+        shown = actions.create_directory(tenant_id=tenant_id, by=principal_at(request), fields=fields)
+        return Response(serializers.directory(shown), status=201)
+
+    @endpoint(query=InTenantQuery, returns={200: serializers.DirectoryOut}, refuses=[UnknownDirectory, *TENANCY])
+    def retrieve(self, request: Request, config_id: str) -> Response:
+        """One directory with its last run."""
+        shown = actions.find_directory(tenant_id=self._tenant(request), config_id=id_or(config_id, UnknownDirectory))
+        return Response(serializers.directory(shown))
+
+    @endpoint(
+        serializers.DirectoryChanges,
+        returns={200: serializers.DirectoryOut},
+        refuses=[
+            UnknownDirectory,
+            DirectoryNameTaken,
+            DirectoryBusy,
+            UnknownClient,
+            GrantsMoreThanHeld,
+            DirectorySecretLocked,
+            *TENANCY,
+        ],
+    )
+    def update(self, request: Request, config_id: str) -> Response:
+        """Change the members that are there; with the target (server, names, TLS) the secret must be entered again."""
+        changes = self.valid(serializers.DirectoryChanges)
+        tenant_id = tenant_at(request, changes.pop("tenant_id", None))
+        wanted = id_or(config_id, UnknownDirectory)
+        shown = actions.update_directory(
+            tenant_id=tenant_id, config_id=wanted, by=principal_at(request), changes=changes
+        )
+        return Response(serializers.directory(shown))
+
+    @endpoint(
+        query=InTenantQuery,
+        returns={200: serializers.DirectoryDeletedOut},
+        refuses=[UnknownDirectory, DirectoryBusy, *TENANCY],
+    )
+    def destroy(self, request: Request, config_id: str) -> Response:
+        """Remove a directory with its secret and its runs; its people stay as they are."""
+        wanted = id_or(config_id, UnknownDirectory)
+        actions.delete_directory(tenant_id=self._tenant(request), config_id=wanted)
+        return Response({"message": "The directory is removed; its people stay as they are.", "id": wanted})
+
+    @endpoint(
+        query=InTenantQuery,
+        returns={200: serializers.TriedOut},
+        refuses=[UnknownDirectory, LdapNotInstalled, DirectorySecretLocked, *TENANCY],
+    )
+    def test(self, request: Request, config_id: str) -> Response:
+        """Connect and read the first few people, changing nothing; what does not work is said in the answer."""
+        found = actions.try_directory(tenant_id=self._tenant(request), config_id=id_or(config_id, UnknownDirectory))
+        return Response(serializers.tried(found), headers={"Cache-Control": "no-store"})
+
+    @endpoint(
+        serializers.SyncIn,
+        returns={200: serializers.RunOut},
+        refuses=[
+            UnknownDirectory,
+            DirectoryBusy,
+            DirectoryFailed,
+            LdapNotInstalled,
+            DirectorySecretLocked,
+            UnknownClient,
+            *TENANCY,
+        ],
+    )
+    def sync(self, request: Request, config_id: str) -> Response:
+        """Make the tenant's people what the directory says, or with dry_run only say what would be done.
+
+        Ends after DIRECTORY_REQUEST_SECONDS with the state `incomplete`; the command sync_directory has all the time.
+        """
+        asked = self.valid(serializers.SyncIn)
+        tenant_id = tenant_at(request, asked.pop("tenant_id", None))
+        done = actions.synchronise(
+            tenant_id=tenant_id,
+            config_id=id_or(config_id, UnknownDirectory),
+            seconds=settings.DIRECTORY_REQUEST_SECONDS,
+            **asked,
+        )
+        return Response(serializers.ran(done), headers={"Cache-Control": "no-store"})
+
+    @endpoint(query=PageQuery, returns={200: serializers.RunListOut}, refuses=[UnknownDirectory, *TENANCY])
+    def runs(self, request: Request, config_id: str) -> Response:
+        """The directory's runs of the last 90 days, newest first."""
+        asked = self.valid_query(PageQuery)
+        tenant_id = tenant_at(request, asked.pop("tenant_id", None))
+        found = actions.list_runs(tenant_id=tenant_id, config_id=id_or(config_id, UnknownDirectory), **asked)
+        return Response({"runs": [serializers.run(row) for row in found.rows], **found.totals()})
+
+    def _tenant(self, request: Request) -> UUID:
+        return tenant_at(request, self.valid_query(InTenantQuery).get("tenant_id"))
