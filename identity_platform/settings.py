@@ -388,6 +388,7 @@ UNFOLD = {
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"navigation": "identity_platform.console.navigation.sidebar"},
+    "STYLES": [f"{STATIC_URL}console/records.css"],
 }
 
 # --- signing in ------------------------------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ from registry import queries
 from registry.errors import (
     AlreadyExpired,
     CredentialExists,
+    CredentialNotActive,
     CredentialNotFound,
+    SecretBroken,
     SecretsLocked,
     ServiceExists,
     ServiceInUse,
@@ -194,6 +196,33 @@ def delete_credential(*, tenant_id: UUID, service_id: UUID, credential_id: UUID)
         credential = _credential(service_id, credential_id)
         _record("service_credential.deleted", credential)
         credential.delete()
+
+
+def reveal_credential(
+    *, tenant_id: UUID, service_id: UUID, credential_id: UUID, reason: str
+) -> tuple[ServiceCredential, str | dict[str, Any]]:
+    """One active credential with its secret, for a person who says why; the reason stands in the audit row.
+
+    Refuses with ServiceNotFound, CredentialNotFound, CredentialNotActive, SecretsLocked, SecretBroken (a row that was
+    altered or moved gives no plaintext, and the attempt is audited).
+    """
+    with transaction.atomic():
+        _locked(tenant_id, service_id)
+        credential = _credential(service_id, credential_id)
+        moment = now()
+        if status_of(credential, moment) != ACTIVE:
+            raise CredentialNotActive
+        opened, unreadable = _opened(tenant_id, [credential])
+        if opened:
+            ServiceCredential.objects.filter(pk=credential_id).update(last_read_at=moment)
+            credential.last_read_at = moment
+            _record("service_credential.revealed", credential, reason=reason)
+    if unreadable:
+        # Outside the transaction, which the refusal undoes.
+        _record_each("service_credential.unreadable", credential.service, unreadable, outcome="failed")
+        log.error("service_credential_unreadable", service_id=service_id, rows=unreadable)
+        raise SecretBroken
+    return credential, opened[credential_id]
 
 
 def status_of(credential: ServiceCredential, at: datetime) -> str:

@@ -38,6 +38,18 @@ class CredentialExists(errors.Conflict):
     message = "A credential with this name exists for this service: choose another name, or rotate that one with PUT."
 
 
+class CredentialNotActive(errors.Conflict):
+    """409: the credential is revoked or expired, and its secret is not shown any more."""
+
+    message = "The credential is revoked or expired: its secret is not shown. Switch it on again or rotate it first."
+
+
+class SecretBroken(errors.Conflict):
+    """409: the stored secret was altered, or belongs to another service or tenant."""
+
+    message = "The stored secret was altered and does not open: rotate the credential, and look into the audit trail."
+
+
 class AlreadyExpired(errors.ValidationFailed):
     """400: a credential that would be born expired."""
 

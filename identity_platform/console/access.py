@@ -1,7 +1,7 @@
 """Who works in the console, and what that person may do: the permissions of the API, as the store has them now."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
@@ -35,6 +35,8 @@ SEEN: Final = "console_seen"
 SEEN_EVERY_SECONDS: Final = 60
 # How a second step is done (mfa.totp.actions, mfa.webauthn.actions).
 FACTORS: Final = frozenset({"otp", "pop"})
+
+Page = Callable[..., HttpResponse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +147,29 @@ def has_second_factor(amr: Sequence[str]) -> bool:
     return not FACTORS.isdisjoint(amr)
 
 
+def needed(permission: str) -> str:
+    """What a page says to whoever lacks the permission."""
+    return _("This page needs the permission %(permission)s.") % {"permission": permission}
+
+
 def require(request: HttpRequest, permission: str) -> Staff:
     """The person, if the permission is held; PermissionDenied (403) otherwise."""
     staff = staff_at(request)
     if not staff.may(permission):
-        raise PermissionDenied(f"This page needs the permission {permission}.")
+        raise PermissionDenied(needed(permission))
     return staff
 
 
-def needs(permission: str, *, operators_only: bool = False) -> Any:
+def needs(permission: str, *, operators_only: bool = False) -> Callable[[Page], Page]:
     """A page's decorator: 403 unless the person holds the permission (and, if so said, is an operator)."""
 
-    def decorate(page: Any) -> Any:
+    def decorate(page: Page) -> Page:
         @wraps(page)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             staff = require(request, permission)
             if operators_only and not staff.is_operator:
-                raise PermissionDenied("This page is for operators.")
-            answer: HttpResponse = page(request, *args, **kwargs)
-            return answer
+                raise PermissionDenied(_("This page is for operators."))
+            return page(request, *args, **kwargs)
 
         return guarded
 

@@ -3,5 +3,10 @@
 from django.contrib import admin
 from django.contrib.auth.models import Group
 
+from identity_platform.console.services.lists import ServiceAdmin
+from registry.models import Service
+
 # Django's groups mean nothing here: admin users have roles (userflow.admins).
 admin.site.unregister(Group)
+
+admin.site.register(Service, ServiceAdmin)

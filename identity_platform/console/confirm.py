@@ -32,6 +32,16 @@ class TypedName(forms.Form):
         return typed
 
 
+def _show(refusal: ApiError, form: forms.Form) -> None:
+    """Each problem at its field; what belongs to no field, and the refusal itself, above the form."""
+    details = {name: told for name, told in (refusal.details or {}).items() if isinstance(told, list)}
+    at_fields = {name.partition("[")[0]: told for name, told in details.items()}
+    if not at_fields or not at_fields.keys() <= form.fields.keys():
+        form.add_error(None, refusal.text)
+    for name, told in at_fields.items():
+        form.add_error(name if name in form.fields else None, told)
+
+
 def confirmed(
     request: HttpRequest,
     *,
@@ -44,27 +54,27 @@ def confirmed(
     submit: str = "",
     dangerous: bool = True,
     shown: Callable[[HttpRequest], HttpResponse] | None = None,
+    onward: Callable[[], str] | None = None,
 ) -> HttpResponse:
     """Ask, then act. The caller has checked the permission.
 
     `act` takes the form's cleaned data, calls the action and gives the sentence that reports success; a refusal of the
     action is shown at the form and nothing is lost. `dangerous` wants a sign-in not older than fifteen minutes. `shown`
-    answers after success in place of the way back (for what is shown once).
+    answers after success in place of the way back (for what is shown once); `onward` gives where else to go then, such
+    as the page of what was made.
     """
     staff_at(request)
     if dangerous and not sudo.is_fresh(request):
         return sudo.ask_again(request)
-    form = form_class(request.POST or None, **(form_options or {}))
+    form = form_class(request.POST if request.method == "POST" else None, **(form_options or {}))
     if request.method == "POST" and form.is_valid():
         try:
             report = act(form.cleaned_data)
         except ApiError as refusal:
-            form.add_error(None, refusal.text)
-            for member, problems in (refusal.details or {}).items():
-                form.add_error(member if member in form.fields else None, problems)
+            _show(refusal, form)
         else:
             messages.success(request, report)
-            return shown(request) if shown else HttpResponseRedirect(back)
+            return shown(request) if shown else HttpResponseRedirect(onward() if onward else back)
     return TemplateResponse(
         request,
         "console/confirm.html",

@@ -1,25 +1,33 @@
 """What the console's lists have in common: permissions of the API, no writing past the actions, bounded counting."""
 
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from django.contrib.admin import ModelAdmin as DjangoModelAdmin
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.functional import Promise
 from unfold.admin import ModelAdmin
 
-from identity_platform.console.access import staff_at
-from identity_platform.console.scope import chosen_tenant
+from identity_platform.console.access import needed, staff_at, staff_or_none
+from identity_platform.console.scope import chosen_tenant, tenant_at
 from tenants.context import TENANT_ALIAS, in_tenant
 from tenants.states import Purpose
 
 COUNTED_AT_MOST: Final = 10_000
 
+if TYPE_CHECKING:
+    AnyPaginator = Paginator[Any]
+else:
+    # Generic for the type checker only.
+    AnyPaginator = Paginator
 
-class BoundedPaginator(Paginator[Any]):
+
+class BoundedPaginator(AnyPaginator):
     """Counts no further than COUNTED_AT_MOST: nobody turns to page 200, and counting a large table takes its whole length."""
 
     @cached_property
@@ -49,10 +57,27 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     list_filter_submit = True
     actions = None
     compressed_fields = True
+    # What stands above the list, and what an empty one says: why it is empty and what to do next.
+    list_title: ClassVar[str | Promise] = ""
+    empty_title: ClassVar[str | Promise] = ""
+    empty_text: ClassVar[str | Promise] = ""
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        title = {"title": self.list_title} if self.list_title else {}
+        answer: HttpResponse = super().changelist_view(request, {**title, **(extra_context or {})})
+        return answer
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        # Django's own journal is not kept: the audit trail is.
+        raise Http404
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        raise Http404
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        staff = staff_at(request)
-        return staff.may(self.view_permission) and (staff.is_operator or not self.operators_only)
+        # Asked by the frame of the sign-in's pages too, where nobody is known yet.
+        staff = staff_or_none(request)
+        return staff is not None and staff.may(self.view_permission) and (staff.is_operator or not self.operators_only)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
@@ -73,6 +98,21 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
             assert self.of_tenant is not None, f"{type(self).__name__} must say of_tenant or operators_only"
             rows = rows.filter(**{self.of_tenant: own})
         return rows
+
+
+class ChosenTenantModelAdmin(ConsoleModelAdmin):
+    """A list of what the chosen tenant has in the global database."""
+
+    of_tenant = "tenant_id"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).filter(tenant_id=tenant_at(request).pk)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied(needed(self.view_permission))
+        tenant_at(request)
+        return super().changelist_view(request, extra_context)
 
 
 class TenantModelAdmin(ConsoleModelAdmin):

@@ -6,11 +6,12 @@ from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
+from identity_platform.console.scope import NoTenantChosen, to_the_chooser
 
 
 def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -23,6 +24,8 @@ def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., 
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             return page(request, *args, **kwargs)
+        except NoTenantChosen:
+            return HttpResponseRedirect(to_the_chooser(request))
         except PermissionDenied as refusal:
             text = str(refusal) or _(
                 "Your roles do not allow this. Ask who manages admin users to give you one that does."

@@ -1,14 +1,20 @@
 """Which tenant the console looks into. An operator chooses one and it stays chosen; a tenant admin has only its own."""
 
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
+from django.urls import reverse
 
 from identity_platform.console.access import staff_at
 from tenants.models import Tenant
 
 CHOSEN = "console_tenant"
+
+
+class NoTenantChosen(Exception):
+    """The page shows something of a tenant, and the operator has chosen none: the chooser comes first."""
 
 
 def chosen_tenant(request: HttpRequest) -> Tenant | None:
@@ -21,6 +27,19 @@ def chosen_tenant(request: HttpRequest) -> Tenant | None:
     tenant = Tenant.objects.select_related("database__server").filter(pk=tenant_id).first() if tenant_id else None
     request.console_tenant = tenant  # type: ignore[attr-defined]  # remembered for this request
     return tenant
+
+
+def tenant_at(request: HttpRequest) -> Tenant:
+    """The chosen tenant; NoTenantChosen, which leads to the chooser and back, while there is none."""
+    tenant = chosen_tenant(request)
+    if tenant is None:
+        raise NoTenantChosen
+    return tenant
+
+
+def to_the_chooser(request: HttpRequest) -> str:
+    """Where a tenant is chosen, and from there back to the page that was asked for."""
+    return f"{reverse('admin:choose_tenant')}?{urlencode({'next': request.get_full_path()})}"
 
 
 def choose_tenant(request: HttpRequest, tenant_id: UUID | None) -> None:

@@ -77,6 +77,13 @@ class Staff:
         """A form."""
         return self.browser.post(path, body or {})
 
+    def choose(self, house: House) -> "Staff":
+        """Look into this tenant from now on."""
+        session = self.browser.session
+        session["console_tenant"] = str(house.id)
+        session.save()
+        return self
+
     def time_passes(self, minutes: float) -> None:
         """The last sign-in or re-authentication is so much longer ago, as pages that ask for a fresh one see it."""
         session = self.browser.session

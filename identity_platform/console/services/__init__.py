@@ -1,0 +1,1 @@
+"""The registry's room: services of the chosen tenant and their credentials."""

@@ -1,0 +1,128 @@
+"""Services of the chosen tenant in the console: found, looked at, changed, and only by whoever may."""
+
+import secrets
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from registry.actions import create_service
+from registry.models import Service
+from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
+from tests.world import House, statements
+
+LIST = "/admin/registry/service/"
+FORM = {
+    "name": "Payments",
+    "type": "payment",
+    "base_url": "https://pay.example.com/v1",
+    "status": "active",
+    "description": "Takes money.",
+    "metadata": '{"team": "till"}',
+}
+
+
+EVERYTHING = ("services:read", "services:write", "services:delete", "services:credentials")
+
+
+def service_manager(house: House) -> Staff:
+    return new_tenant_admin(house, *EVERYTHING).sign_in()
+
+
+@pytest.fixture
+def manager(house: House) -> Staff:
+    return service_manager(house)
+
+
+def a_service(house: House, **members: Any) -> Service:
+    given = {
+        "name": f"Service {secrets.token_hex(4)}",
+        "type": "payment",
+        "base_url": "https://a.example.com",
+        **members,
+    }
+    return create_service(tenant_id=house.id, **given)
+
+
+def at(service: Service, page: str = "change/") -> str:
+    return f"{LIST}{service.pk}/{page}"
+
+
+def test_services_are_registered_changed_and_deleted(manager: Staff, house: House) -> None:
+    name = f"Payments {secrets.token_hex(4)}"
+    answer = manager.post(f"{LIST}add/", {**FORM, "name": name})
+    service = Service.objects.get(tenant_id=house.id, name=name)
+    assert (answer.status_code, answer.headers["Location"]) == (302, at(service))
+    assert (service.type, service.metadata) == ("payment", {"team": "till"})
+    assert manager.post(at(service, "edit/"), {**FORM, "name": name, "status": "inactive"}).status_code == 302
+    assert "inactive" in manager.get(at(service)).text
+    assert manager.post(at(service, "delete/")).headers["Location"] == LIST
+    assert not Service.objects.filter(pk=service.pk).exists()
+
+
+def test_what_the_api_refuses_stands_at_the_field(manager: Staff, house: House) -> None:
+    taken = a_service(house)
+    wrong = manager.post(f"{LIST}add/", {**FORM, "base_url": "ftp://example.com", "metadata": "[]"})
+    assert wrong.status_code == 400
+    assert "Type a JSON object" in wrong.text
+    clash = manager.post(f"{LIST}add/", {**FORM, "name": taken.name})
+    assert (clash.status_code, "choose another name" in clash.text) == (400, True)
+
+
+def test_the_list_is_searched_and_filtered(manager: Staff, house: House) -> None:
+    kind = f"kind-{secrets.token_hex(3)}"
+    wanted, other = a_service(house, type=kind, status="inactive"), a_service(house, type=kind)
+    for query in (f"?q={wanted.name[-8:]}", f"?type={kind}&status=inactive"):
+        page = manager.get(LIST + query).text
+        assert (wanted.name in page, other.name in page) == (True, False)
+    assert "Nothing fits" in manager.get(f"{LIST}?q={uuid4()}").text
+
+
+def test_an_empty_list_says_what_to_do(new_house: Any) -> None:
+    page = service_manager(new_house()).get(LIST).text
+    assert "Register the outside services" in page
+    assert f'href="{LIST}add/"' in page
+
+
+def test_a_list_costs_the_same_with_many_services(new_house: Any) -> None:
+    house = new_house()
+    at_work = service_manager(house)
+    for _ in range(60):
+        a_service(house)
+    with statements() as seen:
+        page = at_work.get(LIST)
+    assert page.context["cl"].paginator.count == 60
+    # Session, who asks, tenant; the types of the filter, the total from the counters, the page itself; the frame asks
+    # whether the person has a password.
+    assert seen.counts == (7, 0), "\n".join(seen.shared)
+
+
+def test_looking_does_not_mean_changing(house: House) -> None:
+    service = a_service(house)
+    auditor = new_auditor(house).sign_in()
+    assert auditor.get(at(service)).status_code == 200
+    for page in (f"{LIST}add/", at(service, "edit/"), at(service, "delete/"), at(service, "credentials/add/")):
+        for answer in (auditor.get(page), auditor.post(page, FORM)):
+            assert answer.status_code == 403
+            assert "permission" in answer.text
+    assert Service.objects.filter(pk=service.pk, status="active").exists()
+
+
+def test_services_of_another_tenant_are_not_there(manager: Staff, house: House, other_house: House) -> None:
+    foreign = a_service(other_house)
+    operator = new_operator().sign_in().choose(house)
+    for browser in (manager, operator):
+        assert foreign.name not in browser.get(LIST).text
+        for page in ("change/", "edit/", "delete/", "credentials/add/"):
+            for answer in (browser.get(at(foreign, page)), browser.post(at(foreign, page), FORM)):
+                assert answer.status_code == 404
+    assert Service.objects.filter(pk=foreign.pk, name=foreign.name).exists()
+    assert manager.get(f"{LIST}nonsense/change/").status_code == 404
+
+
+def test_a_service_with_active_credentials_stays(manager: Staff, house: House) -> None:
+    service = a_service(house)
+    manager.post(at(service, "credentials/add/"), {"name": "live", "type": "api_key", "secret": "s3cret"})
+    answer = manager.post(at(service, "delete/"))
+    assert (answer.status_code, "revoke or delete them first" in answer.text) == (400, True)
+    assert Service.objects.filter(pk=service.pk).exists()
