@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("tenants", "0001_initial"),
-        ("userflow", "0004_client_generation_and_revoked_tokens"),
+        ("userflow", "0006_end_user_imports"),
     ]
 
     operations = [
