@@ -32,6 +32,7 @@ DEGRADED = Gauge(
 # How long a server that failed is left alone, so that a hung one costs one request a second its timeout, not every one.
 PAUSE_SECONDS = 1.0
 MOST_LOCAL_KEYS = 50_000
+_GET = b"*2\r\n$3\r\nGET\r\n%b"
 
 
 class RateLimitCache(BaseCache):
@@ -52,12 +53,23 @@ class RateLimitCache(BaseCache):
             raise ValueError("This cache counts one by one.")
         name = self.make_key(key, version)
         seconds = int(timeout)
-        total = self._counters.count(name, seconds) if value else self._counters.look(name)
+        if value:
+            beside, _along.name = _along.name, None
+            total, _along.total = self._counters.count(name, seconds, beside)
+            _along.seen = beside if _along.total is not None else None
+        elif (seen := _seen_along(name)) is not None:
+            total = seen
+        else:
+            total = self._counters.look(name)
         if total == value:
             _answer.name = None
             return True
         _answer.name, _answer.total = name, total
         return False
+
+    def look_along(self, key: str) -> None:
+        """Ask for this counter together with the next one that is counted in this thread."""
+        _along.name = self.make_key(key)
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         """The total that the `add` just before has counted already. Raises ValueError without such an `add`."""
@@ -97,6 +109,23 @@ def _taken(name: str) -> int | None:
     return _answer.total
 
 
+class _Along(threading.local):
+    # What is to be asked with the next count, what was, and its total.
+    name: str | None = None
+    seen: str | None = None
+    total: int | None = None
+
+
+_along = _Along()
+
+
+def _seen_along(name: str) -> int | None:
+    if _along.seen != name:
+        return None
+    _along.seen = None
+    return _along.total
+
+
 class _Counters:
     """The counters of one server, with the process's own in reserve."""
 
@@ -114,25 +143,30 @@ class _Counters:
     def degraded(self) -> bool:
         return self._ask_again_at > 0
 
-    def count(self, name: str, seconds: int) -> int:
+    def count(self, name: str, seconds: int, beside: str | None = None) -> tuple[int, int | None]:
+        """The total with this one, and the total of `beside` if that was asked for and the server answers."""
         # Each of the two is atomic, so every caller gets a total of its own. Sent together they are one round trip,
         # cost less than a script, and nothing has to be loaded again after a flush.
         key = _bulk(name)
-        # First, because the last answer is the count's.
-        along, answers = tallies.taken()
-        total = self._ask(
-            b"%b*6\r\n$3\r\nSET\r\n%b$1\r\n0\r\n$2\r\nEX\r\n%b$2\r\nNX\r\n*2\r\n$4\r\nINCR\r\n%b"
-            % (along, key, _bulk(str(seconds)), key),
-            answers=answers + 2,
+        along, riding = tallies.taken()
+        commands = b"*6\r\n$3\r\nSET\r\n%b$1\r\n0\r\n$2\r\nEX\r\n%b$2\r\nNX\r\n*2\r\n$4\r\nINCR\r\n%b%b%b" % (
+            key,
+            _bulk(str(seconds)),
+            key,
+            _GET % _bulk(beside) if beside is not None else b"",
+            along,
         )
-        return self._count_here(name, seconds) if total is None else total
+        totals = self._ask(commands, answers=riding + (2 if beside is None else 3))
+        if totals is None:
+            return self._count_here(name, seconds), None
+        return totals[1], None if beside is None else totals[2]
 
     def look(self, name: str) -> int:
-        total = self._ask(b"*2\r\n$3\r\nGET\r\n%b" % _bulk(name), answers=1)
-        return self._look_here(name) if total is None else total
+        totals = self._ask(_GET % _bulk(name), answers=1)
+        return self._look_here(name) if totals is None else totals[0]
 
-    def _ask(self, commands: bytes, *, answers: int) -> int | None:
-        """Send commands in RESP 2 and give the last answer as a number; None when the server cannot be asked."""
+    def _ask(self, commands: bytes, *, answers: int) -> list[int] | None:
+        """Send commands in RESP 2 and give the answers as numbers; None when the server cannot be asked."""
         trying_again = self._ask_again_at > 0
         if trying_again and not self._may_ask():
             return None
@@ -140,22 +174,22 @@ class _Counters:
             connection: Any = self._pool.get_connection()
             try:
                 connection.send_packed_command([commands])
-                for _ in range(answers):
-                    answer = connection.read_response()
+                given = [connection.read_response() for _ in range(answers)]
             except BaseException:
                 # An answer may still be on its way, and must not be taken for that of the next question.
                 connection.disconnect()
                 raise
             finally:
                 self._pool.release(connection)
-            total = int(answer or 0)
+            # SET answers OK, or nothing where the counter is there already; no counter is a total of 0.
+            totals = [0 if one in (None, b"OK") else int(one) for one in given]
         except (redis.RedisError, OSError, ValueError) as problem:
             self._failed(problem)
             return None
         # An answer from before the failure of another thread says nothing about the server after it.
         if trying_again:
             self._answered()
-        return total
+        return totals
 
     def _may_ask(self) -> bool:
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -64,6 +65,9 @@ def keyed_digest(value: bytes | str, *, key: bytes, purpose: str) -> bytes:
     return hmac.digest(_derived(key, "digest", purpose), encoded, "sha256")
 
 
+# Opening a seal would derive its key anew each time, which costs more than the cipher. What is kept is no more secret than
+# the data keys that the process holds anyway.
+@lru_cache(maxsize=4096)
 def _derived(data_key: bytes, kind: str, purpose: str) -> bytes:
     if len(data_key) != KEY_BYTES:
         raise ValueError(f"A data key has {KEY_BYTES} bytes.")

@@ -1,5 +1,6 @@
 """Signing in, refreshing and signing out, for admin users and end users."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -7,13 +8,14 @@ from uuid import UUID
 
 import orjson
 from django.conf import settings
-from django.db import connection, connections
+from django.db import connection
 from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api.fields import email_key
 from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import SealContext, hash_token, new_token, seal, unseal
+from identity_platform.postgresql.parts import Part
 from tenants import routes
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
@@ -26,10 +28,10 @@ from userflow.endusers.models import EndUser
 from userflow.errors import EmailNotVerified, HashersBusy, InvalidGrant, WrongCredentials
 from userflow.principals import Principal
 from userflow.realms import ADMINS, END_USERS, Realm
-from userflow.signin import attempts, passwords, tickets
+from userflow.signin import attempts, passwords, queries, tickets
 from userflow.tokens import issue, state
 from userflow.tokens.classes import InvalidToken, RefreshTokenJwt, claims_of
-from userflow.tokens.issue import Speaker, TokenPair
+from userflow.tokens.issue import STANDING, Speaker, TokenPair
 
 PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
 
@@ -56,8 +58,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "", operato
     the ticket to enrol it, as people of a tenant do whose `mfa_policy` is `required`. Refuses with WrongCredentials
     (unknown, wrong and inactive alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended.
     """
-    attempts.limit_address("signin")
-    attempts.refuse_guessing_address()
+    attempts.limit_guessing_address("signin")
     user = AdminUser.objects.filter(username_is(username) | Q(email_key=username.lower())).first()
     who = user.pk if user else username.lower()
     attempts.count(ADMINS, who, factor=attempts.PASSWORD)
@@ -69,17 +70,14 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "", operato
         route = routes.find(user.tenant_id)
         route.check(Purpose.READ)
     set_actor(principals.ADMIN if user.tenant_id else principals.OPERATOR, str(user.pk))
-    with ADMINS.atomic():
-        attempts.clear(ADMINS, who, factor=attempts.PASSWORD)
-        return _after_first_step(
-            ADMINS,
-            user,
-            admin_speaker(user),
-            amr=PASSWORD_AMR,
-            route=route,
-            user_agent=user_agent,
-            factor_required=operators_need_factor and route is None,
-        )
+    return _after_password(
+        ADMINS,
+        user,
+        admin_speaker(user),
+        route=route,
+        user_agent=user_agent,
+        factor_required=operators_need_factor and route is None,
+    )
 
 
 def sign_in_end_user(
@@ -90,15 +88,14 @@ def sign_in_end_user(
     Gives tokens, or a ticket when a factor is enrolled. Refuses with WrongCredentials (unknown, wrong, inactive user and
     inactive client alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
     """
-    attempts.limit_address("signin")
-    attempts.refuse_guessing_address()
+    attempts.limit_guessing_address("signin")
     route, client_stands, stale = _route_of_client(client_id)
     if route is None or (tenant_id is not None and tenant_id != route.tenant_id):
         passwords.matches(password, None)
         attempts.count_wrong_secret()
         raise WrongCredentials
     with in_tenant(route.tenant_id, Purpose.SIGN_IN):
-        user = EndUser.objects.filter(email_key=email_key(email)).first()
+        user = queries.end_user_at(email_key(email))
         who = user.pk if user else email_key(email)
         attempts.count(END_USERS, who, factor=attempts.PASSWORD)
         right = passwords.matches(password, user.password if user else None)
@@ -113,16 +110,8 @@ def sign_in_end_user(
         set_actor(principals.END_USER, str(user.pk))
         if stale:
             note_use(client_id)
-        with END_USERS.atomic():
-            attempts.clear(END_USERS, who, factor=attempts.PASSWORD)
-            return _after_first_step(
-                END_USERS,
-                user,
-                end_user_speaker(user, route.tenant_id, client_id),
-                amr=PASSWORD_AMR,
-                route=route,
-                user_agent=user_agent,
-            )
+        speaker = end_user_speaker(user, route.tenant_id, client_id)
+        return _after_password(END_USERS, user, speaker, route=route, user_agent=user_agent)
 
 
 def _refused(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> WrongCredentials:
@@ -166,80 +155,76 @@ def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool, bool]:
 
 
 def admin_speaker(user: AdminUser) -> Speaker:
-    """Whom an admin user's tokens speak for, with the roles as stored now."""
-    roles = list(user.roles.all())
-    return Speaker(
-        kind=principals.ADMIN if user.tenant_id else principals.OPERATOR,
-        user_id=user.pk,
-        tenant_id=user.tenant_id,
-        client_id=None,
-        roles=tuple(sorted(role.name for role in roles)),
-        permissions=tuple(sorted({p for role in roles for p in role.permissions})),
-    )
-
-
-_ROLES = (
-    "SELECT r.name, r.permissions::text FROM userflow_role r WHERE r.id IN ("
-    " SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = %s UNION"
-    " SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
-    " WHERE m.user_id = %s)"
-)
+    """Whom a new session of an admin user speaks for."""
+    kind = principals.ADMIN if user.tenant_id else principals.OPERATOR
+    return Speaker(kind=kind, user_id=user.pk, tenant_id=user.tenant_id, client_id=None)
 
 
 def end_user_speaker(user: EndUser, tenant_id: UUID, client_id: UUID | None) -> Speaker:
-    """Whom an end user's tokens speak for: roles of their own and of their groups, as stored now."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_ROLES, [user.pk, user.pk])
-        found = [(name, orjson.loads(permissions)) for name, permissions in cursor.fetchall()]
-    return Speaker(
-        kind=principals.END_USER,
-        user_id=user.pk,
-        tenant_id=tenant_id,
-        client_id=client_id,
-        roles=tuple(sorted(name for name, _ in found)),
-        permissions=tuple(sorted({p for _, permissions in found for p in permissions})),
-    )
+    """Whom a new session of an end user speaks for."""
+    return Speaker(kind=principals.END_USER, user_id=user.pk, tenant_id=tenant_id, client_id=client_id)
 
 
-def _after_first_step(
+def _after_password(
+    realm: Realm,
+    user: Any,
+    speaker: Speaker,
+    *,
+    route: routes.Route | None,
+    user_agent: str,
+    factor_required: bool = False,
+) -> SignIn:
+    """What a right password earns. One statement or one transaction: the tries are forgiven with it, or not at all."""
+    facts = {"user": user, "tenant_id": speaker.tenant_id, "client_id": speaker.client_id}
+    person = ("user", user.pk)
+    if user.mfa_methods:
+        with realm.atomic():
+            attempts.clear(realm, user.pk, factor=attempts.PASSWORD)
+            ticket = tickets.issue_ticket(
+                realm, user, tickets.SECOND_STEP, client_id=speaker.client_id, amr=PASSWORD_AMR
+            )
+            realm.record("signin.first_step", target=person, tenant_id=speaker.tenant_id)
+        return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
+    if factor_required or (route is not None and route.settings.get("mfa_policy") == "required"):
+        # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
+        with realm.atomic():
+            attempts.clear(realm, user.pk, factor=attempts.PASSWORD)
+            enrollment = tickets.open_enrollment(realm, user, cause="login")
+            realm.record("signin.factor_missing", target=person, tenant_id=speaker.tenant_id)
+        return SignIn(**facts, enrollment_ticket=enrollment)
+    enrollment, parts = tickets.opening_enrollment(realm, cause="login", source=STANDING)
+    parts.append(attempts.clearing(realm, user.pk, factor=attempts.PASSWORD, source=STANDING))
+    tokens = complete_sign_in(realm, user, speaker, amr=PASSWORD_AMR, route=route, user_agent=user_agent, also=parts)
+    return SignIn(**facts, tokens=tokens, enrollment_ticket=enrollment)
+
+
+def complete_sign_in(
     realm: Realm,
     user: Any,
     speaker: Speaker,
     *,
     amr: tuple[str, ...],
     route: routes.Route | None,
-    user_agent: str,
-    factor_required: bool = False,
-) -> SignIn:
-    facts = {"user": user, "tenant_id": speaker.tenant_id, "client_id": speaker.client_id}
-    if user.mfa_methods:
-        ticket = tickets.issue_ticket(realm, user, tickets.SECOND_STEP, client_id=speaker.client_id, amr=amr)
-        realm.record("signin.first_step", target=("user", user.pk), tenant_id=speaker.tenant_id)
-        return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
-    enrollment = tickets.open_enrollment(realm, user, cause="login")
-    if factor_required or (route is not None and route.settings.get("mfa_policy") == "required"):
-        # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
-        realm.record("signin.factor_missing", target=("user", user.pk), tenant_id=speaker.tenant_id)
-        return SignIn(**facts, enrollment_ticket=enrollment)
-    return SignIn(
-        **facts,
-        tokens=complete_sign_in(realm, user, speaker, amr=amr, route=route, user_agent=user_agent),
-        enrollment_ticket=enrollment,
-    )
-
-
-def complete_sign_in(
-    realm: Realm, user: Any, speaker: Speaker, *, amr: tuple[str, ...], route: routes.Route | None, user_agent: str = ""
+    user_agent: str = "",
+    also: Sequence[Part] = (),
 ) -> TokenPair:
-    """Open the session that all steps of a sign-in have earned, and audit it. Call it in the realm's transaction.
+    """Open the session that all steps of a sign-in have earned, audit it and do what is in `also`: one statement.
 
-    Refuses with EmailNotVerified where the tenant wants the address proven first: also a passkey opens no session then.
+    Call it in the realm's transaction when the steps have written something. Refuses with EmailNotVerified where the
+    tenant wants the address proven first: also a passkey opens no session then.
     """
     if proofs.is_unproven(user, route):
         raise EmailNotVerified
-    pair = issue.open_session(realm, speaker, amr=amr, route=route, user_agent=user_agent, password=user.password)
-    realm.record("signin.succeeded", target=("user", user.pk), tenant_id=speaker.tenant_id, details={"amr": amr})
-    return pair
+    event = realm.recording(
+        "signin.succeeded",
+        source=STANDING,
+        target=("user", user.pk),
+        tenant_id=speaker.tenant_id,
+        details={"amr": amr},
+    )
+    return issue.open_session(
+        realm, speaker, amr=amr, route=route, user_agent=user_agent, password=user.password, also=[*also, event]
+    )
 
 
 # --- refresh ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from django.utils.timezone import now
 from identity_platform.api import ratelimit
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import keyed_digest
+from identity_platform.postgresql.parts import Part
 from userflow.errors import AttemptsLocked, TooManyFromAddress
 from userflow.realms import Realm
 
@@ -81,6 +82,16 @@ def clear(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> 
         )
 
 
+def clearing(realm: Realm, who: object, *, factor: str, source: str, caller: str = STRANGER) -> Part:
+    """The same as a part of another statement, done if the part `source` has a row."""
+    return Part(
+        "cleared",
+        f"DELETE FROM {realm.attempts._meta.db_table} USING {source} WHERE subject = %(cleared_subject)s"
+        " AND factor = %(cleared_factor)s AND caller = %(cleared_caller)s",
+        {"cleared_subject": subject_of(realm, who), "cleared_factor": factor, "cleared_caller": caller},
+    )
+
+
 def forget(realm: Realm, who: object) -> None:
     """Drop every counter of a user who is erased."""
     realm.attempts._default_manager.filter(subject=subject_of(realm, who)).delete()
@@ -90,6 +101,13 @@ def limit_address(name: str) -> None:
     """Count one request of the caller's address against settings.LIMITS[name]; TooManyFromAddress (429) over it."""
     most, seconds = settings.LIMITS[name]
     _refuse(ratelimit.count(group=name, key=_network(), limit=most, period=seconds))
+
+
+def limit_guessing_address(name: str) -> None:
+    """`limit_address` and `refuse_guessing_address` in one question to Valkey."""
+    counted, guesses = (ratelimit.Limit(group, _network(), *settings.LIMITS[group]) for group in (name, "wrong_secret"))
+    for usage in ratelimit.count_and_peek(counted, guesses):
+        _refuse(usage)
 
 
 def refuse_listing_address() -> None:

@@ -13,6 +13,7 @@ from django.utils.timezone import now
 from identity_platform.api.ratelimit import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
+from identity_platform.postgresql.parts import Part, together
 from userflow.errors import NotSignedInByTicket
 from userflow.realms import Realm
 
@@ -119,33 +120,50 @@ def open_window(realm: Realm, user: Any, *, cause: str, lasting: timedelta) -> N
     )
 
 
-# Window (none for a caller without an address) and ticket in one statement: every sign-in without a factor pays it.
-_OPEN_ENROLLMENT = """
-WITH w AS (INSERT INTO {windows} (user_id, network, cause, opened_at, expires_at)
-  SELECT %(user)s, %(network)s::text, %(cause)s::text, %(now)s, %(window_ends)s WHERE %(network)s::text <> '')
-INSERT INTO {tickets} (digest, purpose, user_id, amr, wrong_codes, spent_on, created_at, expires_at)
-VALUES (%(digest)s, %(purpose)s, %(user)s, '[]', 0, '[]', %(now)s, %(ticket_ends)s)
+# Window (none for a caller without an address) and ticket: every sign-in without a factor pays for them.
+_WINDOW = """
+INSERT INTO {table} (user_id, network, cause, opened_at, expires_at)
+SELECT id, %(window_network)s::text, %(window_cause)s::text, %(window_now)s::timestamptz, %(window_ends)s::timestamptz
+FROM {source} WHERE %(window_network)s::text <> ''
 """
+_TICKET = """
+INSERT INTO {table} (digest, purpose, user_id, amr, wrong_codes, spent_on, created_at, expires_at)
+SELECT %(ticket_digest)s::bytea, %(ticket_purpose)s::text, id, '[]', 0, '[]', %(ticket_now)s::timestamptz,
+  %(ticket_ends)s::timestamptz FROM {source}
+"""
+
+
+def opening_enrollment(realm: Realm, *, cause: str, source: str) -> tuple[str, list[Part]]:
+    """Window and enrollment ticket for the user whose id the part `source` gives, one without a factor.
+
+    Gives the ticket for the header X-Enrollment-Ticket, and the parts of a statement that store both.
+    """
+    lasting = LOGIN_WINDOW if cause == "login" else timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
+    address, moment, token = current_origin().address, now(), new_token()
+    window = {
+        "window_network": network_of(address) if address else "",
+        "window_cause": cause,
+        "window_now": moment,
+        "window_ends": moment + lasting,
+    }
+    ticket = {
+        "ticket_digest": hash_token(token),
+        "ticket_purpose": ENROLLMENT,
+        "ticket_now": moment,
+        "ticket_ends": moment + LIFETIME[ENROLLMENT],
+    }
+    return token, [
+        Part("enrollment_window", _WINDOW.format(table=realm.windows._meta.db_table, source=source), window),
+        Part("enrollment_ticket", _TICKET.format(table=realm.tickets._meta.db_table, source=source), ticket),
+    ]
 
 
 def open_enrollment(realm: Realm, user: Any, *, cause: str) -> str:
     """Window and enrollment ticket for a user without a factor; gives the ticket for the header X-Enrollment-Ticket."""
-    lasting = LOGIN_WINDOW if cause == "login" else timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
-    address, moment, token = current_origin().address, now(), new_token()
+    owner = Part("owner", "SELECT %(owner_id)s::uuid AS id", {"owner_id": user.pk})
+    token, parts = opening_enrollment(realm, cause=cause, source=owner.name)
     with connections[realm.alias].cursor() as cursor:
-        cursor.execute(
-            _OPEN_ENROLLMENT.format(windows=realm.windows._meta.db_table, tickets=realm.tickets._meta.db_table),
-            {
-                "user": user.pk,
-                "network": network_of(address) if address else "",
-                "cause": cause,
-                "now": moment,
-                "window_ends": moment + lasting,
-                "digest": hash_token(token),
-                "purpose": ENROLLMENT,
-                "ticket_ends": moment + LIFETIME[ENROLLMENT],
-            },
-        )
+        cursor.execute(*together([owner, *parts], "SELECT"))
     return token
 
 

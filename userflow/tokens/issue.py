@@ -1,6 +1,7 @@
 """The only place that writes claims: sessions become access and refresh tokens here."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,11 +13,13 @@ from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
+from identity_platform.postgresql.parts import Part, together
 from tenants import routes
 from userflow import principals
 from userflow.errors import WrongCredentials
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.tokens.classes import AccessToken, RefreshTokenJwt
+from userflow.tokens.state import ROLES_OF_ADMIN, ROLES_OF_END_USER, roles_in
 
 # Clocks of other machines may be behind ours by this much (security.md section 4).
 CLOCK_ROOM = timedelta(seconds=120)
@@ -24,14 +27,14 @@ CLOCK_ROOM = timedelta(seconds=120)
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Whom a token speaks for."""
+    """Whom a token speaks for. A new session's tokens get the roles that `open_session` finds."""
 
     kind: str
     user_id: UUID
     tenant_id: UUID | None
     client_id: UUID | None
-    roles: tuple[str, ...]
-    permissions: tuple[str, ...]
+    roles: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +66,23 @@ def lifetimes(route: routes.Route | None) -> tuple[int, int]:
     )
 
 
-# Session, its first refresh token and the user's last_login in one statement: a sign-in pays one round trip. The user
+# Session, its first refresh token and the user's last_login are one statement: a sign-in pays one round trip. The user
 # comes first: its row lock makes a change of password at the same moment wait or be seen, so that no session that the old
 # password has earned stands after the new one is set.
-_OPEN = """
-WITH u AS (UPDATE {users} SET last_login = %(now)s WHERE id = %(user)s AND active
-    AND (%(password)s::text IS NULL OR password = %(password)s::text) RETURNING id),
-  s AS (INSERT INTO {sessions} (id, user_id, client_id, amr, auth_time, created_at, expires_at, end_reason, address,
-    user_agent) SELECT gen_random_uuid(), u.id, %(client)s::uuid, %(amr)s::jsonb, %(now)s, %(now)s, %(expires)s, '',
-    %(address)s, %(agent)s FROM u RETURNING id),
-  r AS (INSERT INTO {refresh} (digest, issued_at, session_id) SELECT %(digest)s, %(now)s, s.id FROM s)
-SELECT id FROM s
+STANDING = "standing"
+_STANDING = """
+UPDATE {users} SET last_login = %(standing_now)s WHERE id = %(standing_user)s AND active
+AND (%(standing_password)s::text IS NULL OR password = %(standing_password)s::text) RETURNING id
+"""
+_SESSION = """
+INSERT INTO {sessions} (id, user_id, client_id, amr, auth_time, created_at, expires_at, end_reason, address, user_agent)
+SELECT gen_random_uuid(), id, %(session_client)s::uuid, %(session_amr)s::jsonb, %(session_now)s::timestamptz,
+  %(session_now)s::timestamptz, %(session_expires)s::timestamptz, '', %(session_address)s::text, %(session_agent)s::text
+FROM standing RETURNING id, user_id
+"""
+_REFRESH = """
+INSERT INTO {refresh} (digest, issued_at, session_id)
+SELECT %(refresh_digest)s::bytea, %(refresh_now)s::timestamptz, id FROM session
 """
 
 
@@ -85,38 +94,42 @@ def open_session(
     route: routes.Route | None,
     user_agent: str = "",
     password: str | None = None,
+    also: Sequence[Part] = (),
 ) -> TokenPair:
-    """A new session of the speaker and its first pair of tokens. Call it in the realm's transaction.
+    """A new session of the speaker and its first pair of tokens, with the roles as stored now: one statement.
 
     `password` is the hash that the sign-in has seen: if it was replaced since, or the user switched off, there is no
-    session. Refuses with WrongCredentials.
+    session. `also` is what else the sign-in writes, in the same statement; it hangs on the part STANDING, which gives the
+    user's `id`. Refuses with WrongCredentials; then nothing is written.
     """
     moment = now()
     _, refresh_seconds = lifetimes(route)
     jti = new_token()
+    standing = {"standing_now": moment, "standing_user": speaker.user_id, "standing_password": password}
+    session = {
+        "session_client": speaker.client_id,
+        "session_amr": orjson.dumps(amr).decode(),
+        "session_now": moment,
+        "session_expires": moment + timedelta(seconds=refresh_seconds),
+        "session_address": current_origin().address,
+        "session_agent": user_agent[:255],
+    }
+    refresh = {"refresh_digest": hash_token(jti), "refresh_now": moment}
+    parts = [
+        Part(STANDING, _STANDING.format(users=realm.users._meta.db_table), standing),
+        Part("session", _SESSION.format(sessions=realm.sessions._meta.db_table), session),
+        Part("refresh", _REFRESH.format(refresh=realm.refresh_tokens._meta.db_table), refresh),
+        *also,
+    ]
+    roles = (ROLES_OF_END_USER if realm is END_USERS else ROLES_OF_ADMIN).format(user="session.user_id")
     with connections[realm.alias].cursor() as cursor:
-        cursor.execute(
-            _OPEN.format(
-                sessions=realm.sessions._meta.db_table,
-                refresh=realm.refresh_tokens._meta.db_table,
-                users=realm.users._meta.db_table,
-            ),
-            {
-                "user": speaker.user_id,
-                "password": password,
-                "client": speaker.client_id,
-                "amr": orjson.dumps(amr).decode(),
-                "now": moment,
-                "expires": moment + timedelta(seconds=refresh_seconds),
-                "digest": hash_token(jti),
-                "address": current_origin().address,
-                "agent": user_agent[:255],
-            },
-        )
+        cursor.execute(*together(parts, f"SELECT id, {roles} FROM session"))
         row = cursor.fetchone()
     if row is None:
         raise WrongCredentials
-    session_id: UUID = row[0]
+    session_id, found = row
+    names, permissions = roles_in(found)
+    speaker = replace(speaker, roles=names, permissions=tuple(sorted(permissions)))
     return pair(speaker, session_id, jti, amr=amr, auth_time=moment, route=route)
 
 

@@ -24,11 +24,20 @@ _ROUTE_OR_NULLS = (
     "LEFT JOIN tenants_tenant t ON t.id = {owner} LEFT JOIN tenants_tenantdatabase d ON d.tenant_id = t.id"
     " LEFT JOIN tenants_databaseserver s ON s.id = d.server_id"
 )
+# Names and permissions as JSON, of the admin user or end user whose id stands in a column.
+ROLES_OF_ADMIN = (
+    "(SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b"
+    " JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = {user})"
+)
+ROLES_OF_END_USER = (
+    "(SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r"
+    " WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = {user}"
+    " UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
+    " WHERE m.user_id = {user}))"
+)
 ADMIN_STATE = (
     f"SELECT {routes.COLUMNS}, u.username, u.email, u.tenant_id, u.mfa_methods::text,"
-    " (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b"
-    "  JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = u.id)"
-    " FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
+    f" {ROLES_OF_ADMIN.format(user='u.id')} FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
     + _ROUTE_OR_NULLS.format(owner="u.tenant_id")
     + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
 )
@@ -39,11 +48,7 @@ TENANT_AND_CLIENT = (
     " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
 )
 END_USER_STATE = (
-    "SELECT u.email, u.name, u.mfa_methods::text,"
-    " (SELECT coalesce(json_agg(DISTINCT jsonb_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r"
-    "  WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = u.id"
-    "  UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
-    "  WHERE m.user_id = u.id))"
+    f"SELECT u.email, u.name, u.mfa_methods::text, {ROLES_OF_END_USER.format(user='u.id')}"
     " FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
     " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
 )
@@ -53,7 +58,8 @@ class NotStanding(Exception):
     """The token is genuine, but what it speaks for no longer stands."""
 
 
-def _roles(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
+def roles_in(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Names and permissions of what ROLES_OF_ADMIN or ROLES_OF_END_USER has found."""
     found = orjson.loads(text)
     return tuple(sorted(name for name, _ in found)), frozenset(p for _, permissions in found for p in permissions)
 
@@ -92,7 +98,7 @@ def _admin(claims: dict[str, Any]) -> Principal:
         raise NotStanding
     if tenant_id:
         _checked(row[: routes.WIDTH], Purpose.INSPECT)
-    roles, permissions = _roles(roles_text)
+    roles, permissions = roles_in(roles_text)
     return _principal(
         claims,
         roles,
@@ -136,7 +142,7 @@ def _end_user(claims: dict[str, Any]) -> Principal:
     if row is None:
         raise NotStanding
     email, name, mfa_methods, roles_text = row
-    roles, permissions = _roles(roles_text)
+    roles, permissions = roles_in(roles_text)
     return _principal(
         claims, roles, permissions, user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)}
     )

@@ -7,7 +7,7 @@ from django_ratelimit.core import EXPIRATION_FUDGE
 from pytest_django.fixtures import Settings
 
 from identity_platform.api.cache import degraded
-from identity_platform.api.ratelimit import Usage, client_address, count, network_of, peek
+from identity_platform.api.ratelimit import Limit, Usage, client_address, count, count_and_peek, network_of, peek
 from identity_platform.api.valkey import client, is_connected
 from tests.identity_platform.api.private_valkey import Valkey
 
@@ -68,6 +68,25 @@ def test_a_peek_counts_nothing() -> None:
     assert [peeked().count, peeked().remaining, peeked().limited] == [2, 0, False]
     ask()
     assert peeked().limited
+
+
+def test_a_count_and_a_peek_are_one_round_trip_and_answer_like_two(limits: Valkey) -> None:
+    guesses = Limit("wrong_secret", "192.0.2.1", 1, 3600)
+
+    def both() -> tuple[Usage, Usage]:
+        return count_and_peek(Limit("signin", "192.0.2.1", 2, 3600), guesses)
+
+    assert [usage.count for usage in both()] == [1, 0]
+    count(group="wrong_secret", key="192.0.2.1", limit=1, period=3600)
+    count(group="wrong_secret", key="192.0.2.1", limit=1, period=3600)
+    reads = client().info("stats")["total_reads_processed"]
+    signin, guessed = both()
+    assert (signin.count, guessed.count, guessed.limited) == (2, 2, True)
+    # One of the two is the question for the figures itself.
+    assert client().info("stats")["total_reads_processed"] - reads == 2
+    assert peek(group="wrong_secret", key="192.0.2.1", limit=1, period=3600).count == 2
+    limits.kill()
+    assert [usage.count for usage in both()] == [1, 0]
 
 
 @pytest.mark.usefixtures("limits")
