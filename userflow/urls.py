@@ -18,6 +18,7 @@ from userflow.roles.views import RoleViewSet
 from userflow.signin import views as signin
 from userflow.tenants.views import TenantViewSet
 from userflow.tokens.views import TokenViewSet, WellKnownViewSet
+from userflow.transfer.views import ExportViewSet, ImportViewSet
 from userflow.validation.views import ValidationViewSet
 
 urlpatterns = [
@@ -46,6 +47,8 @@ urlpatterns = [
         "uflow/user/enduser/<str:tenant_id>/<str:user_id>/status",
         endusers.EndUserViewSet.as_view({"put": "set_status"}),
     ),
+    path("uflow/admin/enduser/import", ImportViewSet.as_view({"post": "create"})),
+    path("uflow/admin/enduser/export", ExportViewSet.as_view({"post": "create"})),
     path("uflow/auth/enduser/login", signin.EndUserSignInViewSet.as_view({"post": "login"})),
     # Tenants
     path("uflow/admin/tenants", TenantViewSet.as_view({"get": "list", "post": "create"})),

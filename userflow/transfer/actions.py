@@ -15,7 +15,7 @@ from tenants.context import in_tenant, tenant_atomic
 from userflow.errors import TooManyRows
 from userflow.principals import Principal
 from userflow.signin import attempts
-from userflow.transfer import batches
+from userflow.transfer import batches, telling
 from userflow.transfer.members import KNOWN_IN_CSV, KNOWN_IN_JSON
 from userflow.transfer.models import EndUserImport
 
@@ -70,6 +70,7 @@ def import_end_users(
     with in_tenant(tenant_id), tenant_atomic():
         runs.finish(EndUserImport.objects.all(), run)
         record_for_tenant("end_user_import.finished", target=(IMPORT, run.pk), details=tally.counts())
+        telling.of_end(run.pk, tally)
     return tally, report
 
 
@@ -100,7 +101,9 @@ def import_few(
 
     def record(done: Batch) -> None:
         if not options.dry_run:
-            record_for_tenant("end_user_import.finished", target=(IMPORT, uuid4()), details=done.tally.counts())
+            import_id = uuid4()
+            record_for_tenant("end_user_import.finished", target=(IMPORT, import_id), details=done.tally.counts())
+            telling.of_end(import_id, done.tally)
 
     with in_tenant(tenant_id):
         done = batches.take(read, rules, before_commit=record)

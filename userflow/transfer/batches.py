@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,7 +18,7 @@ from userflow.clients.models import Client
 from userflow.groups.models import GroupMembership
 from userflow.principals import Principal
 from userflow.roles.models import RoleBinding
-from userflow.transfer import naming, staging
+from userflow.transfer import naming, staging, telling
 from userflow.transfer.members import KINDS, USER
 from userflow.transfer.naming import Definition, Names
 from userflow.transfer.staging import Staged
@@ -58,14 +59,17 @@ def take(rows: list[Row], rules: Rules, *, before_commit: Callable[[Batch], None
     With `dry_run` nothing is written. What is wrong with a row keeps that row out and no other.
     """
     batch = Batch()
-    people, definitions = _judged(rows, rules, batch)
+    moment = now()
+    people, definitions = _judged(rows, rules, batch, moment)
     makes = naming.Makes(rules.options.create_missing, rules.options.dry_run, rules.by)
     with tenant_atomic():
         staging.be_patient()
         naming.define(definitions, makes, batch)
         people, names = naming.found_for(people, makes, batch)
-        made, changed = _write(people, rules, batch)
+        made, changed = _write(people, rules, batch, moment)
         if not rules.options.dry_run:
+            telling.of_made(people, made, moment)
+            telling.of_changed(changed.values())
             _bind(people, names, made, changed)
         before_commit(batch)
     return batch
@@ -74,7 +78,7 @@ def take(rows: list[Row], rules: Rules, *, before_commit: Callable[[Batch], None
 # --- one by one ------------------------------------------------------------------------------------------------------
 
 
-def _judged(rows: list[Row], rules: Rules, batch: Batch) -> tuple[list[Staged], list[Definition]]:
+def _judged(rows: list[Row], rules: Rules, batch: Batch, moment: datetime) -> tuple[list[Staged], list[Definition]]:
     people: list[Staged] = []
     definitions: list[Definition] = []
     ids: set[UUID] = set()
@@ -88,20 +92,19 @@ def _judged(rows: list[Row], rules: Rules, batch: Batch) -> tuple[list[Staged], 
             if not row.faults and spec is not KINDS[USER]:
                 definitions.append(Definition(row.line, str(kind), values))
             elif not row.faults:
-                people.append(_staged(row, values, rules, ids))
+                people.append(_staged(row, values, rules, ids, moment))
         if row.faults:
             batch.fail(row.faults)
     bad = {fault.line for fault in batch.faults}
     return [person for person in people if person.line not in bad], definitions
 
 
-def _staged(row: Row, values: dict[str, Any], rules: Rules, ids: set[UUID]) -> Staged:
+def _staged(row: Row, values: dict[str, Any], rules: Rules, ids: set[UUID], moment: datetime) -> Staged:
     client_id = values.get("client_id")
     if client_id is not None and not rules.has_client(client_id):
         if not rules.default_client:
             row.faults.append(Fault(row.line, "client_id", "No client of this tenant has this id."))
         client_id = None
-    moment = now()
     for name in ("created_at", "last_login"):
         if values.get(name) is not None and values[name] > moment:
             row.faults.append(Fault(row.line, name, "Send a time that is past."))
@@ -121,7 +124,7 @@ def _staged(row: Row, values: dict[str, Any], rules: Rules, ids: set[UUID]) -> S
         password=values.get("password_hash", ""),
         metadata=values.get("metadata"),
         verified=values.get("email_verified", False),
-        created_at=values.get("created_at"),
+        created_at=values.get("created_at", moment),
         last_login=values.get("last_login"),
         groups=values.get("groups", []),
         roles=values.get("roles"),
@@ -131,13 +134,15 @@ def _staged(row: Row, values: dict[str, Any], rules: Rules, ids: set[UUID]) -> S
 # --- whole sets ------------------------------------------------------------------------------------------------------
 
 
-def _write(people: list[Staged], rules: Rules, batch: Batch) -> tuple[dict[int, UUID], dict[int, UUID]]:
+def _write(
+    people: list[Staged], rules: Rules, batch: Batch, moment: datetime
+) -> tuple[dict[int, UUID], dict[int, UUID]]:
     """Make or change the people; gives ids by line of those made and of those changed."""
     if not people:
         return {}, {}
     dry_run = rules.options.dry_run
     staging.stage(people)
-    made = staging.insert(dry_run=dry_run)
+    made = staging.insert(moment, dry_run=dry_run)
     if rules.planned is not None:
         hashes = {person.line: hash(person.email_key) for person in people}
         made = {line: user for line, user in made.items() if hashes[line] not in rules.planned}
@@ -168,5 +173,7 @@ def _bind(people: list[Staged], names: Names, made: dict[int, UUID], changed: di
         elif default is not None and person.line in made:
             roles.append((user, default))
         groups += [(user, names.groups[name].id) for name in person.groups]
-    staging.bind(RoleBinding, "role_id", roles)
-    staging.bind(GroupMembership, "group_id", groups)
+    new = staging.bind(RoleBinding, "role_id", roles)
+    telling.of_bound("role.assigned", "role_id", new, names.roles.values())
+    new = staging.bind(GroupMembership, "group_id", groups)
+    telling.of_bound("group.members_added", "group_id", new, names.groups.values())

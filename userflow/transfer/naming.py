@@ -13,7 +13,7 @@ from userflow.groups.models import Group
 from userflow.principals import Principal
 from userflow.roles.actions import refuse_granting
 from userflow.roles.models import Role
-from userflow.transfer import staging
+from userflow.transfer import staging, telling
 from userflow.transfer.members import GROUP, ROLE
 from userflow.transfer.staging import Named, Staged
 
@@ -135,6 +135,7 @@ def _make_roles(stated: dict[str, dict[str, Any]]) -> None:
         # Somebody may make the same one at this moment: then theirs is taken.
         Role.objects.bulk_create(new, ignore_conflicts=True)
         record_for_each_in_tenant("role.imported", kind="role", ids=[role.pk for role in new])
+        telling.of_roles(new)
 
 
 def _make_groups(stated: dict[str, dict[str, Any]]) -> None:
@@ -160,3 +161,4 @@ def _make_groups(stated: dict[str, dict[str, Any]]) -> None:
         [links(group_id=group, role_id=role) for group, role in sorted(pairs)], ignore_conflicts=True
     )
     record_for_each_in_tenant("group.imported", kind="group", ids=[group.pk for group in new])
+    telling.of_groups(new, carried)

@@ -33,7 +33,7 @@ class Staged:
     password: str
     metadata: dict[str, Any] | None
     verified: bool
-    created_at: datetime | None
+    created_at: datetime
     last_login: datetime | None
     groups: list[str]
     # None: those that every registered user has.
@@ -45,6 +45,7 @@ class Named:
     """A role or group that a row names."""
 
     id: UUID
+    name: str
     # Its own, or those of the roles that a group carries.
     permissions: frozenset[str]
 
@@ -71,7 +72,7 @@ WITH taken AS (
     INSERT INTO userflow_enduser (id, email, email_key, name, active, provider, client_id, password, metadata,
         mfa_methods, email_verified_at, created_at, updated_at, last_login)
     SELECT id, email, email_key, coalesce(name, ''), active, provider, client_id, password, coalesce(metadata, '{}'),
-        '[]', CASE WHEN verified THEN now() END, coalesce(created_at, now()), now(), last_login
+        '[]', CASE WHEN verified THEN %(moment)s END, created_at, %(moment)s, last_login
     FROM importing ORDER BY email_key, line ON CONFLICT DO NOTHING RETURNING id
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
@@ -92,7 +93,7 @@ FROM (SELECT DISTINCT ON (email_key) * FROM importing WHERE line = ANY(%s) ORDER
 WHERE u.email_key = s.email_key
 """
 _NAMED = """
-SELECT w.name, n.id{permissions} FROM unnest(%s::text[]) AS w(name) JOIN {table} n ON lower(n.name) = lower(w.name)
+SELECT w.name, n.id, n.name{permissions} FROM unnest(%s::text[]) AS w(name) JOIN {table} n ON lower(n.name) = lower(w.name)
 ORDER BY n.id FOR KEY SHARE OF n
 """
 
@@ -130,10 +131,13 @@ def stage(users: Iterable[Staged]) -> None:
         cursor.execute(_FREE_IDS)
 
 
-def insert(*, dry_run: bool = False) -> dict[int, UUID]:
+def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
     """Make the users whose address is free; gives their ids by line. With `dry_run` only says which those would be."""
     with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_WOULD_INSERT if dry_run else _INSERT)
+        if dry_run:
+            cursor.execute(_WOULD_INSERT)
+        else:
+            cursor.execute(_INSERT, {"moment": moment})
         return dict(cursor.fetchall())
 
 
@@ -151,18 +155,19 @@ def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
         return found
 
 
-def bind(model: type[Any], column: str, pairs: Iterable[tuple[UUID, UUID]]) -> None:
-    """Bind users to roles or groups: pairs of (user, role or group); what is bound already stays."""
+def bind(model: type[Any], column: str, pairs: Iterable[tuple[UUID, UUID]]) -> list[tuple[UUID, UUID]]:
+    """Bind users to roles or groups: pairs of (user, role or group). Gives the new ones; what is bound already stays."""
     wanted = sorted(set(pairs))
     if not wanted:
-        return
+        return []
     users, others = [user for user, _ in wanted], [other for _, other in wanted]
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {model._meta.db_table} (user_id, {column}, created_at) SELECT u, o, now()"
-            " FROM unnest(%s::uuid[], %s::uuid[]) AS pair(u, o) ON CONFLICT DO NOTHING",
+            f" FROM unnest(%s::uuid[], %s::uuid[]) AS pair(u, o) ON CONFLICT DO NOTHING RETURNING user_id, {column}",
             [users, others],
         )
+        return list(cursor.fetchall())
 
 
 def roles(names: Iterable[str]) -> dict[str, Named]:
@@ -185,7 +190,7 @@ def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, Name
         return {}
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(_NAMED.format(table=table, permissions=permissions), [wanted])
-        return {name: Named(found, frozenset(_json(said))) for name, found, said in cursor.fetchall()}
+        return {asked: Named(found, name, frozenset(_json(said))) for asked, found, name, said in cursor.fetchall()}
 
 
 def _json(value: Any) -> list[str]:

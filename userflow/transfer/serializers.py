@@ -1,0 +1,95 @@
+"""Shapes of imports and exports over REST."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Choice, Flag, Identifier, JsonObject, StrictField, Whole
+from identity_platform.transfer.rows import FORMATS, JSONL
+from identity_platform.transfer.runs import FAIL, ON_CONFLICT
+from userflow.transfer.actions import MOST_OVER_REST
+
+MOST_EXPORTED = 500
+
+
+class Content(StrictField, serializers.CharField):
+    """The text of a file, line ends and all; what is in it is judged row by row."""
+
+    default_error_messages = {"invalid": "Send the file's content as a string.", "blank": "It may not be empty."}
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1}
+
+
+class ImportIn(serializers.Serializer[Any]):
+    tenant_id = Identifier()
+    rows = serializers.ListField(
+        child=JsonObject(max_bytes=65_536, max_depth=12),
+        required=False,
+        max_length=MOST_OVER_REST,
+        help_text="One object for each person, members as in a file of JSON lines. Either this or `content`.",
+    )
+    content = Content(required=False, trim_whitespace=False, help_text="A file's content in `format`.")
+    format = Choice(FORMATS, required=False, default=JSONL)
+    dry_run = Flag(required=False, default=False, help_text="Check everything, change nothing.")
+    on_conflict = Choice(ON_CONFLICT, required=False, default=FAIL, help_text="Rows whose address somebody has.")
+    create_missing = Flag(
+        required=False, default=False, help_text="Make roles and groups that rows name and that are missing."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """One source of rows, not two."""
+        if ("rows" in attrs) == ("content" in attrs):
+            raise serializers.ValidationError({"rows": ["Send either rows or content."]})
+        return attrs
+
+
+class FaultOut(serializers.Serializer[Any]):
+    line = serializers.IntegerField(help_text="Line of the content, or number of the row, from 1.")
+    field = serializers.CharField(allow_blank=True, help_text="The member; empty when it is the row itself.")
+    reason = serializers.CharField()
+
+
+class ImportOut(serializers.Serializer[Any]):
+    dry_run = serializers.BooleanField()
+    rows = serializers.IntegerField()
+    created = serializers.IntegerField()
+    updated = serializers.IntegerField()
+    skipped = serializers.IntegerField()
+    failed = serializers.IntegerField()
+    report = FaultOut(many=True)
+
+
+class ExportIn(serializers.Serializer[Any]):
+    tenant_id = Identifier()
+    cursor = Identifier(required=False, allow_null=True, help_text="`next_cursor` of the page before.")
+    limit = Whole(required=False, default=100, min_value=1, max_value=MOST_EXPORTED)
+    with_hashes = Flag(
+        required=False, default=False, help_text="Password hashes too: for admins and operators with `endusers:write`."
+    )
+
+
+class ExportedOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    email = serializers.CharField()
+    name = serializers.CharField(allow_null=True)
+    active = serializers.BooleanField()
+    provider = serializers.CharField()
+    client_id = serializers.UUIDField(allow_null=True, help_text="null: the tenant's default client.")
+    password_hash = serializers.CharField(allow_null=True)
+    metadata = serializers.DictField()
+    groups = serializers.ListField(child=serializers.CharField())
+    roles = serializers.ListField(child=serializers.CharField())
+    email_verified = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+    last_login = serializers.DateTimeField(allow_null=True)
+
+
+class ExportOut(serializers.Serializer[Any]):
+    users = ExportedOut(many=True)
+    next_cursor = serializers.UUIDField(allow_null=True, help_text="Send it as `cursor`; null at the end.")

@@ -1,0 +1,117 @@
+"""What an import tells the tenant's webhook endpoints, in the transaction of each batch and at its end.
+
+The rows are generators: a tenant where nobody listens pays one statement for each kind of event and no more.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from identity_platform.transfer.report import Tally
+from userflow.endusers.models import EndUser
+from userflow.groups.models import Group
+from userflow.roles.models import Role
+from userflow.transfer.staging import Named, Staged
+from userflow.webhooks.outbox import publish, publish_for_each
+
+# As many users as one call of the API binds: no message becomes larger than those of other deeds.
+MOST_IDS = 1000
+
+
+def of_made(people: Iterable[Staged], ids: Mapping[int, UUID], moment: datetime) -> None:
+    """`end_user.created` for each that was made."""
+    publish_for_each(
+        "end_user.created",
+        (
+            _person(
+                EndUser(
+                    id=ids[one.line],
+                    email=one.email,
+                    name=one.name or "",
+                    active=one.active,
+                    provider=one.provider,
+                    client_id=one.client_id,
+                    metadata=one.metadata or {},
+                    created_at=one.created_at,
+                    updated_at=moment,
+                    last_login=one.last_login,
+                ),
+                via="import",
+            )
+            for one in people
+            if one.line in ids
+        ),
+    )
+
+
+def of_changed(ids: Iterable[UUID]) -> None:
+    """`end_user.updated` for each whom a row has changed."""
+    found = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
+    publish_for_each("end_user.updated", (_person(user, changed=["metadata", "name"]) for user in found.iterator()))
+
+
+def of_bound(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
+    """One message for each role or group (`member` is its id's name) that people were given."""
+    known = {named.id: named.name for named in names}
+    publish_for_each(event, _members(member, pairs, known))
+
+
+def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUID, str]) -> Iterator[dict[str, Any]]:
+    people: dict[UUID, list[UUID]] = defaultdict(list)
+    for user, other in pairs:
+        if other in known:
+            people[other].append(user)
+    for other, users in sorted(people.items()):
+        for start in range(0, len(users), MOST_IDS):
+            yield {member: other, "name": known[other], "user_ids": users[start : start + MOST_IDS]}
+
+
+def of_roles(roles: Iterable[Role]) -> None:
+    """`role.created` for each."""
+    publish_for_each(
+        "role.created",
+        (
+            {"role_id": one.pk, "name": one.name, "description": one.description, "permissions": one.permissions}
+            for one in roles
+        ),
+    )
+
+
+def of_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> None:
+    """`group.created` for each, with the names of the roles that it carries."""
+    publish_for_each(
+        "group.created",
+        (
+            {
+                "group_id": one.pk,
+                "name": one.name,
+                "description": one.description,
+                "roles": sorted(carried[one.name]),
+            }
+            for one in groups
+        ),
+    )
+
+
+def of_end(import_id: UUID, tally: Tally) -> None:
+    """`import.finished` with its counts."""
+    publish("import.finished", {"import_id": import_id, **tally.counts()})
+
+
+def _person(user: EndUser, **more: Any) -> dict[str, Any]:
+    return {
+        "user_id": user.pk,
+        "email": user.email,
+        "name": user.name,
+        "active": user.active,
+        "provider": user.provider,
+        "client_id": user.client_id,
+        "metadata": user.metadata,
+        "mfa_methods": user.mfa_methods,
+        "created_at": user.created_at,
+        "updated_at": user.updated_at,
+        "last_login": user.last_login,
+        **more,
+    }

@@ -1,0 +1,67 @@
+"""Small imports and exports of end users over HTTP."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.transfer.errors import FileUnusable
+from identity_platform.transfer.runs import Options
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.errors import TooManyFromAddress, TooManyRows
+from userflow.permissions import ADMIN, OPERATOR, needs, principal_at, reading, require, tenant_at
+from userflow.signin.views import NO_STORE
+from userflow.transfer import actions, exporting, serializers
+
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired, TooManyFromAddress]
+
+
+class ImportViewSet(ApiViewSet):
+    permission_classes = [needs("endusers:write")]
+
+    @endpoint(serializers.ImportIn, returns={200: serializers.ImportOut}, refuses=[*TENANCY, FileUnusable, TooManyRows])
+    def create(self, request: Request) -> Response:
+        """Bring in up to 1000 end users; a bad row stays out and is in the report, the others come in.
+
+        Members as in a file for `import_users`: docs/moving-people-and-services.md. Naming groups and roles needs
+        `groups:write` and `roles:write`, and nobody grants what they do not hold.
+        """
+        asked = self.valid(serializers.ImportIn)
+        tenant_id = tenant_at(request, asked["tenant_id"])
+        options = Options(
+            dry_run=asked["dry_run"], on_conflict=asked["on_conflict"], create_missing=asked["create_missing"]
+        )
+        tally, report = actions.import_few(
+            tenant_id=tenant_id,
+            by=principal_at(request),
+            options=options,
+            rows=asked.get("rows"),
+            content=asked.get("content", ""),
+            form=asked["format"],
+        )
+        faults = [{"line": one.line, "field": one.field, "reason": one.reason} for one in report.kept]
+        answer = {"dry_run": options.dry_run, "rows": tally.rows, **tally.counts(), "report": faults}
+        return Response(answer, headers=NO_STORE)
+
+
+class ExportViewSet(ApiViewSet):
+    permission_classes = [needs("endusers:read")]
+
+    @endpoint(serializers.ExportIn, returns={200: serializers.ExportOut}, refuses=TENANCY)
+    def create(self, request: Request) -> Response:
+        """One page of end users in the form that an import takes, by cursor; each page is in the audit trail.
+
+        Password hashes only for admins and operators who hold `endusers:write` as well.
+        """
+        asked = self.valid(serializers.ExportIn)
+        tenant_id = tenant_at(request, asked["tenant_id"])
+        principal = principal_at(request)
+        if asked["with_hashes"]:
+            require(principal, "endusers:write", OPERATOR, ADMIN)
+        users, cursor = exporting.page_of_export(
+            tenant_id=tenant_id,
+            hashes=asked["with_hashes"],
+            after=asked.get("cursor"),
+            limit=asked["limit"],
+            purpose=reading(principal),
+        )
+        return Response({"users": users, "next_cursor": cursor}, headers=NO_STORE)
