@@ -389,6 +389,7 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"navigation": "identity_platform.console.navigation.sidebar"},
     "STYLES": [f"{STATIC_URL}console/records.css"],
+    "ACCOUNT": {"navigation": "identity_platform.console.navigation.own_links"},
 }
 
 # --- signing in ------------------------------------------------------------------------------------------------------

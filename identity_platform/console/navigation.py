@@ -15,3 +15,8 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
             "items": [{"title": _("Dashboard"), "icon": "dashboard", "link": reverse_lazy("admin:index")}],
         }
     ]
+
+
+def own_links(request: HttpRequest) -> list[dict[str, Any]]:
+    """Unfold's menu of the person who is signed in (ACCOUNT.navigation)."""
+    return [{"title": _("My sign-in"), "link": reverse_lazy("admin:my_sign_in")}]

@@ -33,6 +33,12 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
 
         return sign_out_here(request)
 
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Audited, and the end of every other session, as over the API."""
+        from identity_platform.console.signin.own import new_password
+
+        return new_password(request)
+
     def extra_urls(self) -> list[URLPattern]:
         """Pages that belong to no list."""
         from identity_platform.console import urls

@@ -71,7 +71,22 @@ def begin_totp_setup(
             row = _secrets(realm)(user=user, expires_at=now() + PENDING_FOR)
             row.secret_sealed = seal(secret, data_key=realm.data_key(), context=_place(realm, user.pk, row.pk))
             row.save(force_insert=True)
-        issuer = issuer_of(realm, user)
+        return _setup(realm, user, secret)
+
+
+def show_totp_setup_again(*, realm: Realm, tenant_id: UUID | None, email: str, secret: str, caller: Caller) -> Setup:
+    """A setup that waits to be confirmed, once more, for whoever has its secret: the first code was mistyped.
+
+    Refuses as `begin_totp_setup` does, and with SecretNotIssued (400).
+    """
+    with entered(realm, tenant_id):
+        user = require_user(realm, email)
+        enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
+        return _setup(realm, user, _opened(realm, _pending(realm, user, secret)))
+
+
+def _setup(realm: Realm, user: Any, secret: bytes) -> Setup:
+    issuer = issuer_of(realm, user)
     url = engine.otp_auth_url(secret, issuer=issuer, account=user.email)
     return Setup(
         secret=engine.encoded(secret),

@@ -88,9 +88,15 @@ def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, call
 
 
 def finish_registration(
-    *, realm: Realm, tenant_id: UUID | None, email: str, response: Mapping[str, Any], caller: Caller
+    *,
+    realm: Realm,
+    tenant_id: UUID | None,
+    email: str,
+    response: Mapping[str, Any],
+    caller: Caller,
+    name: str = "",
 ) -> Enrolled:
-    """Store the passkey that the response proves.
+    """Store the passkey that the response proves; an admin user's with the name that its owner knows it by.
 
     Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys
     (400); then nothing is stored.
@@ -100,7 +106,7 @@ def finish_registration(
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         new = _verified_registration(realm, user, response)
         with realm.atomic():
-            _store(realm, user, proof, new)
+            _store(realm, user, proof, new, **({"name": name} if realm is ADMINS else {}))
     return Enrolled(user, ceremony.base64url(new.credential_id))
 
 
@@ -149,7 +155,7 @@ def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any])
         raise PasskeyRefused from problem
 
 
-def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey) -> None:
+def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, **named: str) -> None:
     """Claim, store, settle: one transaction of the caller's."""
     locked = factors.claim(realm, user, proof)
     if locked.passkeys.count() >= MOST_PASSKEYS:
@@ -164,6 +170,7 @@ def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey) -> None:
                 transports=list(new.transports),
                 backup_eligible=new.backup_eligible,
                 backed_up=new.backed_up,
+                **named,
             )
     except IntegrityError as clash:
         # Level 3 section 7.1 step 26: a credential id belongs to one user. Whose it is, is nobody's business.

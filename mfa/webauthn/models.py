@@ -49,9 +49,16 @@ class Passkey(models.Model):
 
 class AdminPasskey(Passkey):
     user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="passkeys")
+    # What its owner calls it in the console.
+    name = models.CharField(max_length=60, blank=True, default="")
 
     class Meta:
         verbose_name = "admin webauthn credential"
+
+    def summary(self) -> dict[str, Any]:
+        """What a list of factors shows, by the owner's own name for it if there is one."""
+        shown = super().summary()
+        return {**shown, "name": self.name or shown["name"]}
 
 
 class EndUserPasskey(Passkey, TenantModel):

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
@@ -16,7 +17,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantMismatch, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.admins.models import AdminUser
+from userflow.admins.models import AdminUser, username_is
 from userflow.clients.models import Client
 from userflow.endusers.models import EndUser
 from userflow.errors import (
@@ -24,6 +25,7 @@ from userflow.errors import (
     NotSignedInByTicket,
     ResetTokenInvalid,
     TooManyFromAddress,
+    UnknownUser,
     WrongCurrentPassword,
 )
 from userflow.ids import FORM
@@ -88,6 +90,25 @@ def _proven(realm: Realm, principal: Principal, password: str, *, refused: str) 
         realm.record(refused, target=("user", user.pk), outcome="refused", tenant_id=principal.tenant_id)
         raise WrongCurrentPassword(details={"current_password": ["This is not your present password."]})
     return user
+
+
+def set_admin_password(*, username: str, password: str) -> int:
+    """Set an admin user's password from the machine, by username or address; every session ends. Gives how many did.
+
+    Refuses with UnknownUser, WeakPassword, HashersBusy.
+    """
+    user = AdminUser.objects.filter(username_is(username) | Q(email_key=username.lower())).first()
+    if user is None:
+        raise UnknownUser
+    route = routes.find(user.tenant_id) if user.tenant_id else None
+    _check(ADMINS, user, password, route, member="password")
+    encoded = passwords.hashed(password)
+    with ADMINS.atomic():
+        for caller in (attempts.STRANGER, attempts.KNOWN):
+            attempts.clear(ADMINS, user.pk, factor=attempts.PASSWORD, caller=caller)
+        ended = _set(ADMINS, user, encoded, route, keep=None, reason="password_set")
+        ADMINS.record("password.set", target=("user", user.pk), tenant_id=user.tenant_id)
+    return ended
 
 
 # --- with a link by mail ---------------------------------------------------------------------------------------------

@@ -65,6 +65,20 @@ def end_one_session(
     raise UnknownSession
 
 
+def end_others(*, principal: Principal) -> int:
+    """End every session of the caller's but this one; gives how many ended."""
+    realm = issue.realm_of(principal.kind)
+    with _entered(realm, principal.tenant_id, Purpose.WRITE), realm.atomic():
+        ended = end_sessions(realm, user_id=principal.id, keep=principal.session_id, reason="ended_by_request")
+        realm.record(
+            "session.ended",
+            target=("user", principal.id),
+            tenant_id=principal.tenant_id,
+            details={"sessions": ended, "others": True},
+        )
+    return ended
+
+
 def _end(realm: Realm, session: Any, tenant_id: UUID | None) -> None:
     with realm.atomic():
         end_sessions(realm, user_id=session.user_id, session_id=session.pk, reason="ended_by_request")

@@ -47,6 +47,12 @@ class CodeForm(forms.Form):
         return str(self.cleaned_data["code"]).replace(" ", "")
 
 
+class NewAppForm(CodeForm):
+    """The first code of a new secret; the secret travels with the page."""
+
+    secret = forms.CharField(max_length=128, widget=forms.HiddenInput)
+
+
 class BackupCodeForm(forms.Form):
     """One of the ten codes that were shown when the app was set up."""
 

@@ -19,7 +19,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from identity_platform.console import access
 from identity_platform.console.access import AMR, AUTH_TIME, KIND, SEEN, SESSION, TENANT, USER
 from identity_platform.console.middleware import CONSOLE
-from identity_platform.console.signin.verified import mark_verified
+from identity_platform.console.signin.verified import DEVICE_ID_SESSION_KEY, mark_verified
 from userflow import principals
 from userflow.admins.models import AdminUser
 from userflow.signin.actions import SignIn
@@ -120,6 +120,13 @@ def renew(request: HttpRequest, *, amr: tuple[str, ...]) -> None:
     request.session[AMR] = list(dict.fromkeys([*request.session[AMR], *amr]))
     if access.has_second_factor(amr):
         mark_verified(request, kind=amr[-1], user=access.staff_at(request).user)
+
+
+def without_factor(request: HttpRequest) -> None:
+    """The only factor was taken away by its owner: from now on the session stands on the password alone."""
+    request.session.cycle_key()
+    request.session[AMR] = [*PASSWORD_AMR]
+    request.session.pop(DEVICE_ID_SESSION_KEY, None)
 
 
 def leave(request: HttpRequest) -> HttpResponseRedirect:

@@ -9,10 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django_otp import DEVICE_ID_SESSION_KEY
 from django_otp import login as keep_device
 from django_otp.middleware import OTPMiddleware
 
 from identity_platform.console.middleware import CONSOLE
+
+__all__ = ["DEVICE_ID_SESSION_KEY", "ConsoleSecondFactor", "EnrolledFactor", "mark_verified"]
 
 
 @dataclass(frozen=True, slots=True)

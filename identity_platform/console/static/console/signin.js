@@ -58,3 +58,7 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
     }
   });
 }
+
+for (const button of document.querySelectorAll("[data-print]")) {
+  button.addEventListener("click", () => window.print());
+}

@@ -1,0 +1,361 @@
+"""One's own sign-in: passkeys, authenticator app, backup codes, password and sessions.
+
+Who must have a factor and has none is led here after the password, and to nothing else: then the proof that lets one
+enrol is the ticket of that sign-in, otherwise it is the fresh sign-in itself (the ladder of mfa.enrollment).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final
+from urllib.parse import quote
+
+from django.contrib import admin, messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from identity_platform.api.errors import ApiError
+from identity_platform.console import sudo
+from identity_platform.console.access import staff_at, staff_or_none, wants_factor
+from identity_platform.console.confirm import confirmed
+from identity_platform.console.lists import uuid_or_none
+from identity_platform.console.signin import forms, refusals, steps
+from identity_platform.console.signin.refusals import page
+from identity_platform.console.signin.views import only_forms
+from mfa.enrollment import Caller
+from mfa.errors import SecretNotIssued
+from mfa.factors import TOTP, WEBAUTHN, list_factors, remove_factor
+from mfa.totp import actions as totp
+from mfa.webauthn import actions as passkeys
+from userflow.passwords.actions import change_password
+from userflow.realms import ADMINS
+from userflow.signin.sessions import end_one_session, end_others, list_sessions
+
+SESSIONS_SHOWN: Final = 50
+Page = Callable[..., HttpResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Enroller:
+    """Whoever may enrol factors on these pages, and by which proof."""
+
+    email: str
+    caller: Caller
+    # False while a first factor must be enrolled before anything else opens.
+    inside: bool
+    next: str
+
+    @property
+    def frame(self) -> str:
+        """The template around the page."""
+        return "console/signin/inside.html" if self.inside else "console/signin/frame.html"
+
+
+def enroller_at(request: HttpRequest) -> Enroller | None:
+    """Who asks; None for nobody."""
+    staff = staff_or_none(request)
+    if staff is not None:
+        caller = Caller(principal=staff.principal)
+        return Enroller(staff.user.email, caller, inside=True, next=reverse("admin:my_sign_in"))
+    waiting = steps.enrolling(request)
+    if waiting is None:
+        return None
+    return Enroller(waiting.email, Caller(ticket=waiting.ticket), inside=False, next=waiting.next)
+
+
+def for_enrolling(view: Page) -> Page:
+    """A page that adds a factor: for a fresh sign-in, or for one that waits for its first factor."""
+
+    @never_cache
+    @wraps(view)
+    def guarded(request: HttpRequest) -> HttpResponse:
+        who = enroller_at(request)
+        if who is None:
+            return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
+        if who.inside and not sudo.is_fresh(request):
+            return sudo.ask_again(request)
+        return view(request, who)
+
+    return guarded
+
+
+@never_cache
+def overview(request: HttpRequest) -> HttpResponse:
+    """What one signs in with, and where one is signed in."""
+    who = enroller_at(request)
+    if who is None:
+        return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
+    context = {**admin.site.each_context(request), "frame": who.frame}
+    if not who.inside:
+        return page(request, "console/signin/choose.html", {**context, "title": _("Set up a second factor")})
+    principal = staff_at(request).principal
+    factors = list_factors(realm=ADMINS, tenant_id=None, user_id=principal.id)
+    sessions = list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN)
+    context |= {
+        "title": _("My sign-in"),
+        "passkeys": [factor for factor in factors["factors"] if factor["kind"] == WEBAUTHN],
+        "app": next((factor for factor in factors["factors"] if factor["kind"] == TOTP), None),
+        "codes_left": factors["backup_codes_remaining"],
+        "sessions": sessions.rows,
+        "sessions_beyond": sessions.total - len(sessions.rows),
+        "this_session": principal.session_id,
+        "wanted": wants_factor(principal.tenant_id),
+    }
+    return page(request, "console/signin/my_sign_in.html", context)
+
+
+# --- passkeys --------------------------------------------------------------------------------------------------------
+
+
+@only_forms
+@for_enrolling
+def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
+    """Enrol a passkey, with a name to know it by."""
+    form = forms.NewPasskeyForm(request.POST or None)
+    refusal: ApiError | None = None
+    if request.method == "POST" and form.is_valid():
+        try:
+            passkeys.finish_registration(
+                realm=ADMINS,
+                tenant_id=None,
+                email=who.email,
+                response=form.cleaned_data["credential"],
+                caller=who.caller,
+                name=form.cleaned_data["name"],
+            )
+        except ApiError as problem:
+            refusal = problem
+            refusals.add_to(form, problem)
+        else:
+            return _enrolled(request, who, _("The passkey is enrolled."))
+    context = {**admin.site.each_context(request), "frame": who.frame, "title": _("Add a passkey"), "form": form}
+    status = 400 if request.method == "POST" else 200
+    return page(request, "console/signin/add_passkey.html", context, status=status, refusal=refusal)
+
+
+@require_POST
+@for_enrolling
+def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
+    """What `navigator.credentials.create()` is to be asked."""
+    try:
+        options = passkeys.begin_registration(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
+    except ApiError as refusal:
+        return JsonResponse({"message": refusals.in_words(refusal)}, status=refusals.status_of(refusal))
+    return JsonResponse(options)
+
+
+def _enrolled(request: HttpRequest, who: Enroller, said: str) -> HttpResponseRedirect:
+    """Back to one's list; or, where the factor was wanted to get in at all, to sign in with it."""
+    if who.inside:
+        messages.success(request, said)
+        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    request.session.flush()
+    messages.success(request, said + " " + _("Now sign in with it."))
+    return HttpResponseRedirect(steps.with_next("admin:login", who.next))
+
+
+# --- authenticator app and backup codes ------------------------------------------------------------------------------
+
+
+@only_forms
+@for_enrolling
+def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
+    """Show a new secret, and enrol it with its first code."""
+    form = forms.NewAppForm(request.POST if "code" in request.POST else None)
+    if request.method != "POST":
+        # A page view must not use up one of the few secrets that may wait: that is the button's.
+        context = {**admin.site.each_context(request), "frame": who.frame, "title": _("Set up an authenticator app")}
+        return page(request, "console/signin/begin_app.html", context)
+    if not form.is_bound:
+        return _new_secret(request, who)
+    if not form.is_valid():
+        return _same_secret(request, who, form)
+    given = form.cleaned_data
+    try:
+        codes = totp.confirm_totp_setup(
+            realm=ADMINS,
+            tenant_id=None,
+            email=who.email,
+            secret=given["secret"],
+            code=given["code"],
+            caller=who.caller,
+        )
+    except SecretNotIssued:
+        return _too_late(request, who)
+    except ApiError as problem:
+        refusals.add_to(form, problem)
+        return _same_secret(request, who, form, refusal=problem)
+    return _codes_page(request, who, codes, _("The authenticator app is enrolled."))
+
+
+def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
+    try:
+        setup = totp.begin_totp_setup(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
+    except ApiError as problem:
+        messages.error(request, refusals.in_words(problem))
+        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    return _app_page(request, who, forms.NewAppForm(initial={"secret": setup.secret}), setup)
+
+
+def _same_secret(
+    request: HttpRequest, who: Enroller, form: forms.NewAppForm, *, refusal: ApiError | None = None
+) -> HttpResponse:
+    """After a mistyped code the secret that was scanned stays the one to confirm."""
+    try:
+        setup = totp.show_totp_setup_again(
+            realm=ADMINS, tenant_id=None, email=who.email, secret=form.data.get("secret", ""), caller=who.caller
+        )
+    except SecretNotIssued:
+        return _too_late(request, who)
+    except ApiError as problem:
+        messages.error(request, refusals.in_words(problem))
+        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    return _app_page(request, who, form, setup, refusal=refusal)
+
+
+def _too_late(request: HttpRequest, who: Enroller) -> HttpResponse:
+    messages.error(request, _("This took longer than ten minutes. Here is a new secret: scan it again."))
+    return _new_secret(request, who)
+
+
+def _app_page(
+    request: HttpRequest,
+    who: Enroller,
+    form: forms.NewAppForm,
+    setup: totp.Setup,
+    *,
+    refusal: ApiError | None = None,
+) -> HttpResponse:
+    context = {
+        **admin.site.each_context(request),
+        "frame": who.frame,
+        "title": _("Set up an authenticator app"),
+        "form": form,
+        "setup": setup,
+    }
+    return page(
+        request, "console/signin/set_up_app.html", context, status=400 if form.is_bound else 200, refusal=refusal
+    )
+
+
+@require_POST
+@for_enrolling
+def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
+    """Ten new backup codes; the old ones are worth nothing from now on."""
+    try:
+        codes = totp.regenerate_backup_codes(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
+    except ApiError as problem:
+        messages.error(request, refusals.in_words(problem))
+        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    return _codes_page(request, who, codes, _("These codes are new; the ones before are void."))
+
+
+def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str) -> HttpResponse:
+    """The codes, once. Whoever was let here to enrol signs in with the new factor next."""
+    go_on = who.next if who.inside else steps.with_next("admin:login", who.next)
+    if not who.inside:
+        request.session.flush()
+    text = "\n".join([_("Backup codes of %(email)s") % {"email": who.email}, "", *codes, ""])
+    context = {
+        **admin.site.each_context(request),
+        "frame": who.frame,
+        "title": _("Backup codes"),
+        "said": said,
+        "codes": codes,
+        "file": "data:text/plain;charset=utf-8," + quote(text),
+        "go_on": go_on,
+        "inside": who.inside,
+    }
+    return page(request, "console/signin/backup_codes.html", context)
+
+
+def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
+    """Remove one of one's own factors."""
+    staff = staff_at(request)
+    wanted = uuid_or_none(factor_id)
+    listed = list_factors(realm=ADMINS, tenant_id=None, user_id=staff.user.pk)["factors"]
+    factor = next((factor for factor in listed if factor["id"] == wanted), None)
+    if wanted is None or factor is None:
+        raise Http404
+    back = reverse("admin:my_sign_in")
+    if len(listed) == 1 and wants_factor(staff.user.tenant_id):
+        messages.error(request, _("You must have a second factor: add another one before you remove this one."))
+        return HttpResponseRedirect(back)
+    text = _("“%(name)s” will no longer sign you in.") % {"name": factor["name"]}
+    if factor["kind"] == TOTP:
+        text += " " + _("Your backup codes go with it.")
+    if len(listed) == 1:
+        text += " " + _("It is your only second factor: then your password alone will be enough to be you.")
+
+    def act(_given: dict[str, Any]) -> str:
+        remove_factor(realm=ADMINS, tenant_id=None, factor_id=wanted, caller=Caller(principal=staff.principal))
+        if len(listed) == 1:
+            steps.without_factor(request)
+        return _("“%(name)s” is removed.") % {"name": factor["name"]}
+
+    return confirmed(request, title=_("Remove a factor"), text=text, back=back, act=act, submit=_("Remove"))
+
+
+# --- password --------------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@only_forms
+def new_password(request: HttpRequest) -> HttpResponse:
+    """Change one's own password; every other session ends."""
+    staff = staff_at(request)
+    form = forms.NewPasswordForm(request.POST or None)
+    refusal: ApiError | None = None
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        try:
+            ended = change_password(
+                principal=staff.principal,
+                current_password=given["current_password"],
+                new_password=given["new_password"],
+            )
+        except ApiError as problem:
+            refusal = problem
+            refusals.add_to(form, problem)
+        else:
+            request.session.cycle_key()
+            messages.success(
+                request,
+                _("Your password is changed. Other sessions that ended with it: %(ended)d.") % {"ended": ended},
+            )
+            return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    context = {**admin.site.each_context(request), "title": _("Change my password"), "form": form}
+    status = 400 if request.method == "POST" else 200
+    return page(request, "console/signin/new_password.html", context, status=status, refusal=refusal)
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+@require_POST
+def end_session(request: HttpRequest, session_id: str) -> HttpResponse:
+    """End one of one's own sessions; of this one it is the sign-out."""
+    principal = staff_at(request).principal
+    wanted = uuid_or_none(session_id)
+    own = [session.pk for session in list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN).rows]
+    if wanted is None or wanted not in own:
+        # Others' sessions are ended on their own pages, with their permission and their own audit.
+        messages.info(request, _("This session has ended already."))
+        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    end_one_session(by=principal, session_id=wanted, user_id=principal.id)
+    if wanted == principal.session_id:
+        return steps.leave(request)
+    messages.success(request, _("The session is ended."))
+    return HttpResponseRedirect(reverse("admin:my_sign_in"))
+
+
+@require_POST
+def end_other_sessions(request: HttpRequest) -> HttpResponse:
+    """End every session of one's own but this one."""
+    principal = staff_at(request).principal
+    ended = end_others(principal=principal)
+    messages.success(request, _("Sessions that ended: %(ended)d.") % {"ended": ended})
+    return HttpResponseRedirect(reverse("admin:my_sign_in"))

@@ -1,0 +1,203 @@
+"""What stands between the console and whoever should not be in it."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+from django.test import Client
+
+from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.world import Api, House, some_address, statements
+
+AT_ONCE = 6
+
+
+def together(calls: list[Callable[[], Any]]) -> list[Any]:
+    """The answers to calls that all start at the same moment, each in a thread of its own."""
+    barrier = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], Any]) -> Any:
+        barrier.wait()
+        try:
+            return call()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def same_browser(staff: Staff) -> Client:
+    """Another tab of the person's browser."""
+    tab = Client(REMOTE_ADDR=some_address())
+    tab.cookies.load({name: morsel.value for name, morsel in staff.browser.cookies.items()})
+    return tab
+
+
+def test_one_waiting_sign_in_ends_in_one_session_however_many_codes_come_at_once() -> None:
+    staff = new_operator().enrol_totp()
+    staff.send_password()
+    codes = [{"backup_code": code} for code in staff.backup_codes[:AT_ONCE]]
+    tabs = [same_browser(staff) for _ in codes]
+    together([lambda t=tab, c=code: t.post("/admin/second-step/", c) for tab, code in zip(tabs, codes, strict=True)])
+    assert Counter(tab.get("/admin/").status_code for tab in tabs) == {200: 1, 302: AT_ONCE - 1}
+    assert staff.row().sessions.filter(ended_at=None, amr__contains=["otp"]).count() == 1
+
+
+def test_guessing_the_second_factor_ends_the_sign_in_and_locks() -> None:
+    staff = new_operator().enrol_totp()
+    staff.send_password()
+    for _ in range(4):
+        assert staff.post("/admin/second-step/", {"code": "000 000"}).status_code == 400
+    assert staff.post("/admin/second-step/", {"code": "000000"}).headers["Location"] == "/admin/login/?next=%2Fadmin%2F"
+    assert staff.get("/admin/second-step/").headers["Location"] == "/admin/login/"
+    staff.send_password()
+    assert staff.post("/admin/second-step/", {"code": staff.code()}).status_code == 429
+    assert staff.get("/admin/").status_code == 302
+
+
+def test_guessing_at_the_reauthentication_locks() -> None:
+    staff = new_operator().sign_in()
+    for _ in range(5):
+        assert staff.post("/admin/reauthenticate/", {"password": "wrong wrong"}).status_code == 400
+    locked = staff.post("/admin/reauthenticate/", {"password": staff.password})
+    assert locked.status_code == 429
+    assert int(locked.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "https://evil.example/",
+        "//evil.example/admin/",
+        "/\\evil.example",
+        "/admin/\\evil",
+        "/docs/",
+        "javascript:alert(1)",
+    ],
+)
+def test_the_way_on_never_leads_out_of_the_console(elsewhere: str) -> None:
+    staff = new_operator()
+    assert staff.send_password(elsewhere).headers["Location"] == "/admin/"
+    body = {"password": staff.password, "next": elsewhere}
+    assert staff.post("/admin/reauthenticate/", body).headers["Location"] == "/admin/"
+    assert staff.get("/admin/login/", next=elsewhere).headers["Location"] == "/admin/"
+
+
+def test_a_session_name_that_somebody_planted_is_worth_nothing() -> None:
+    staff = new_operator().enrol_totp()
+    seen = []
+    for step in (
+        lambda: staff.send_password(),
+        lambda: staff.post("/admin/second-step/", {"code": staff.code()}),
+        lambda: staff.post("/admin/reauthenticate/", {"code": staff.code()}),
+    ):
+        step()
+        seen.append(staff.browser.cookies["sessionid"].value)
+    assert len(set(seen)) == 3
+    for old in seen[:2]:
+        thief = Client(REMOTE_ADDR=some_address())
+        thief.cookies["sessionid"] = old
+        assert thief.get("/admin/").status_code == 302
+
+
+def test_unknown_wrong_and_inactive_read_the_same() -> None:
+    staff, gone, nobody = new_operator(), new_operator(), new_operator()
+    gone.row().__class__.objects.filter(pk=gone.id).update(active=False)
+    nobody.username = "nobody-at-all"
+    answers = [
+        staff.send_password(password="wrong wrong"),
+        gone.send_password(),
+        nobody.send_password(),
+    ]
+    assert {answer.status_code for answer in answers} == {400}
+    assert all("That did not match" in answer.content.decode() for answer in answers)
+
+
+def test_ending_the_session_elsewhere_ends_it_here(operator: Api) -> None:
+    staff = new_operator().sign_in()
+    session = staff.browser.session["console_session"]
+    listed = Api(token=staff.api_token()).get("/authmgr/sessions").json()["sessions"]
+    assert session in [row["id"] for row in listed]
+    assert operator.delete(f"/authmgr/sessions/{session}").status_code == 200
+    assert staff.get("/admin/").headers["Location"].startswith("/admin/login/")
+    assert "session has ended" in staff.get("/admin/login/").content.decode()
+
+
+def test_signing_out_everywhere_ends_the_console_too() -> None:
+    staff = new_operator().sign_in()
+    assert Api(token=staff.api_token()).post("/authmgr/logout", {"all": True}).status_code == 200
+    assert staff.get("/admin/").status_code == 302
+
+
+def test_who_is_deactivated_is_out_at_once(operator: Api) -> None:
+    staff = new_operator().sign_in()
+    assert operator.delete(f"/uflow/admin/users/{staff.id}").status_code == 200
+    assert staff.get("/admin/").status_code == 302
+
+
+def test_resetting_the_factors_ends_the_session(operator: Api) -> None:
+    staff = new_operator().enrol_totp().sign_in()
+    body = {"user_id": str(staff.id), "reason": "lost phone"}
+    assert operator.post("/webauthn/admin/factors/reset", body).status_code == 200
+    assert staff.get("/admin/").status_code == 302
+    assert not staff.row().sessions.filter(ended_at=None).exclude(amr=["pwd"]).exists()
+
+
+def test_a_suspended_tenants_admins_are_out(new_house: Any) -> None:
+    house = new_house()
+    staff = new_tenant_admin(house).sign_in()
+    call_command("suspend_tenant", house.made.tenant.slug)
+    assert staff.get("/admin/").status_code == 302
+    refused = staff.send_password()
+    assert refused.status_code == 403
+    assert "suspended" in refused.content.decode()
+
+
+def test_idle_sessions_end() -> None:
+    staff = new_operator().sign_in()
+    session = staff.browser.session
+    session["console_seen"] -= 31 * 60
+    session.save()
+    assert staff.get("/admin/").status_code == 302
+    assert staff.row().sessions.get(pk=session["console_session"]).end_reason == "idle"
+
+
+def test_no_session_outlives_its_hours() -> None:
+    from django.utils.timezone import now
+
+    staff = new_operator().sign_in()
+    row = staff.row().sessions.get(pk=staff.browser.session["console_session"])
+    assert 7.9 * 3600 < (row.expires_at - row.created_at).total_seconds() <= 8 * 3600 + 5
+    staff.row().sessions.filter(pk=row.pk).update(expires_at=now())
+    assert staff.get("/admin/").status_code == 302
+
+
+def test_the_tokens_of_a_console_session_exist_nowhere() -> None:
+    staff = new_operator().sign_in()
+    row = staff.row().sessions.get(pk=staff.browser.session["console_session"])
+    assert row.refresh_tokens.count() == 0
+
+
+def test_a_waiting_sign_in_opens_no_page_of_those_behind_it(house: House) -> None:
+    for staff in (new_operator().enrol_totp(), new_tenant_admin(house).enrol_totp()):
+        staff.send_password()
+        for path in ("/admin/", "/admin/my-sign-in/", "/admin/my-sign-in/app/", "/admin/password_change/"):
+            assert staff.get(path).headers["Location"].startswith("/admin/login/")
+        assert staff.post("/admin/passkey-options/", {"stage": "reauthenticate"}).status_code == 403
+
+
+def test_who_asks_is_one_statement_a_request(house: House) -> None:
+    for staff in (new_operator().sign_in(), new_tenant_admin(house).sign_in()):
+        staff.get("/admin/password_change/")
+        with statements() as seen:
+            assert staff.get("/admin/password_change/").status_code == 200
+        about_people = [sql for sql in seen.shared if "userflow_" in sql]
+        assert len(about_people) == 1
+        # And the session that the cookie names; a tenant admin's tenant is shown in the header.
+        assert len(seen.shared) == (3 if staff.tenant_id else 2)

@@ -1,0 +1,240 @@
+"""One's own sign-in: enrolling, removing, password, sessions; and the way in for who has no factor yet."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.mfa.webauthn.authenticator import Authenticator
+from tests.mfa.webauthn.passkeys import new_authenticator
+from tests.world import Api, House
+
+MINE = "/admin/my-sign-in/"
+
+
+def set_up_app(staff: Staff) -> Any:
+    """An authenticator app, by the pages; gives the page with the backup codes."""
+    page = staff.post(f"{MINE}app/").content.decode()
+    found = re.search(r'name="secret" value="([A-Z2-7]+)"', page)
+    assert found is not None, page
+    staff.secret = found[1]
+    return staff.post(f"{MINE}app/", {"secret": staff.secret, "code": staff.code()})
+
+
+def add_passkey(staff: Staff, name: str = "") -> Authenticator:
+    """A passkey, by the pages."""
+    key = new_authenticator()
+    options = staff.post(f"{MINE}passkeys/options/")
+    assert options.status_code == 200, options.content
+    body = {"name": name, "credential": json.dumps(key.create(options.json()))}
+    answer = staff.post(f"{MINE}passkeys/add/", body)
+    assert answer.status_code == 302, answer.content.decode()
+    return key
+
+
+def answered(staff: Staff, key: Authenticator, stage: str) -> dict[str, str]:
+    """The form that the script of the page sends."""
+    options = staff.post("/admin/passkey-options/", {"stage": stage})
+    assert options.status_code == 200, options.content
+    return {"credential": json.dumps(key.get(options.json()))}
+
+
+def test_an_app_with_backup_codes_shown_once() -> None:
+    staff = new_operator().sign_in()
+    page = set_up_app(staff)
+    codes = re.findall(r"<code>([0-9A-Z-]{19})</code>", page.content.decode())
+    assert len(set(codes)) == 10
+    assert "no-store" in page.headers["Cache-Control"]
+    shown = staff.get(MINE).content.decode()
+    assert "10 backup codes left" in shown
+    assert codes[0] not in shown
+    staff.post("/admin/logout/")
+    staff.sign_in()
+
+
+def test_a_mistyped_first_code_keeps_the_secret_that_was_scanned() -> None:
+    staff = new_operator().sign_in()
+    staff.secret = re.findall(r'name="secret" value="([A-Z2-7]+)"', staff.post(f"{MINE}app/").content.decode())[0]
+    wrong = staff.post(f"{MINE}app/", {"secret": staff.secret, "code": "000000"})
+    assert wrong.status_code == 400
+    assert f'name="secret" value="{staff.secret}"' in wrong.content.decode()
+    assert staff.post(f"{MINE}app/", {"secret": staff.secret, "code": staff.code()}).status_code == 200
+
+
+def test_new_backup_codes_void_the_old_ones() -> None:
+    staff = new_operator().enrol_totp().sign_in()
+    page = staff.post(f"{MINE}backup-codes/").content.decode()
+    assert staff.backup_codes[0] not in page
+    staff.post("/admin/logout/")
+    staff.send_password()
+    assert staff.post("/admin/second-step/", {"backup_code": staff.backup_codes[0]}).status_code == 400
+
+
+def test_a_passkey_is_added_named_used_and_removed() -> None:
+    staff = new_operator().sign_in()
+    key = add_passkey(staff, "Key on my ring")
+    assert "Key on my ring" in staff.get(MINE).content.decode()
+    staff.post("/admin/logout/")
+    assert staff.send_password().headers["Location"] == "/admin/second-step/"
+    assert staff.post("/admin/second-step/", answered(staff, key, "second_step")).headers["Location"] == "/admin/"
+    (remove,) = re.findall(r"/admin/my-sign-in/factors/[0-9a-f-]+/remove/", staff.get(MINE).content.decode())
+    assert "only second factor" in staff.get(remove).content.decode()
+    assert staff.post(remove).status_code == 302
+    assert "Key on my ring" not in staff.get(MINE).content.decode().partition('id="passkeys"')[2]
+
+
+def test_a_passkey_alone_is_enough() -> None:
+    staff = new_operator().sign_in()
+    key = add_passkey(staff)
+    staff.post("/admin/logout/")
+    answer = staff.post("/admin/login/", {**answered(staff, key, "sign_in"), "next": MINE})
+    assert answer.headers["Location"] == MINE
+    staff.time_passes(20)
+    staff.post("/admin/reauthenticate/", answered(staff, key, "reauthenticate"))
+    assert staff.get(f"{MINE}passkeys/add/").status_code == 200
+
+
+def test_a_passkey_that_did_not_verify_its_user_is_not_enough_alone() -> None:
+    staff = new_operator().sign_in()
+    key = add_passkey(staff)
+    staff.post("/admin/logout/")
+    key.flags &= ~0x04
+    assert staff.post("/admin/login/", answered(staff, key, "sign_in")).status_code == 400
+    assert staff.get("/admin/").status_code == 302
+
+
+def test_factors_change_only_after_a_fresh_sign_in() -> None:
+    staff = new_operator().enrol_totp().sign_in()
+    (remove,) = re.findall(r"/admin/my-sign-in/factors/[0-9a-f-]+/remove/", staff.get(MINE).content.decode())
+    staff.time_passes(16)
+    for path in (f"{MINE}passkeys/add/", f"{MINE}passkeys/options/", f"{MINE}app/", f"{MINE}backup-codes/", remove):
+        assert staff.post(path).headers["Location"].startswith("/admin/reauthenticate/?next=%2Fadmin%2Fmy-sign-in%2F")
+    assert staff.row().mfa_methods == ["totp", "backup_code"]
+
+
+def test_others_factors_and_sessions_are_not_reached_by_their_ids(house: House) -> None:
+    other = new_operator().enrol_totp().sign_in()
+    (factor,) = re.findall(r"factors/([0-9a-f-]+)/remove", other.get(MINE).content.decode())
+    session = other.browser.session["console_session"]
+    for staff in (new_operator().sign_in(), new_tenant_admin(house).sign_in()):
+        assert staff.post(f"{MINE}factors/{factor}/remove/").status_code == 404
+        staff.post(f"{MINE}sessions/{session}/end/")
+    assert other.get("/admin/").status_code == 200
+    assert other.row().mfa_methods == ["totp", "backup_code"]
+
+
+# --- who must have a factor ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def factor_wanted(settings: Any) -> None:
+    settings.CONSOLE_REQUIRES_FACTOR = True
+
+
+def test_an_operator_without_a_factor_enrols_one_and_sees_nothing_else(factor_wanted: None) -> None:
+    staff = new_operator()
+    assert staff.send_password().headers["Location"] == MINE
+    for path in ("/admin/", "/admin/password_change/", "/admin/reauthenticate/"):
+        assert staff.get(path).headers["Location"].startswith("/admin/login/")
+    assert "needs a second factor" in staff.get(MINE).content.decode()
+    assert "Backup codes" in set_up_app(staff).content.decode()
+    assert staff.get(MINE).headers["Location"].startswith("/admin/login/")
+    staff.sign_in()
+
+
+def test_an_operator_enrols_a_passkey_first_and_signs_in_with_it(factor_wanted: None) -> None:
+    staff = new_operator()
+    staff.send_password()
+    key = add_passkey(staff)
+    assert staff.get("/admin/").status_code == 302
+    assert staff.post("/admin/login/", answered(staff, key, "sign_in")).headers["Location"] == "/admin/"
+
+
+def test_the_last_factor_stays_where_one_is_wanted(factor_wanted: None) -> None:
+    staff = new_operator()
+    staff.send_password()
+    set_up_app(staff)
+    staff.sign_in()
+    (remove,) = re.findall(r"/admin/my-sign-in/factors/[0-9a-f-]+/remove/", staff.get(MINE).content.decode())
+    assert staff.post(remove).headers["Location"] == MINE
+    assert "add another one" in staff.get(MINE).content.decode()
+    assert "totp" in staff.row().mfa_methods
+
+
+def test_a_factor_is_wanted_from_who_is_in_already(settings: Any) -> None:
+    staff = new_operator().sign_in()
+    settings.CONSOLE_REQUIRES_FACTOR = True
+    assert staff.get("/admin/").headers["Location"].startswith("/admin/login/")
+
+
+def test_a_tenant_that_requires_factors_requires_them_of_its_admins(operator: Api, new_house: Any) -> None:
+    house = new_house()
+    staff = new_tenant_admin(house)
+    changed = operator.patch(f"/uflow/admin/tenants/{house.id}", {"settings": {"mfa_policy": "required"}})
+    assert changed.status_code == 200, changed.content
+    assert staff.send_password().headers["Location"] == MINE
+    set_up_app(staff)
+    staff.sign_in()
+
+
+# --- password and sessions -------------------------------------------------------------------------------------------
+
+
+def test_a_new_password_ends_every_other_session_and_is_audited() -> None:
+    staff = new_operator().sign_in()
+    token = staff.api_token()
+    body = {"current_password": staff.password, "new_password": "a quite new pass 5", "repeated": "a quite new pass 5"}
+    assert staff.post("/admin/password_change/", {**body, "current_password": "wrong wrong"}).status_code == 400
+    assert staff.post("/admin/password_change/", {**body, "repeated": "another one 9 x"}).status_code == 400
+    assert staff.post("/admin/password_change/", body).status_code == 302
+    assert staff.get("/admin/").status_code == 200
+    assert Api(token=token).get("/uflow/admin/users/me").status_code == 401
+    assert "password.changed" in actions_on(staff)
+
+
+def test_the_console_takes_no_password_that_the_api_refuses() -> None:
+    staff = new_operator().sign_in()
+    for weak in ("password", staff.username, "short"):
+        body = {"current_password": staff.password, "new_password": weak, "repeated": weak}
+        assert staff.post("/admin/password_change/", body).status_code == 400
+
+
+def test_sessions_are_listed_and_ended_one_by_one() -> None:
+    staff, elsewhere = new_operator().sign_in(), new_operator()
+    elsewhere.username = staff.username
+    elsewhere.sign_in()
+    both = set(re.findall(r"sessions/([0-9a-f-]{36})/end", staff.get(MINE).content.decode()))
+    assert len(both) == 2
+    own = str(staff.browser.session["console_session"])
+    staff.post(f"{MINE}sessions/{(both - {own}).pop()}/end/")
+    assert elsewhere.get("/admin/").status_code == 302
+    assert staff.post(f"{MINE}sessions/{own}/end/").headers["Location"] == "/admin/login/"
+    assert staff.get("/admin/").status_code == 302
+
+
+def test_all_other_sessions_end_at_once() -> None:
+    staff = new_operator().sign_in()
+    tokens = [staff.api_token() for _ in range(2)]
+    assert staff.post(f"{MINE}sessions/end-others/").status_code == 302
+    assert [Api(token=token).get("/uflow/admin/users/me").status_code for token in tokens] == [401, 401]
+    assert staff.get("/admin/").status_code == 200
+
+
+def actions_on(staff: Staff) -> list[str]:
+    """What the platform's audit trail has on somebody."""
+    from identity_platform.audit.models import PlatformEvent
+
+    return list(PlatformEvent.objects.filter(target_id=str(staff.id)).values_list("action", flat=True))
+
+
+def test_the_command_that_sets_a_password_ends_sessions_and_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    staff = new_operator().sign_in()
+    typed = iter(["short", "short", "a new pass from the machine 1", "a new pass from the machine 1"])
+    monkeypatch.setattr("getpass.getpass", lambda _prompt: next(typed))
+    call_command("changepassword", staff.username)
+    assert staff.get("/admin/").status_code == 302
+    assert staff.send_password(password="a new pass from the machine 1").status_code == 302
+    assert "password.set" in actions_on(staff)
