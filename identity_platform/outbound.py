@@ -1,4 +1,4 @@
-"""HTTP calls to addresses that somebody else has written down: a tenant's webhook endpoints and its directory.
+"""Connections to addresses that somebody else has written down: a tenant's webhook endpoints and its directories.
 
 The threat is server-side request forgery (OWASP SSRF Prevention Cheat Sheet; CWE-918): whoever may name an address would
 have this host call its own loopback, its neighbours, or the cloud's metadata service. So a name is resolved here, every
@@ -127,6 +127,31 @@ def _addresses(host: str, port: int, reach: Reach, *, plain: bool) -> list[tuple
     if not addresses:
         raise NotResolved("The name of the host cannot be resolved: check its spelling.")
     return [(text, port) for text in addresses]
+
+
+def check_host(host: str, reach: Reach) -> None:
+    """Refuse with TargetRefused a host that needs no look-up to be refused: an address, or this machine itself."""
+    if host.lower().rstrip(".").rpartition(".")[2] == "localhost":
+        host = "127.0.0.1"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return
+    reach.check(address, plain=False)
+
+
+def connect(host: str, port: int, reach: Reach, *, seconds: float) -> socket.socket:
+    """A connection for other protocols than HTTP, to a checked address of the host.
+
+    Raises TargetRefused (before anything is sent) and OSError.
+    """
+    last: OSError = ConnectionRefusedError()
+    for place in _addresses(host, port, reach, plain=False):
+        try:
+            return socket.create_connection(place, seconds)
+        except OSError as problem:
+            last = problem
+    raise last
 
 
 class _Guarded:

@@ -6,7 +6,6 @@ Nonsense is refused at start with a message that names the variable, never repla
 
 import ipaddress
 import os
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -130,14 +129,6 @@ def mail(url: str) -> dict[str, Any]:
         "EMAIL_USE_TLS": not implicit and tls == "on",
         "EMAIL_TIMEOUT": 10,
     }
-
-
-def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
-    """A comma-separated list of networks in CIDR form, or single addresses."""
-    try:
-        return [ip_network(part) for part in listed(name, default)]
-    except ValueError as problem:
-        raise ImproperlyConfigured(f"{name} must list networks such as 10.20.0.0/16: {problem}") from problem
 
 
 def clouds(name: str) -> dict[str, tuple[str, str]]:

@@ -4,6 +4,7 @@ Configurations live in the global database, so the trail of their changes is the
 a run does to people is in the tenant's own trail.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import RingKeyMissing, SealBroken
 from tenants import keys
-from tenants.context import in_tenant
+from tenants.context import in_tenant, tenant_atomic
 from tenants.models import DataKey
 from tenants.states import Purpose, State
 from userflow.clients.models import Client
@@ -54,6 +55,7 @@ from userflow.groups.models import Group
 from userflow.principals import Principal
 from userflow.roles.actions import refuse_granting
 from userflow.roles.models import Role
+from userflow.webhooks.outbox import publish
 
 log = structlog.get_logger("identity.directory")
 
@@ -250,6 +252,11 @@ def synchronise(
     deadline = None if seconds is None else time.monotonic() + seconds
     run = runs.claim(config, trigger=trigger, dry_run=dry_run)
     tally = Tally()
+
+    def end(state: str, reason: str = "", **more: Any) -> None:
+        runs.finish(run, tally, state=state, reason=reason, **more)
+        _tell(run)
+
     try:
         # Nothing that matters changes from here on (`update_directory`); a moment ago it could.
         config.refresh_from_db()
@@ -269,17 +276,17 @@ def synchronise(
     except RunLost as lost:
         raise DirectoryBusy("Another run took this directory over, as this one was silent for too long.") from lost
     except ApiError as refusal:
-        runs.finish(run, tally, state=FAILED, reason=refusal.text)
+        end(FAILED, refusal.text)
         raise
     except KeyboardInterrupt:
-        runs.finish(run, tally, state=INTERRUPTED, reason="Interrupted: run it again to go on.")
+        end(INTERRUPTED, "Interrupted: run it again to go on.")
         raise
     except BaseException as problem:
         runs.finish(
             run, tally, state=FAILED, reason=f"A fault of the platform ({type(problem).__name__}): see its log."
         )
         raise
-    runs.finish(run, tally, state=outcome.state, reason=outcome.reason, cursor=outcome.cursor, full=reading.full)
+    end(outcome.state, outcome.reason, cursor=outcome.cursor, full=reading.full)
     return Ran(run, tally)
 
 
@@ -435,6 +442,18 @@ def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, pag
     recent = config.read_in_full_at is not None and config.read_in_full_at > now() - FULL_READ_AFTER
     cursor = config.cursor if recent and not full else ""
     return GraphReading(config.target, secret, cursor=cursor, attributes=attributes, groups=groups, deadline=deadline)
+
+
+def _tell(run: DirectoryRun) -> None:
+    """Tell the tenant's systems that a run has ended. The run is in the global database, the message in the tenant's: a
+    process that dies between the two leaves the message out, and the run in the list."""
+    if run.dry_run:
+        return
+    # A tenant that was suspended or is being moved meanwhile takes no message.
+    with contextlib.suppress(ApiError), in_tenant(run.tenant_id), tenant_atomic():
+        facts = {"run_id": run.pk, "directory_id": run.config_id, "state": run.state, "reason": run.reason}
+        figures = {name: getattr(run, name) for name in Tally().figures()}
+        publish("directory.sync_finished", {**facts, **figures})
 
 
 def _record(action: str, config: DirectoryConfig, outcome: str = "success", **details: Any) -> None:

@@ -19,7 +19,7 @@ from tenants.context import in_tenant, tenant_atomic
 from userflow.directory import people
 from userflow.directory.models import INCOMPLETE, REFUSED, SUCCEEDED, DirectoryConfig, DirectoryRun
 from userflow.directory.objects import NO_GROUP, SAYS, TAKEN, Entry, Found, Reading, normalised
-from userflow.directory.plan import OFF, Person, Plan, decide
+from userflow.directory.plan import OFF, Handed, Person, Plan, decide
 from userflow.directory.runs import Tally, beat
 from userflow.errors import DirectoryFailed
 from userflow.groups.models import Group
@@ -57,7 +57,7 @@ class Synchronisation:
     _seen: set[str] = field(default_factory=set)
     _waiting: list[Entry] = field(default_factory=list)
     _leaving: dict[UUID, Person] = field(default_factory=dict)
-    _claimed: set[str] = field(default_factory=set)
+    _handed: Handed = field(default_factory=lambda: Handed(dry_run=True))
     _members: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _left_over: bool = False
 
@@ -72,8 +72,7 @@ class Synchronisation:
             if self.deadline is not None and time.monotonic() > self.deadline:
                 complete = False
                 break
-        for start in range(0, len(self._waiting), AT_ONCE):
-            self._apply(self._waiting[start : start + AT_ONCE], last=True)
+        self._look_again()
         self._set_groups(complete=complete)
         if complete and self.reading.full:
             self._find_gone()
@@ -87,6 +86,15 @@ class Synchronisation:
             )
         # An address that is taken here becomes free without any change over there, so the next read is of everything.
         return Outcome(SUCCEEDED, cursor="" if self._left_over else self.reading.cursor)
+
+    def _look_again(self) -> None:
+        """At objects whose address somebody else had: as long as that sets others free, and then for the last time."""
+        last = False
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for start in range(0, len(waiting), AT_ONCE):
+                self._apply(waiting[start : start + AT_ONCE], last=last)
+            last = len(self._waiting) == len(waiting)
 
     def _pages(self) -> Iterator[list[Found]]:
         """What is read, in pages of our size; of two answers about one object the later one counts."""
@@ -150,7 +158,7 @@ class Synchronisation:
             people.holders_of(asked),
             config_id=self.config.pk,
             mapping=self.config.mapping,
-            claimed=self._claimed if self.run.dry_run else None,
+            handed=self._handed if self.run.dry_run else None,
             last=last,
         )
 
@@ -217,13 +225,12 @@ class Synchronisation:
         if self.run.dry_run:
             self.tally.deactivated = len(leaving)
             return ""
-        ids = sorted(self._leaving)
-        for start in range(0, len(ids), AT_ONCE):
+        for start in range(0, len(leaving), AT_ONCE):
+            batch = leaving[start : start + AT_ONCE]
             beat(self.run)
             with in_tenant(self.config.tenant_id), tenant_atomic():
-                people.lock(ids[start : start + AT_ONCE])
-                off = people.deactivate(ids[start : start + AT_ONCE], self.config)
-            self.tally.deactivated += len(off)
+                people.lock([person.user_id for person in batch])
+                self.tally.deactivated += people.deactivate(batch, self.config)
         return ""
 
     def _set_groups(self, *, complete: bool) -> None:

@@ -1,28 +1,25 @@
 """Microsoft Entra ID over Graph v1.0: the only module that talks to it.
 
 Client credentials (RFC 6749 section 4.4), pages by `@odata.nextLink`, changes by delta query, throttling by
-`Retry-After`. Connections go where `addresses.connect` allows, redirects are not followed, no proxy of the environment
-is used, and a link of an answer must stay on the host that we asked: the token goes nowhere else.
+`Retry-After`. Connections are guarded (`identity_platform.outbound`): checked addresses, no redirects, no proxy of the
+environment. A link of an answer must stay on the host that we asked: the token goes nowhere else.
 """
 
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from socket import socket
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import orjson
 import requests
-import urllib3
 from django.conf import settings
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from userflow.directory.addresses import connect
+from identity_platform.outbound import GuardedSession, NotResolved, TargetRefused
+from userflow.directory.addresses import reach
 from userflow.directory.objects import Found
-from userflow.errors import DirectoryFailed
+from userflow.errors import DirectoryAddressRefused, DirectoryFailed
 
 # National clouds (Microsoft Graph documentation, "National cloud deployments"): where tokens come from, where Graph is.
 CLOUDS: Final[dict[str, tuple[str, str]]] = {
@@ -43,32 +40,6 @@ BUSY: Final = frozenset({429, 503, 504})
 def clouds() -> dict[str, tuple[str, str]]:
     """The clouds that a configuration may name: Microsoft's, and those that an operator added."""
     return CLOUDS | settings.DIRECTORY_CLOUDS
-
-
-class _Guarded(HTTPConnection):
-    def _new_conn(self) -> socket:
-        return connect(self.host, self.port or 80, timeout=CONNECT_SECONDS)
-
-
-class _GuardedTls(HTTPSConnection):
-    def _new_conn(self) -> socket:
-        return connect(self.host, self.port or 443, timeout=CONNECT_SECONDS)
-
-
-class _GuardedPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Guarded
-
-
-class _GuardedTlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _GuardedTls
-
-
-class _GuardedAdapter(HTTPAdapter):
-    """Connections of requests by way of `addresses.connect`; the name is still what TLS verifies."""
-
-    def init_poolmanager(self, *sizes: Any, **options: Any) -> None:
-        super().init_poolmanager(*sizes, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": _GuardedPool, "https": _GuardedTlsPool}
 
 
 class _LinkTooOld(Exception):
@@ -97,11 +68,10 @@ class GraphReading:
         self.deadline = deadline
         self.waited = 0.0
         self.token = ""
-        self.session = requests.Session()
-        # No proxy, no .netrc: both would send the token elsewhere.
-        self.session.trust_env = False
-        self.session.mount("http://", _GuardedAdapter())
-        self.session.mount("https://", _GuardedAdapter())
+        # One session for each of the two hosts. Plain HTTP only where an operator's own cloud says so.
+        self.at_login, self.at_graph = (
+            GuardedSession(reach(plain_http=base.startswith("http://"))) for base in (self.login, self.graph)
+        )
 
     def pages(self) -> Iterator[list[Found]]:
         """The users, or what has changed of them. Refuses with DirectoryFailed, DirectoryAddressRefused."""
@@ -155,7 +125,7 @@ class GraphReading:
             if not self.token:
                 self.token, renewed = self._new_token(), True
             headers = {"Authorization": f"Bearer {self.token}", "Prefer": f"odata.maxpagesize={PAGE}"}
-            status, answer, retry_after = self._call("GET", link, headers=headers)
+            status, answer, retry_after = self._call(self.at_graph, "GET", link, headers=headers)
             if status == 200:
                 return answer
             if status == 401 and not renewed:
@@ -177,7 +147,7 @@ class GraphReading:
             "scope": f"{self.graph}/.default",
         }
         while True:
-            status, answer, retry_after = self._call("POST", where, data=grant)
+            status, answer, retry_after = self._call(self.at_login, "POST", where, data=grant)
             token = answer.get("access_token")
             if status == 200 and isinstance(token, str) and token.isascii() and token.isprintable():
                 return token
@@ -188,19 +158,24 @@ class GraphReading:
                 )
             self._wait(retry_after)
 
-    def _call(self, method: str, where: str, **how: Any) -> tuple[int, dict[str, Any], float]:
+    def _call(self, session: GuardedSession, method: str, where: str, **how: Any) -> tuple[int, dict[str, Any], float]:
         """Status, JSON object (empty if it is none) and the seconds of Retry-After of one request."""
-        began = time.monotonic()
+        timeout = (CONNECT_SECONDS, ANSWER_SECONDS)
         try:
-            with self.session.request(
-                method, where, timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False, stream=True, **how
-            ) as answer:
+            # Bounded as a whole too: an answer that drips would last for ever.
+            with (
+                session.within(2 * ANSWER_SECONDS),
+                session.request(method, where, timeout=timeout, stream=True, **how) as answer,
+            ):
                 body = b""
                 for part in answer.iter_content(65_536):
                     body += part
-                    # The timeout above is for each part: an answer that drips would last for ever.
-                    if len(body) > MOST_BYTES or time.monotonic() - began > 2 * ANSWER_SECONDS:
-                        raise DirectoryFailed("The directory's answer is too large, or takes too long.")
+                    if len(body) > MOST_BYTES:
+                        raise DirectoryFailed("The directory's answer is too large.")
+        except NotResolved as problem:
+            raise DirectoryFailed("The directory's host cannot be looked up: try again later.") from problem
+        except TargetRefused as refused:
+            raise DirectoryAddressRefused("cloud") from refused
         except requests.exceptions.SSLError as problem:
             raise DirectoryFailed("The directory's certificate is not trusted: nothing was sent.") from problem
         except requests.RequestException as problem:

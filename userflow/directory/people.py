@@ -20,7 +20,9 @@ from userflow.email.models import EmailProof
 from userflow.endusers.models import EndUser
 from userflow.realms import END_USERS
 from userflow.roles.models import DEFAULT_ROLE
+from userflow.webhooks.outbox import publish_for_each
 
+MOST_NAMED: Final = 1000
 _COLUMNS: Final = (
     "l.id, l.config_id, l.external_id, l.switched_off, u.id, u.email, u.email_key, u.name, u.active, u.metadata"
 )
@@ -130,6 +132,21 @@ def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_BIND_DEFAULT_ROLE, [moment, ids, DEFAULT_ROLE])
     _record("end_user.registered", ids, config)
+    made = (
+        {
+            "user_id": user.pk,
+            "email": user.email,
+            "name": user.name,
+            "active": True,
+            "provider": user.provider,
+            "client_id": client_id,
+            "metadata": user.metadata,
+            "via": "directory",
+            "directory_id": config.pk,
+        }
+        for user in users
+    )
+    publish_for_each("end_user.created", made)
     return ids
 
 
@@ -151,6 +168,8 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         EmailProof.objects.filter(user_id__in=moved).delete()
         END_USERS.tickets._default_manager.filter(user_id__in=moved).delete()
     _record("end_user.updated", columns[0], config)
+    told = [{**_about(change.person, config), **change.told()} for change in changes]
+    publish_for_each("end_user.updated", told)
 
 
 def adopt(people: Sequence[Person], config: DirectoryConfig) -> None:
@@ -158,21 +177,22 @@ def adopt(people: Sequence[Person], config: DirectoryConfig) -> None:
     DirectoryLink.objects.filter(pk__in=[person.link_id for person in people]).update(config_id=config.pk)
 
 
-def activate(people: Sequence[Person], config: DirectoryConfig) -> list[UUID]:
-    """Switch on again whom a run had switched off, and nobody else; gives who it was."""
+def activate(people: Sequence[Person], config: DirectoryConfig) -> None:
+    """Switch on again whom a run had switched off, and nobody else."""
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_MARK_ON, [[person.user_id for person in people]])
         ours = [user_id for (user_id,) in cursor.fetchall()]
         cursor.execute(_SWITCH_ON, [now(), ours])
         on = [user_id for (user_id,) in cursor.fetchall()]
     _record("end_user.activated", on, config)
-    return on
+    back = [_about(person, config) | {"active": True} for person in people if person.user_id in set(on)]
+    publish_for_each("end_user.activated", back)
 
 
-def deactivate(user_ids: Sequence[UUID], config: DirectoryConfig) -> list[UUID]:
-    """Switch users off and end what they have open; gives who was active until now."""
+def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
+    """Switch users off and end what they have open; gives how many were active until now."""
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(_SWITCH_OFF, [now(), list(user_ids)])
+        cursor.execute(_SWITCH_OFF, [now(), [person.user_id for person in people]])
         # Only these: who was switched off here a moment ago stays off when the directory has them back.
         off = [user_id for (user_id,) in cursor.fetchall()]
         cursor.execute(_MARK_OFF, [off])
@@ -182,7 +202,9 @@ def deactivate(user_ids: Sequence[UUID], config: DirectoryConfig) -> list[UUID]:
     END_USERS.windows._default_manager.filter(user_id__in=off).delete()
     END_USERS.tickets._default_manager.filter(user_id__in=off).delete()
     _record("end_user.deactivated", off, config)
-    return off
+    gone = [_about(person, config) | {"active": False} for person in people if person.user_id in set(off)]
+    publish_for_each("end_user.deactivated", gone)
+    return len(off)
 
 
 def set_members(group_id: UUID, external_ids: Collection[str], config: DirectoryConfig, *, only_add: bool) -> None:
@@ -197,6 +219,23 @@ def set_members(group_id: UUID, external_ids: Collection[str], config: Directory
         if rows:
             ids = [user_id for (user_id,) in rows]
             record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"group_id": str(group_id)})
+            event = "group.members_added" if action == "group.joined" else "group.members_removed"
+            # One message as the API's calls send it, and never one of unbounded length.
+            batches = (ids[start : start + MOST_NAMED] for start in range(0, len(ids), MOST_NAMED))
+            publish_for_each(event, ({"group_id": group_id, "user_ids": batch} for batch in batches))
+
+
+def _about(person: Person, config: DirectoryConfig) -> dict[str, Any]:
+    """What an event tells of somebody who is linked."""
+    return {
+        "user_id": person.user_id,
+        "email": person.email,
+        "name": person.name,
+        "active": person.active,
+        "provider": config.kind,
+        "metadata": person.metadata,
+        "directory_id": config.pk,
+    }
 
 
 def _record(action: str, ids: Sequence[UUID], config: DirectoryConfig) -> None:

@@ -41,6 +41,12 @@ class Change:
         """Whether the address is another one, not only spelt otherwise."""
         return self.email_key != self.person.email_key
 
+    def told(self) -> dict[str, Any]:
+        """What becomes of the user, with the names of the members that change."""
+        present = {"email": self.person.email, "name": self.person.name, "metadata": self.person.metadata}
+        after = {"email": self.email, "name": self.name, "metadata": self.metadata}
+        return {**after, "changed": sorted(member for member in after if after[member] != present[member])}
+
 
 @dataclass(slots=True)
 class Plan:
@@ -68,6 +74,19 @@ class Plan:
         return bool(self.new or self.changed or self.back or self.adopted)
 
 
+@dataclass(slots=True)
+class Handed:
+    """Addresses that go from hand to hand, by their keys.
+
+    Only a dry run counts those that became free: it carries them from page to page, as no table tells. In the tables they
+    are free for the next page, but not within one statement, where a unique index looks at row after row.
+    """
+
+    dry_run: bool = False
+    claimed: set[str] = field(default_factory=set)
+    vacated: set[str] = field(default_factory=set)
+
+
 def decide(
     entries: Iterable[Entry],
     people: Mapping[str, Person],
@@ -75,23 +94,21 @@ def decide(
     *,
     config_id: UUID,
     mapping: dict[str, Any],
-    claimed: set[str] | None = None,
+    handed: Handed | None = None,
     last: bool = False,
 ) -> Plan:
     """Decide about a page's objects.
 
-    `people` has the linked users by external id, `holders` who has which address (by its key), `claimed` the keys that a
-    dry run has given out on earlier pages, as they are in no table (it grows). Unless this is the `last` look at them,
-    objects whose address is taken wait: whoever has it may be renamed on a later page. An address that another
-    user has is never taken over and never a reason to merge: whoever can name an address in the directory would
-    otherwise become that user.
+    `people` has the linked users by external id, `holders` who has which address (by its key); `handed` carries a dry
+    run's addresses from page to page. Unless this is the `last` look at them, objects whose address is taken wait:
+    whoever has it may be renamed later on. An address that another user has is never taken over and never a reason to
+    merge: whoever can name an address in the directory would otherwise become that user.
     """
-    plan = Plan()
-    claimed = set() if claimed is None else claimed
+    plan, handed = Plan(), handed or Handed()
     for entry in entries:
         person = people.get(entry.external_id)
         if person is None:
-            _decide_about_stranger(plan, entry, holders, claimed, last=last)
+            _decide_about_stranger(plan, entry, holders, handed, last=last)
             continue
         if person.config_id != config_id:
             plan.adopted.append(person)
@@ -105,12 +122,18 @@ def decide(
         if entry.problem:
             plan.skipped.append((entry, entry.problem))
             continue
-        _decide_about_change(plan, entry, person, holders, claimed, mapping, last=last)
+        _decide_about_change(plan, entry, person, holders, handed, mapping, last=last)
     return plan
 
 
+def _is_taken(key: str, by: UUID | None, holders: Mapping[str, UUID], handed: Handed) -> bool:
+    if key in handed.claimed:
+        return True
+    return key in holders and holders[key] != by and key not in handed.vacated
+
+
 def _decide_about_stranger(
-    plan: Plan, entry: Entry, holders: Mapping[str, UUID], claimed: set[str], *, last: bool
+    plan: Plan, entry: Entry, holders: Mapping[str, UUID], handed: Handed, *, last: bool
 ) -> None:
     if entry.removed:
         return
@@ -119,14 +142,13 @@ def _decide_about_stranger(
     elif not entry.enabled:
         # Nobody is made only to be switched off.
         plan.skipped.append((entry, OFF))
-    elif entry.email_key in holders or entry.email_key in claimed:
-        if last:
-            plan.skipped.append((entry, TAKEN))
-        else:
-            plan.waiting.append(entry)
-    else:
-        claimed.add(entry.email_key)
+    elif not _is_taken(entry.email_key, None, holders, handed):
+        handed.claimed.add(entry.email_key)
         plan.new.append(entry)
+    elif last:
+        plan.skipped.append((entry, TAKEN))
+    else:
+        plan.waiting.append(entry)
 
 
 def _decide_about_change(
@@ -134,22 +156,24 @@ def _decide_about_change(
     entry: Entry,
     person: Person,
     holders: Mapping[str, UUID],
-    claimed: set[str],
+    handed: Handed,
     mapping: dict[str, Any],
     *,
     last: bool,
 ) -> None:
     email, key = entry.email, entry.email_key
-    taken = holders.get(key, person.user_id) != person.user_id or key in claimed
-    if taken and not last:
-        plan.waiting.append(entry)
-        return
-    if taken:
-        # The rest of the object still counts; the address stays as it was.
-        plan.skipped.append((entry, TAKEN))
-        email, key = person.email, person.email_key
-    elif key != person.email_key:
-        claimed.add(key)
+    if key != person.email_key:
+        if not _is_taken(key, person.user_id, holders, handed):
+            handed.claimed.add(key)
+            if handed.dry_run:
+                handed.vacated.add(person.email_key)
+        elif last:
+            # The rest of the object still counts; the address stays as it was.
+            plan.skipped.append((entry, TAKEN))
+            email, key = person.email, person.email_key
+        else:
+            plan.waiting.append(entry)
+            return
     change = Change(person, email, key, entry.name, with_metadata(person.metadata, entry, mapping))
     if (change.email, change.name, change.metadata) != (person.email, person.name, person.metadata):
         plan.changed.append(change)

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.machine.groups import program
+from tests.world import Person
 
 BASE = "DC=corp,DC=example"
 READER = f"CN=reader,{BASE}"
@@ -205,11 +206,35 @@ class Slapd:
     def remove(self, person: Somebody) -> None:
         self.door.delete_s(person.dn)
 
+    def clear(self) -> None:
+        """Without people, as at the beginning."""
+        for dn, _ in self.door.search_ext_s(BASE, 2, "(objectClass=user)", ["cn"]):
+            self.door.delete_s(dn)
+
     def end(self) -> None:
         self.door.unbind_s()
         self.process.terminate()
         self.process.wait(timeout=20)
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+def settings_of(server: Slapd, **more: Any) -> dict[str, Any]:
+    """The members of a configuration that reads this server over LDAPS."""
+    return {
+        "kind": "active_directory",
+        "server": "localhost",
+        "port": server.tls_port,
+        "ca_certificate": server.ca,
+        "base_dn": BASE,
+        "bind_dn": READER,
+        "secret": SECRET,
+        **more,
+    }
+
+
+def as_person(user: dict[str, Any]) -> Person:
+    """A user of an answer as somebody who can sign in."""
+    return Person(UUID(user["id"]), user["email"])
 
 
 def free_ports(number: int) -> list[int]:
