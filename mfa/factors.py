@@ -17,6 +17,7 @@ from mfa import notices
 from mfa.enrollment import Caller, Proof, bearer_rung, enrollment_proof, has_open_window
 from mfa.errors import NoProof, UnknownFactor
 from mfa.people import entered
+from tenants.states import Purpose
 from userflow.errors import NotSignedInByTicket, UnknownUser
 from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
@@ -107,9 +108,14 @@ def end_enrollment(realm: Realm, user: Any) -> None:
     realm.tickets._default_manager.filter(user=user, purpose=tickets.ENROLLMENT).delete()
 
 
-def list_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID) -> dict[str, Any]:
-    """The user's factors with `methods` and `backup_codes_remaining`; nothing secret, no full phone number."""
-    with entered(realm, tenant_id):
+def list_factors(
+    *, realm: Realm, tenant_id: UUID | None, user_id: UUID, purpose: Purpose = Purpose.WRITE
+) -> dict[str, Any]:
+    """The user's factors with `methods` and `backup_codes_remaining`; nothing secret, no full phone number.
+
+    `purpose` is what the tenant is entered for: operators look into one that its own people cannot use.
+    """
+    with entered(realm, tenant_id, purpose):
         user: Any = realm.users._default_manager.get(pk=user_id)
         found = [
             factor.summary()

@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.contrib.auth.models import Group
 
+from identity_platform.console.people import lists as people
 from identity_platform.console.services.lists import ServiceAdmin
 from registry.models import Service
 
@@ -10,3 +11,5 @@ from registry.models import Service
 admin.site.unregister(Group)
 
 admin.site.register(Service, ServiceAdmin)
+
+__all__ = ["people"]

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from identity_platform.api.errors import ApiError
 from identity_platform.console import sudo
 from identity_platform.console.access import staff_at
+from tenants.models import Tenant
 
 
 class TypedName(forms.Form):
@@ -55,13 +56,17 @@ def confirmed(
     dangerous: bool = True,
     shown: Callable[[HttpRequest], HttpResponse] | None = None,
     onward: Callable[[], str] | None = None,
+    tenant: Tenant | None = None,
+    template: str = "console/confirm.html",
+    context: dict[str, Any] | None = None,
 ) -> HttpResponse:
     """Ask, then act. The caller has checked the permission.
 
     `act` takes the form's cleaned data, calls the action and gives the sentence that reports success; a refusal of the
     action is shown at the form and nothing is lost. `dangerous` wants a sign-in not older than fifteen minutes. `shown`
     answers after success in place of the way back (for what is shown once); `onward` gives where else to go then, such
-    as the page of what was made.
+    as the page of what was made. `tenant` is the one that a page inside a tenant is drawn for (console.inside): its form
+    carries it, and is refused when another one has been chosen since. `template` may extend the page, with `context`.
     """
     staff_at(request)
     if dangerous and not sudo.is_fresh(request):
@@ -77,9 +82,11 @@ def confirmed(
             return shown(request) if shown else HttpResponseRedirect(onward() if onward else back)
     return TemplateResponse(
         request,
-        "console/confirm.html",
+        template,
         {
             **admin.site.each_context(request),
+            **(context or {}),
+            "tenant": tenant,
             "title": title,
             "text": text,
             "form": form,

@@ -6,6 +6,8 @@ from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
+from identity_platform.console.people.navigation import inside_the_tenant
+
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     """Unfold's navigation (SIDEBAR.navigation)."""
@@ -13,7 +15,8 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
         {
             "title": _("Overview"),
             "items": [{"title": _("Dashboard"), "icon": "dashboard", "link": reverse_lazy("admin:index")}],
-        }
+        },
+        inside_the_tenant(request),
     ]
 
 

@@ -11,6 +11,9 @@ from identity_platform.console.access import staff_at
 from tenants.models import Tenant
 
 CHOSEN = "console_tenant"
+# The ids of the tenants that were chosen last, the newest first.
+RECENT = "console_recent_tenants"
+MOST_RECENT = 6
 
 
 class NoTenantChosen(Exception):
@@ -51,7 +54,9 @@ def choose_tenant(request: HttpRequest, tenant_id: UUID | None) -> None:
     elif not Tenant.objects.filter(pk=tenant_id).exists():
         raise Http404
     else:
-        request.session[CHOSEN] = str(tenant_id)
+        chosen = str(tenant_id)
+        before = [other for other in request.session.get(RECENT, []) if other != chosen]
+        request.session[CHOSEN], request.session[RECENT] = chosen, [chosen, *before][:MOST_RECENT]
     if hasattr(request, "console_tenant"):
         del request.console_tenant
 

@@ -3,6 +3,7 @@
 from django.contrib.admin import AdminSite
 from django.urls import URLPattern
 
+from identity_platform.console.people import urls as people
 from identity_platform.console.signin import urls as signin
 
 
@@ -10,4 +11,5 @@ def pages(site: AdminSite) -> list[URLPattern]:
     """The paths; each view is wrapped by `site.admin_view`, but for those of the sign-in."""
     return [
         *signin.pages(site),
+        *people.pages(site),
     ]

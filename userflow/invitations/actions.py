@@ -149,11 +149,18 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
 
 
 def list_invitations(
-    *, tenant_id: UUID | None, page: int, limit: int, status: str | None = None, kind: str | None = None
+    *,
+    tenant_id: UUID | None,
+    page: int,
+    limit: int,
+    status: str | None = None,
+    kind: str | None = None,
+    purpose: Purpose = Purpose.READ,
 ) -> Page:
     """One page of a tenant's invitations of both kinds, newest first; without a tenant all of admin users.
 
-    `status` is pending, accepted, cancelled or expired. Refuses with UnknownTenant, TenantSuspended, TenantBusy.
+    `status` is pending, accepted, cancelled or expired; `purpose` is what the
+    tenant is entered for. Refuses with UnknownTenant, TenantSuspended, TenantBusy.
     """
     admins = _with_status(AdminInvitation.objects.all(), status)
     if tenant_id is None:
@@ -161,7 +168,7 @@ def list_invitations(
         start = offset(page, limit)
         rows = list(found.order_by("-created_at", "-id")[start : start + limit])
         return Page([_shown(row, row.tenant_id, row.roles) for row in rows], page, limit, found.count())
-    with in_tenant(tenant_id, Purpose.READ):
+    with in_tenant(tenant_id, purpose):
         sources = {
             ADMIN: admins.filter(tenant_id=tenant_id),
             END_USER: _with_status(EndUserInvitation.objects.all(), status),

@@ -79,6 +79,22 @@ def end_others(*, principal: Principal) -> int:
     return ended
 
 
+def end_all_sessions(*, by: Principal, tenant_id: UUID, user_id: UUID) -> int:
+    """End every session of an end user with `sessions:write`; gives how many ended. Refuses with NotAllowed, UnknownUser."""
+    require(by, "sessions:write")
+    with in_tenant(tenant_id), END_USERS.atomic():
+        if not EndUser.objects.filter(pk=user_id).exists():
+            raise UnknownUser
+        ended = end_sessions(END_USERS, user_id=user_id, reason="ended_by_request")
+        END_USERS.record(
+            "session.ended",
+            target=("end_user", user_id),
+            tenant_id=tenant_id,
+            details={"sessions": ended, "everywhere": True},
+        )
+    return ended
+
+
 def _end(realm: Realm, session: Any, tenant_id: UUID | None) -> None:
     with realm.atomic():
         end_sessions(realm, user_id=session.user_id, session_id=session.pk, reason="ended_by_request")

@@ -1,0 +1,1 @@
+"""Inside a tenant: its people, groups, roles, sessions, invitations and audit trail."""

@@ -1,0 +1,309 @@
+"""Lists inside a tenant, read from its own database: end users, groups, roles, sessions."""
+
+from typing import Any, Final
+
+from django.contrib import admin
+from django.db import connections
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Lower
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timezone import now
+from django.utils.translation import gettext_lazy as _
+from unfold.decorators import display
+
+from identity_platform.console.lists import TenantModelAdmin
+from identity_platform.console.scope import tenant_at
+from mfa import factors
+from tenants.context import TENANT_ALIAS
+from userflow.clients.models import Client
+from userflow.endusers.models import EndUser
+from userflow.groups.models import Group
+from userflow.roles.models import Role
+from userflow.signin.models import EndUserSession
+
+# Up to this size of a table the words are looked for anywhere in it; in a larger one at the beginning, by the index.
+# 64 MiB are about 200,000 users, which PostgreSQL reads from memory in some ten milliseconds.
+READ_WHOLE: Final = 64 * 1024 * 1024
+# More users than this behind one search of sessions are no search.
+MOST_FOUND: Final = 200
+_NAMES_OF_PROVIDERS = """
+    WITH RECURSIVE names AS (
+        (SELECT provider FROM userflow_enduser ORDER BY provider LIMIT 1)
+        UNION ALL
+        SELECT (SELECT e.provider FROM userflow_enduser e WHERE e.provider > names.provider ORDER BY e.provider LIMIT 1)
+        FROM names WHERE names.provider IS NOT NULL
+    ) SELECT provider FROM names WHERE provider IS NOT NULL LIMIT 50
+"""
+
+
+def link(page: str, key: object, text: str) -> SafeString:
+    """A link to the page of one record."""
+    return format_html('<a href="{}" class="people-link">{}</a>', reverse(page, args=[key]), text)
+
+
+def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
+    """The users whose address or name has the words in it; in a large table those whose address begins with them."""
+    key = words.lower()
+    if "@" in key or is_large():
+        return users.filter(email_key__startswith=key)
+    return users.filter(Q(email_key__contains=key) | Q(name__icontains=words))
+
+
+def is_large() -> bool:
+    """Whether the table of the users is too large to be read whole for a search."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT pg_relation_size('userflow_enduser')")
+        return int(cursor.fetchone()[0]) > READ_WHOLE
+
+
+class ActiveFilter(admin.SimpleListFilter):
+    """Switched on or off."""
+
+    title = _("state")
+    parameter_name = "active"
+    horizontal = True
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("yes", _("active")), ("no", _("deactivated"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        match self.value():
+            case "yes":
+                return queryset.filter(active=True)
+            case "no":
+                return queryset.filter(active=False)
+            case _:
+                return None
+
+
+class ProviderFilter(admin.SimpleListFilter):
+    """Where the person signs in."""
+
+    title = _("provider")
+    parameter_name = "provider"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        with connections[TENANT_ALIAS].cursor() as cursor:
+            # DISTINCT would read the whole table; this steps from name to name in the index.
+            cursor.execute(_NAMES_OF_PROVIDERS)
+            return [(name, name) for (name,) in cursor.fetchall()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        value = self.value()
+        return queryset.filter(provider=value) if value in dict(self.lookup_choices) else None
+
+
+class ClientFilter(admin.SimpleListFilter):
+    """The application through which the person came."""
+
+    title = _("client")
+    parameter_name = "client"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        clients = Client.objects.filter(tenant_id=tenant_at(request).pk).order_by("name")
+        return [(str(key), name) for key, name in clients.values_list("pk", "name")[:100]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        value = self.value()
+        # The value is one of the choices, or nothing: no id of another tenant, no nonsense.
+        return queryset.filter(client_id=value) if value in dict(self.lookup_choices) else None
+
+
+class FactorFilter(admin.SimpleListFilter):
+    """Which second factor the person has."""
+
+    title = _("second factor")
+    parameter_name = "factor"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [
+            ("none", _("none")),
+            (factors.WEBAUTHN, _("passkey")),
+            (factors.TOTP, _("authenticator app")),
+            (factors.SMS, _("SMS")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        value = self.value()
+        if value == "none":
+            return queryset.filter(mfa_methods=[])
+        return queryset.filter(mfa_methods__contains=[value]) if value in dict(self.lookup_choices) else None
+
+
+class StandingFilter(admin.SimpleListFilter):
+    """Sessions that stand, or all that are kept."""
+
+    title = _("state")
+    parameter_name = "state"
+    horizontal = True
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("over", _("over"))]
+
+    def choices(self, changelist: Any) -> Any:
+        everything, *others = super().choices(changelist)
+        yield {**everything, "display": _("standing")}
+        yield from others
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        standing = Q(ended_at=None, expires_at__gt=now())
+        return queryset.exclude(standing) if self.value() == "over" else queryset.filter(standing)
+
+
+@admin.register(EndUser)
+class EndUserAdmin(TenantModelAdmin):
+    """End users, newest first."""
+
+    view_permission = "endusers:read"
+    audited_as = "end_user"
+    list_title = _("End users")
+    list_display = ("person", "called", "state", "provider", "second_factors", "created_at", "last_login")
+    list_display_links = None
+    sortable_by = ()
+    ordering = ("-created_at", "-id")
+    list_filter = (ActiveFilter, ProviderFilter, ClientFilter, FactorFilter)
+    search_fields = ("email",)
+    search_help_text = _("E-mail address or name")
+    empty_title = _("No end users")
+    empty_text = _(
+        "Nobody is found by this search, or nobody has registered yet: register somebody or send an invitation."
+    )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[EndUser], search_term: str
+    ) -> tuple[QuerySet[EndUser], bool]:
+        words = search_term.strip()
+        return (matching(queryset, words) if words else queryset), False
+
+    @display(description=_("E-mail"))
+    def person(self, user: EndUser) -> SafeString:
+        return link("admin:person", user.pk, user.email)
+
+    @display(description=_("Name"), empty_value="–")
+    def called(self, user: EndUser) -> str:
+        return user.name
+
+    @display(description=_("State"), label={_("active"): "success", _("deactivated"): "danger"})
+    def state(self, user: EndUser) -> str:
+        return str(_("active") if user.active else _("deactivated"))
+
+    @display(description=_("Second factors"), empty_value="–")
+    def second_factors(self, user: EndUser) -> str:
+        return ", ".join(user.mfa_methods)
+
+
+@admin.register(Group)
+class GroupAdmin(TenantModelAdmin):
+    """Groups by name, with the roles that they carry."""
+
+    view_permission = "groups:read"
+    audited_as = "group"
+    list_title = _("Groups")
+    list_display = ("group", "description", "carries", "created_at")
+    list_display_links = None
+    sortable_by = ()
+    search_fields = ("name",)
+    search_help_text = _("Name of a group")
+    empty_title = _("No groups")
+    empty_text = _("A group gives its members roles. Make the first one, or look for another name.")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).prefetch_related("roles").order_by(Lower("name"))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Group], search_term: str
+    ) -> tuple[QuerySet[Group], bool]:
+        return queryset.filter(name__icontains=search_term.strip()), False
+
+    @display(description=_("Name"))
+    def group(self, group: Group) -> SafeString:
+        return link("admin:group", group.pk, group.name)
+
+    @display(description=_("Roles"), empty_value="–")
+    def carries(self, group: Group) -> str:
+        return ", ".join(sorted(role.name for role in group.roles.all()))
+
+
+@admin.register(Role)
+class RoleAdmin(TenantModelAdmin):
+    """Roles by name."""
+
+    view_permission = "roles:read"
+    audited_as = "role"
+    list_title = _("Roles")
+    list_display = ("role", "description", "grants", "origin", "created_at")
+    list_display_links = None
+    sortable_by = ()
+    search_fields = ("name",)
+    search_help_text = _("Name of a role")
+    empty_title = _("No roles")
+    empty_text = _("A role is a named set of permissions. Make one, or look for another name.")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).order_by(Lower("name"))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Role], search_term: str
+    ) -> tuple[QuerySet[Role], bool]:
+        return queryset.filter(name__icontains=search_term.strip()), False
+
+    @display(description=_("Name"))
+    def role(self, role: Role) -> SafeString:
+        return link("admin:role", role.pk, role.name)
+
+    @display(description=_("Permissions"), empty_value="–")
+    def grants(self, role: Role) -> str:
+        shown, further = role.permissions[:4], len(role.permissions) - 4
+        return ", ".join(shown) + (f" (+{further})" if further > 0 else "")
+
+    @display(description=_("Kind"))
+    def origin(self, role: Role) -> str:
+        return str(_("built-in") if role.built_in else _("own"))
+
+
+@admin.register(EndUserSession)
+class EndUserSessionAdmin(TenantModelAdmin):
+    """Sessions of all end users, those that last longest first."""
+
+    view_permission = "sessions:read"
+    audited_as = "session"
+    list_title = _("Sessions")
+    list_display = ("person", "address", "browser", "how", "auth_time", "refreshed_at", "expires_at", "ended")
+    list_display_links = None
+    list_select_related = ("user",)
+    sortable_by = ()
+    # The index on the expiry gives this order; one on the beginning of all sessions there is not.
+    ordering = ("-expires_at", "-id")
+    list_filter = (StandingFilter,)
+    search_fields = ("user__email",)
+    search_help_text = _("E-mail address or name")
+    empty_title = _("No sessions")
+    empty_text = _("Nobody of the people that you look for is signed in.")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[EndUserSession], search_term: str
+    ) -> tuple[QuerySet[EndUserSession], bool]:
+        words = search_term.strip()
+        if not words:
+            return queryset, False
+        users = matching(EndUser.objects.all(), words).values_list("pk", flat=True)[:MOST_FOUND]
+        return queryset.filter(user_id__in=list(users)), False
+
+    @display(description=_("Person"))
+    def person(self, session: EndUserSession) -> SafeString:
+        return link("admin:person", session.user_id, session.user.email)
+
+    @display(description=_("Browser"), empty_value="–")
+    def browser(self, session: EndUserSession) -> str:
+        return session.user_agent[:60]
+
+    @display(description=_("Signed in by"), empty_value="–")
+    def how(self, session: EndUserSession) -> str:
+        return ", ".join(session.amr)
+
+    @display(description=_("Ended"), empty_value="–")
+    def ended(self, session: EndUserSession) -> str:
+        return session.end_reason
