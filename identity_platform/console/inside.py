@@ -30,6 +30,7 @@ from userflow.ids import id_or
 # The hidden field of every form of these pages.
 DRAWN_FOR: Final = "drawn_for"
 Draw = Callable[[Tenant], HttpResponse]
+Page = Callable[..., HttpResponse]
 
 
 def looking(request: HttpRequest) -> Purpose:
@@ -37,13 +38,13 @@ def looking(request: HttpRequest) -> Purpose:
     return Purpose.INSPECT if staff_at(request).is_operator else Purpose.READ
 
 
-def inside(*permissions: str) -> Any:
+def inside(*permissions: str) -> Callable[[Page], Page]:
     """A page's decorator: 403 without the permissions, the chooser without a tenant; the page is drawn in the tenant.
 
     The page takes the request, the tenant and what its path names.
     """
 
-    def decorate(page: Any) -> Any:
+    def decorate(page: Page) -> Page:
         @wraps(page)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             for permission in permissions:

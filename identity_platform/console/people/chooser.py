@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
-from identity_platform.console.access import needs
+from identity_platform.console.access import require
 from identity_platform.console.scope import RECENT, choose_tenant, chosen_tenant
 from tenants.errors import UnknownTenant
 from tenants.models import Tenant
@@ -29,9 +29,10 @@ class Search(forms.Form):
     q = forms.CharField(max_length=255, required=False, strip=True)
 
 
-@needs("tenants:read", operators_only=True)
 def chooser(request: HttpRequest) -> HttpResponse:
     """Find a tenant by name or slug and look into it; `?tenant=` proposes one. Only a POST chooses."""
+    if not require(request, "tenants:read").is_operator:
+        raise PermissionDenied(_("You look into your own tenant only."))
     if request.method == "POST":
         return _choose(request)
     form = Search(request.GET)

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
-from unfold.decorators import display
+from django_stubs_ext import StrOrPromise
 
 from identity_platform.console.lists import TenantModelAdmin
 from identity_platform.console.scope import tenant_at
@@ -42,6 +42,11 @@ _NAMES_OF_PROVIDERS = """
 def link(page: str, key: object, text: str) -> SafeString:
     """A link to the page of one record."""
     return format_html('<a href="{}" class="people-link">{}</a>', reverse(page, args=[key]), text)
+
+
+def tag(text: StrOrPromise, kind: str) -> SafeString:
+    """A word that stands out."""
+    return format_html('<span class="people-tag {}">{}</span>', kind, text)
 
 
 def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
@@ -178,19 +183,19 @@ class EndUserAdmin(TenantModelAdmin):
         words = search_term.strip()
         return (matching(queryset, words) if words else queryset), False
 
-    @display(description=_("E-mail"))
+    @admin.display(description=_("E-mail"))
     def person(self, user: EndUser) -> SafeString:
         return link("admin:person", user.pk, user.email)
 
-    @display(description=_("Name"), empty_value="–")
+    @admin.display(description=_("Name"), empty_value="–")
     def called(self, user: EndUser) -> str:
         return user.name
 
-    @display(description=_("State"), label={_("active"): "success", _("deactivated"): "danger"})
-    def state(self, user: EndUser) -> str:
-        return str(_("active") if user.active else _("deactivated"))
+    @admin.display(description=_("State"))
+    def state(self, user: EndUser) -> SafeString:
+        return tag(_("active"), "is-good") if user.active else tag(_("deactivated"), "is-bad")
 
-    @display(description=_("Second factors"), empty_value="–")
+    @admin.display(description=_("Second factors"), empty_value="–")
     def second_factors(self, user: EndUser) -> str:
         return ", ".join(user.mfa_methods)
 
@@ -218,11 +223,11 @@ class GroupAdmin(TenantModelAdmin):
     ) -> tuple[QuerySet[Group], bool]:
         return queryset.filter(name__icontains=search_term.strip()), False
 
-    @display(description=_("Name"))
+    @admin.display(description=_("Name"))
     def group(self, group: Group) -> SafeString:
         return link("admin:group", group.pk, group.name)
 
-    @display(description=_("Roles"), empty_value="–")
+    @admin.display(description=_("Roles"), empty_value="–")
     def carries(self, group: Group) -> str:
         return ", ".join(sorted(role.name for role in group.roles.all()))
 
@@ -250,16 +255,16 @@ class RoleAdmin(TenantModelAdmin):
     ) -> tuple[QuerySet[Role], bool]:
         return queryset.filter(name__icontains=search_term.strip()), False
 
-    @display(description=_("Name"))
+    @admin.display(description=_("Name"))
     def role(self, role: Role) -> SafeString:
         return link("admin:role", role.pk, role.name)
 
-    @display(description=_("Permissions"), empty_value="–")
+    @admin.display(description=_("Permissions"), empty_value="–")
     def grants(self, role: Role) -> str:
         shown, further = role.permissions[:4], len(role.permissions) - 4
         return ", ".join(shown) + (f" (+{further})" if further > 0 else "")
 
-    @display(description=_("Kind"))
+    @admin.display(description=_("Kind"))
     def origin(self, role: Role) -> str:
         return str(_("built-in") if role.built_in else _("own"))
 
@@ -292,18 +297,18 @@ class EndUserSessionAdmin(TenantModelAdmin):
         users = matching(EndUser.objects.all(), words).values_list("pk", flat=True)[:MOST_FOUND]
         return queryset.filter(user_id__in=list(users)), False
 
-    @display(description=_("Person"))
+    @admin.display(description=_("Person"))
     def person(self, session: EndUserSession) -> SafeString:
         return link("admin:person", session.user_id, session.user.email)
 
-    @display(description=_("Browser"), empty_value="–")
+    @admin.display(description=_("Browser"), empty_value="–")
     def browser(self, session: EndUserSession) -> str:
         return session.user_agent[:60]
 
-    @display(description=_("Signed in by"), empty_value="–")
+    @admin.display(description=_("Signed in by"), empty_value="–")
     def how(self, session: EndUserSession) -> str:
         return ", ".join(session.amr)
 
-    @display(description=_("Ended"), empty_value="–")
+    @admin.display(description=_("Ended"), empty_value="–")
     def ended(self, session: EndUserSession) -> str:
         return session.end_reason

@@ -12,18 +12,16 @@ from django.urls import reverse
 
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.console.access import Staff, staff_at
-from identity_platform.console.inside import inside, looking
+from identity_platform.console.inside import Page, inside, looking
 from identity_platform.console.people.record import find_person, record_of
 from tenants.models import Tenant
 from userflow.endusers.models import EndUser
 
-PersonPage = Callable[[HttpRequest, Tenant, EndUser], HttpResponse]
 
-
-def of_person(*permissions: str) -> Callable[[PersonPage], Any]:
+def of_person(*permissions: str) -> Callable[[Page], Page]:
     """A page about one person: 404 unless the chosen tenant has them, and every look is in the tenant's trail."""
 
-    def decorate(page: PersonPage) -> Any:
+    def decorate(page: Page) -> Page:
         @inside("endusers:read", *permissions)
         @wraps(page)
         def drawn(request: HttpRequest, tenant: Tenant, user_id: UUID, **named: Any) -> HttpResponse:

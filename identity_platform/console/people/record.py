@@ -73,12 +73,12 @@ def find_person(user_id: UUID) -> EndUser:
 
 def record_of(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) -> Record:
     """All that the reader may see of a person of the tenant that is entered."""
-    client = Client.objects.filter(pk=user.client_id, tenant_id=tenant.pk).values_list("name", flat=True).first()
+    client = Client.objects.filter(tenant_id=tenant.pk, pk__in=[user.client_id] if user.client_id else []).first()
     proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
     roles = held_roles(user) if staff.may("roles:read") else None
     return Record(
         user=user,
-        client=client or "",
+        client=client.name if client is not None else "",
         pending_email=proof.email if proof is not None else "",
         factors=factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose),
         groups=_groups(user) if staff.may("groups:read") else None,
@@ -149,8 +149,9 @@ def with_actors(rows: list[dict[str, Any]], staff: Staff) -> list[dict[str, Any]
     """The events, each with who did it as far as the reader may know: admin users by name, in one statement."""
     wanted = {row["actor_id"] for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
     admins = AdminUser.objects.filter(pk__in={id_or(key, UnknownUser) for key in wanted})
-    if not staff.is_operator:
+    own = staff.user.tenant_id
+    if own is not None:
         # Who works for the platform is not the tenant's business.
-        admins = admins.filter(tenant_id=staff.user.tenant_id)
+        admins = admins.filter(tenant_id=own)
     names = {str(key): name for key, name in admins.values_list("pk", "username")} if wanted else {}
     return [{**row, "actor": names.get(row["actor_id"], "")} for row in rows]

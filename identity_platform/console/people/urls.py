@@ -17,7 +17,10 @@ def pages(site: AdminSite) -> list[URLPattern]:
         "inside/people/<uuid:user_id>/erase/": ("erase_person", person_changes.erase),
         "inside/people/<uuid:user_id>/factors/reset/": ("reset_person_factors", person_changes.reset_factors),
         "inside/people/<uuid:user_id>/sessions/end/": ("end_person_sessions", person_changes.end_sessions),
-        "inside/people/<uuid:user_id>/sessions/<uuid:session_id>/end/": ("end_person_session", person_changes.end_session),
+        "inside/people/<uuid:user_id>/sessions/<uuid:session_id>/end/": (
+            "end_person_session",
+            person_changes.end_session,
+        ),
         "inside/people/<uuid:user_id>/groups/": ("person_groups", person_changes.groups),
         "inside/people/<uuid:user_id>/roles/": ("person_roles", person_changes.roles),
         "inside/people/<uuid:user_id>/groups/<uuid:group_id>/leave/": ("leave_group", groups.take_out),

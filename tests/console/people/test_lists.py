@@ -1,0 +1,146 @@
+"""Lists inside a tenant: what they find, who may open them, what they cost and what they leave in the trail."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.console.people.inside import GROUPS, PEOPLE, ROLES, SESSIONS, USERS, look_into, operator_in, text_of, trail
+from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.world import House
+
+LISTS = {
+    USERS: ("endusers:read", "end_user.listed"),
+    GROUPS: ("groups:read", "group.listed"),
+    ROLES: ("roles:read", "role.listed"),
+    SESSIONS: ("sessions:read", "session.listed"),
+    "/admin/inside/invitations/": ("invitations:read", "invitation.listed"),
+    "/admin/inside/trail/": ("audit:read", "audit.viewed"),
+}
+
+
+@pytest.fixture
+def staff(house: House) -> Staff:
+    return operator_in(house)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_opens_with_its_permission_only(house: House, path: str) -> None:
+    permission, _ = LISTS[path]
+    assert operator_in(house, permission).get(path).status_code == 200
+    assert new_tenant_admin(house, permission).sign_in().get(path).status_code == 200
+    others = [other for other, _ in LISTS.values() if other != permission]
+    refused = operator_in(house, *others).get(path)
+    assert refused.status_code == 403
+    assert permission in text_of(refused)
+    assert new_tenant_admin(house, *others).sign_in().get(path).status_code == 403
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_without_a_tenant_leads_to_the_chooser_and_back(house: House, path: str) -> None:
+    staff = new_operator().sign_in()
+    answer = staff.get(path)
+    assert answer.status_code == 302
+    assert answer.headers["Location"].startswith("/admin/inside/?next=")
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_look_at_a_list_is_in_the_tenants_trail(new_house: Callable[[], House], path: str) -> None:
+    house = new_house()
+    staff = operator_in(house)
+    staff.get(path)
+    (event,) = trail(house, LISTS[path][1])
+    assert (event.actor_kind, event.actor_id) == ("operator", str(staff.id))
+    assert event.details == {"console": True, "filters": []}
+
+
+def test_the_trail_says_which_filters_were_used_and_not_for_whom(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    operator_in(house).get(USERS, q="ada@example.com", active="yes", nonsense="ada")
+    (event,) = trail(house, "end_user.listed")
+    assert event.details == {"console": True, "filters": ["q", "active"]}
+
+
+def test_people_are_found_by_address_and_by_name(house: House, staff: Staff) -> None:
+    mark = secrets.token_hex(4)
+    ada = house.register(f"Ada-{mark}@example.com", name=f"Countess {mark} Lovelace")
+    bob = house.register(f"bob-{mark}@example.com", name="Bob")
+    for words in (f"ada-{mark}@example.com", f"ADA-{mark}@", f"da-{mark}", f"{mark} love"):
+        page = text_of(staff.get(USERS, q=words))
+        assert ada.email in page, words
+        assert bob.email not in page, words
+    assert ada.email not in text_of(staff.get(USERS, q=f"%{mark}"))
+
+
+def test_people_of_another_tenant_are_not_listed(house: House, other_house: House, staff: Staff) -> None:
+    stranger = other_house.register()
+    page = f"{PEOPLE}{stranger.id}/"
+    assert page not in text_of(staff.get(USERS, q=stranger.email))
+    assert page in text_of(look_into(other_house, staff).get(USERS, q=stranger.email))
+    assert page not in text_of(new_tenant_admin(house).sign_in().get(USERS, q=stranger.email))
+
+
+def test_people_are_filtered_by_state_provider_client_and_factor(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    staff = operator_in(house)
+    on, off = house.register(), house.register()
+    house.api.post("/uflow/user/enduser/delete", {"tenant_id": str(house.id), "user_id": str(off.id)})
+    assert shown(staff, {on.email, off.email}, active="yes") == {on.email}
+    assert shown(staff, {on.email, off.email}, active="no") == {off.email}
+    assert shown(staff, {on.email, off.email}, provider="local") == {on.email, off.email}
+    assert shown(staff, {on.email, off.email}, client=str(house.client_id)) == {on.email, off.email}
+    assert shown(staff, {on.email, off.email}, factor="none", active="yes") == {on.email}
+    assert shown(staff, {on.email, off.email}, factor="totp") == set()
+
+
+def shown(staff: Staff, of: set[str], **filters: Any) -> set[str]:
+    page = text_of(staff.get(USERS, **filters))
+    return {email for email in of if email in page}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"q": "\x00"},
+        {"provider": "\x00"},
+        {"client": "nonsense"},
+        {"factor": "\ud7ff"},
+        {"active": "1"},
+        {"p": "nonsense"},
+        {"p": "999999"},
+        {"o": "1.2.3"},
+        {"email__contains": "a"},
+        {"password__startswith": "argon2"},
+    ],
+)
+def test_odd_filters_find_nothing_secret_and_break_nothing(staff: Staff, query: dict[str, str]) -> None:
+    assert staff.get(USERS, **query).status_code in (200, 302)
+
+
+def test_groups_and_roles_are_found_by_name(house: House, staff: Staff) -> None:
+    mark = secrets.token_hex(4)
+    house.api.post("/authmgr/roles", {"name": f"role-{mark}", "permissions": ["invoices:read"]})
+    house.api.post("/authmgr/groups", {"name": f"Group {mark}", "roles": [f"role-{mark}"]})
+    assert f"role-{mark}" in text_of(staff.get(GROUPS, q=f"group {mark}"))
+    assert "invoices:read" in text_of(staff.get(ROLES, q=f"ROLE-{mark}"))
+
+
+def test_sessions_are_found_by_whose_they_are(house: House, staff: Staff) -> None:
+    person, other = house.register(), house.register()
+    house.sign_in(person)
+    house.sign_in(other)
+    page = text_of(staff.get(SESSIONS, q=person.email))
+    assert f"{PEOPLE}{person.id}/" in page
+    assert f"{PEOPLE}{other.id}/" not in page
+    assert f"{PEOPLE}{person.id}/" not in text_of(staff.get(SESSIONS, q=person.email, state="over"))
+
+
+def test_an_empty_list_says_what_to_do(new_house: Callable[[], House]) -> None:
+    staff = operator_in(new_house())
+    assert "Nobody is invited yet" in text_of(staff.get("/admin/inside/invitations/"))
+
+
+@pytest.mark.parametrize("path", ["add/", "00000000-0000-4000-8000-000000000000/change/", "x/delete/", "x/history/"])
+def test_the_pages_of_djangos_admin_for_one_row_are_not_there(staff: Staff, path: str) -> None:
+    assert staff.get(f"{USERS}{path}").status_code == 404
