@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from identity_platform.api.errors import ApiError
 from identity_platform.console import sudo
 from identity_platform.console.access import staff_at
+from identity_platform.console.inside import drawn_for_another
 from tenants.models import Tenant
 
 
@@ -69,6 +70,8 @@ def confirmed(
     carries it, and is refused when another one has been chosen since. `template` may extend the page, with `context`.
     """
     staff_at(request)
+    if tenant is not None and (refused := drawn_for_another(request, tenant)) is not None:
+        return refused
     if dangerous and not sudo.is_fresh(request):
         return sudo.ask_again(request)
     form = form_class(request.POST if request.method == "POST" else None, **(form_options or {}))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, InternalError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import SimpleTemplateResponse, TemplateResponse
 from django.utils.translation import gettext as _
 from psycopg.errors import ReadOnlySqlTransaction
@@ -20,7 +20,7 @@ from psycopg.errors import ReadOnlySqlTransaction
 from identity_platform.api.errors import NotAllowed, NotFound, Unavailable
 from identity_platform.api.handlers import as_refusal
 from identity_platform.console.access import require, staff_at
-from identity_platform.console.scope import chosen_tenant, to_the_chooser
+from identity_platform.console.scope import tenant_at
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.models import Tenant
@@ -58,11 +58,9 @@ def inside(*permissions: str) -> Callable[[Page], Page]:
 
 def draw_inside(request: HttpRequest, draw: Draw) -> HttpResponse:
     """Draw a page of the chosen tenant; where that cannot be done a page says why and what to do."""
-    tenant = chosen_tenant(request)
-    if tenant is None:
-        return HttpResponseRedirect(to_the_chooser(request))
-    if request.method == "POST" and request.POST.get(DRAWN_FOR) != str(tenant.pk):
-        return _drawn_for_another(request, tenant)
+    tenant = tenant_at(request)
+    if (refused := drawn_for_another(request, tenant)) is not None:
+        return refused
     try:
         with in_tenant(tenant.pk, looking(request)):
             answer = draw(tenant)
@@ -80,7 +78,10 @@ def draw_inside(request: HttpRequest, draw: Draw) -> HttpResponse:
         raise PermissionDenied(problem.text) from problem
 
 
-def _drawn_for_another(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+def drawn_for_another(request: HttpRequest, tenant: Tenant) -> HttpResponse | None:
+    """The page that refuses a form of another tenant than this, the chosen one; None where there is nothing to refuse."""
+    if request.method != "POST" or request.POST.get(DRAWN_FOR) == str(tenant.pk):
+        return None
     drawn_for = None
     # A tenant admin must not learn which other tenants there are.
     if staff_at(request).is_operator:

@@ -138,6 +138,8 @@ def test_sessions_are_found_by_whose_they_are(house: House, staff: Staff) -> Non
 
 def test_an_empty_list_says_what_to_do(new_house: Callable[[], House]) -> None:
     staff = operator_in(new_house())
+    assert "register somebody or send an invitation" in text_of(staff.get(USERS))
+    assert "Make the first one" in text_of(staff.get(GROUPS))
     assert "Nobody is invited yet" in text_of(staff.get("/admin/inside/invitations/"))
 
 
