@@ -22,6 +22,7 @@ from userflow.errors import NotSignedInByTicket, UnknownUser
 from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
 from userflow.signin import tickets
+from userflow.webhooks.outbox import publish
 
 TOTP: Final = "totp"
 SMS: Final = "sms"
@@ -34,6 +35,15 @@ _ENROLLED: Final[Mapping[str, tuple[str, Q]]] = {
     TOTP: ("totp_secrets", Q(confirmed_at__isnull=False)),
     SMS: ("phones", Q()),
     BACKUP_CODE: ("backup_codes", Q(used_at=None)),
+}
+
+# Whoever listens wants to know whether there is one more, one less, or none.
+_EVENTS: Final[Mapping[str, str]] = {
+    "enrolled": "factor.enrolled",
+    "replaced": "factor.enrolled",
+    "regenerated": "factor.enrolled",
+    "removed": "factor.removed",
+    "reset": "factor.reset",
 }
 
 
@@ -85,6 +95,9 @@ def settle(
         tenant_id=getattr(user, "tenant_id", None),
         details=facts,
     )
+    if realm is END_USERS:
+        data = {"user_id": user.pk, "kind": kind, "change": change, "mfa_methods": user.mfa_methods}
+        publish(_EVENTS[change], data)
     notices.tell_of_change(realm, user, change=change, kind=kind)
 
 

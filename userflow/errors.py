@@ -308,3 +308,21 @@ class DirectorySecretLocked(errors.Unavailable):
     """503: the secret of the directory does not open with the keys that this process has; an operator's matter."""
 
     message = "The directory's secret cannot be opened: enter it again, or have an operator check ENCRYPTION_KEYS."
+
+
+class UnknownEndpoint(errors.NotFound):
+    """404: no such webhook endpoint in this tenant."""
+
+    message = "No webhook endpoint has this id in this tenant."
+
+
+class TooManyEndpoints(errors.Conflict):
+    """409: the tenant has as many webhook endpoints as it may have."""
+
+    message = "This tenant has as many webhook endpoints as it may have: delete one that you do not need."
+
+
+class EndpointOff(errors.Conflict):
+    """409: the webhook endpoint is switched off, so nothing is sent to it."""
+
+    message = 'This webhook endpoint is switched off: switch it on with {"enabled": true} first.'

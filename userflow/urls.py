@@ -20,6 +20,7 @@ from userflow.tenants.views import TenantViewSet
 from userflow.tokens.views import TokenViewSet, WellKnownViewSet
 from userflow.transfer.views import ExportViewSet, ImportViewSet
 from userflow.validation.views import ValidationViewSet
+from userflow.webhooks.views import WebhookViewSet
 
 urlpatterns = [
     # Admin users
@@ -133,6 +134,17 @@ urlpatterns = [
     path("password/reset", landing_page, {"template": "pages/password_reset.html"}),
     path("email/verify", landing_page, {"template": "pages/email_verify.html"}),
     path("invitations/accept", landing_page, {"template": "pages/invitation_accept.html"}),
+    # Webhooks
+    path("uflow/webhooks/events", WebhookViewSet.as_view({"get": "events"})),
+    path("uflow/webhooks/endpoints", WebhookViewSet.as_view({"get": "list", "post": "create"})),
+    path(
+        "uflow/webhooks/endpoints/<str:endpoint_id>",
+        WebhookViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+    ),
+    path("uflow/webhooks/endpoints/<str:endpoint_id>/secret", WebhookViewSet.as_view({"post": "rotate"})),
+    path("uflow/webhooks/endpoints/<str:endpoint_id>/test", WebhookViewSet.as_view({"post": "test"})),
+    path("uflow/webhooks/endpoints/<str:endpoint_id>/messages", WebhookViewSet.as_view({"get": "messages"})),
+    path("uflow/webhooks/endpoints/<str:endpoint_id>/replay", WebhookViewSet.as_view({"post": "replay"})),
     # Audit
     path("uflow/admin/audit", AuditViewSet.as_view({"get": "list"})),
 ]

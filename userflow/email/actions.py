@@ -24,6 +24,8 @@ from userflow.errors import AttemptsLocked, EmailProofInvalid, EmailTaken, TooMa
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.realms import END_USERS
 from userflow.signin import attempts, tickets
+from userflow.webhooks.outbox import publish
+from userflow.webhooks.payloads import person
 
 FACTOR = "email"
 MOST_RIVALS = 5
@@ -112,6 +114,9 @@ def _prove(proof: EmailProof) -> EndUser:
                 # Links to set a new password have gone to the old address.
                 tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
             record_for_tenant("email.proven", target=("end_user", user.pk), details={"changed": changed})
+            if changed:
+                publish("end_user.updated", person(user, changed=["email"]))
+            publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
     except IntegrityError as clash:
         raise EmailTaken from clash
     return user

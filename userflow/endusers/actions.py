@@ -35,6 +35,9 @@ from userflow.roles.actions import outranks
 from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
 from userflow.signin import attempts, passwords, tickets
 from userflow.signin.actions import end_sessions
+from userflow.webhooks import outbox
+from userflow.webhooks.outbox import publish
+from userflow.webhooks.payloads import person
 
 LOCAL = "local"
 ERASE_LOCK = 7_215_004
@@ -93,6 +96,7 @@ def register_end_user(
                 record_for_tenant(
                     "end_user.registered", target=("end_user", user.pk), details={"client_id": str(client_id)}
                 )
+                publish("end_user.created", person(user, via="registration"))
         except IntegrityError as clash:
             raise EmailTaken from clash
     return user, ticket
@@ -154,6 +158,9 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                     # Links to set a new password have gone to the old address.
                     tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
                 record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
+                # An address that waits to be proven has changed nothing yet.
+                if changed := sorted(changes.keys() & {"name", "email", "metadata"}):
+                    publish("end_user.updated", person(user, changed=changed))
         except IntegrityError as clash:
             raise EmailTaken from clash
     return user
@@ -192,7 +199,9 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndU
         if not active:
             end_sessions(END_USERS, user_id=user.pk, reason="deactivated")
             tickets.end_tickets(END_USERS, user)
-        record_for_tenant("end_user.activated" if active else "end_user.deactivated", target=("end_user", user.pk))
+        event = "end_user.activated" if active else "end_user.deactivated"
+        record_for_tenant(event, target=("end_user", user.pk))
+        publish(event, person(user))
     return user
 
 
@@ -220,6 +229,8 @@ def erase_end_user(*, tenant_id: UUID, user_id: UUID) -> dict[str, int]:
             kind = _kind(apps.get_model(label))
             deleted[kind] = deleted.get(kind, 0) + number
         record_for_tenant("end_user.erased", target=("end_user", user_id), details={"deleted": deleted})
+        outbox.forget(user_id)
+        publish("end_user.erased", {"user_id": user_id})
     return deleted
 
 

@@ -1,6 +1,6 @@
 """Groups of end users: a group carries roles, a member has them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +8,7 @@ from django.db import IntegrityError
 
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
-from tenants.context import in_tenant, tenant_atomic
+from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.endusers.members import must_exist, page_of_members
 from userflow.errors import GroupNameTaken, UnknownGroup
@@ -16,6 +16,7 @@ from userflow.groups.models import Group, GroupMembership
 from userflow.principals import Principal
 from userflow.roles.actions import refuse_granting, roles_named
 from userflow.roles.models import Role
+from userflow.webhooks.outbox import publish
 
 
 def list_groups(*, tenant_id: UUID, page: int, limit: int, name: str | None = None) -> Page:
@@ -48,6 +49,7 @@ def create_group(
                 group.save(force_insert=True)
                 group.roles.set(carried)
                 record_for_tenant("group.created", target=("group", group.pk), details=_ids(carried))
+                publish("group.created", _data(group, carried))
         except IntegrityError as clash:
             raise GroupNameTaken from clash
         return _with_roles(group)
@@ -75,6 +77,8 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
                     setattr(group, member, value)
                 group.save(update_fields=[*changes, "updated_at"])
                 record_for_tenant("group.updated", target=("group", group.pk), details=details)
+                if current_tenant().has_webhooks:
+                    publish("group.updated", _data(group, group.roles.all(), changed=details["changed"]))
         except IntegrityError as clash:
             raise GroupNameTaken from clash
         return _with_roles(group)
@@ -90,6 +94,7 @@ def delete_group(*, tenant_id: UUID, group_id: UUID) -> None:
             target=("group", group_id),
             details={"members": removed.get(GroupMembership._meta.label, 0)},
         )
+        publish("group.deleted", {"group_id": group_id, "name": group.name})
 
 
 def list_members(*, tenant_id: UUID, group_id: UUID, page: int, limit: int) -> Page:
@@ -115,6 +120,8 @@ def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Col
         new = sorted(set(user_ids) - already)
         GroupMembership.objects.bulk_create(GroupMembership(group=group, user_id=user_id) for user_id in new)
         record_for_each_in_tenant("group.joined", kind="end_user", ids=new, details={"group_id": str(group_id)})
+        if new:
+            publish("group.members_added", {"group_id": group_id, "name": group.name, "user_ids": new})
     return len(new)
 
 
@@ -130,6 +137,8 @@ def remove_members(*, tenant_id: UUID, group_id: UUID, user_ids: Collection[UUID
         were = sorted(members.values_list("user_id", flat=True))
         members.delete()
         record_for_each_in_tenant("group.left", kind="end_user", ids=were, details={"group_id": str(group_id)})
+        if were:
+            publish("group.members_removed", {"group_id": group_id, "name": group.name, "user_ids": were})
     return len(were)
 
 
@@ -148,6 +157,12 @@ def _with_roles(group: Group) -> Group:
 
 def _permissions(roles: Any) -> set[str]:
     return {permission for role in roles for permission in role.permissions}
+
+
+def _data(group: Group, roles: Iterable[Role], **more: Any) -> dict[str, Any]:
+    """What events tell of a group."""
+    names = sorted(role.name for role in roles)
+    return {"group_id": group.pk, "name": group.name, "description": group.description, "roles": names, **more}
 
 
 def _ids(roles: list[Role]) -> dict[str, list[str]]:

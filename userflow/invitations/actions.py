@@ -50,6 +50,8 @@ from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.roles.actions import refuse_granting, roles_named
 from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
 from userflow.signin import attempts, passwords, tickets
+from userflow.webhooks.outbox import publish
+from userflow.webhooks.payloads import person
 
 LIFETIME = timedelta(days=7)
 ADMIN, END_USER = AdminInvitation.kind, EndUserInvitation.kind
@@ -144,6 +146,7 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
             row.roles = sorted(str(role.pk) for role in granted)
             row.save(force_insert=True)
             _record(END_USERS, "invitation.made", row, tenant_id, roles=row.roles)
+            publish("invitation.created", _data(row, roles=sorted(role.name for role in granted)))
             _mail(row, token, route)
     return _shown(row, tenant_id, [role.name for role in granted])
 
@@ -356,6 +359,8 @@ def _accept_as_end_user(route: routes.Route, token: str, password: str, name: st
             RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for role in roles)
             ticket = tickets.open_enrollment(END_USERS, user, cause="invitation")
             _close(END_USERS, EndUserInvitation, invitation, user.pk, route.tenant_id)
+            publish("end_user.created", person(user, via="invitation"))
+            publish("invitation.accepted", _data(invitation, user_id=user.pk))
     except IntegrityError as clash:
         raise EmailTaken from clash
     return Accepted(user, END_USER, route.tenant_id, invitation.client_id, ticket)
@@ -429,6 +434,12 @@ def _mail(row: Row, token: str, route: routes.Route | None) -> None:
 
 def _record(realm: Realm, action: str, row: Row, tenant_id: UUID | None, **details: Any) -> None:
     realm.record(action, target=("invitation", row.pk), tenant_id=tenant_id, details={"kind": row.kind, **details})
+
+
+def _data(row: EndUserInvitation, **more: Any) -> dict[str, Any]:
+    """What events tell of an invitation; the token is for whoever was invited alone."""
+    shown = {"invitation_id": row.pk, "email": row.email, "client_id": row.client_id, "expires_at": row.expires_at}
+    return {**shown, **more}
 
 
 def _named(row: Row, route: routes.Route | None) -> Shown:

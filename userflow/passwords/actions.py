@@ -33,6 +33,7 @@ from userflow.principals import CLIENT, END_USER, Principal
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts, passwords, tickets
 from userflow.signin.actions import end_sessions
+from userflow.webhooks.outbox import publish
 
 LOCAL = "local"
 PLATFORM = "Identity platform"
@@ -276,6 +277,8 @@ def _set(realm: Realm, user: Any, encoded: str, route: routes.Route | None, *, k
     realm.users._default_manager.filter(pk=user.pk).update(password=encoded, updated_at=now())
     ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
     tickets.end_tickets(realm, user)
+    if realm is END_USERS:
+        publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(route), "at": now(), "address": current_origin().address}
     mail.tell("password_changed", to=user.email, facts=facts, after=realm.alias)
     return ended

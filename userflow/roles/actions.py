@@ -18,6 +18,7 @@ from userflow.errors import BuiltInRole, GrantsMoreThanHeld, RoleNameTaken, Unkn
 from userflow.permissions_catalogue import EVERY_PERMISSION
 from userflow.principals import Principal
 from userflow.roles.models import Role, RoleBinding
+from userflow.webhooks.outbox import publish
 
 
 def refuse_granting(by: Principal, permissions: Iterable[str]) -> None:
@@ -82,6 +83,7 @@ def create_role(
             with tenant_atomic():
                 role.save(force_insert=True)
                 record_for_tenant("role.created", target=("role", role.pk), details={"permissions": role.permissions})
+                publish("role.created", _data(role))
         except IntegrityError as clash:
             raise RoleNameTaken from clash
     return role
@@ -109,6 +111,7 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
                     setattr(role, member, value)
                 role.save(update_fields=[*changes, "updated_at"])
                 record_for_tenant("role.updated", target=("role", role.pk), details=details)
+                publish("role.updated", _data(role, changed=details["changed"]))
         except IntegrityError as clash:
             raise RoleNameTaken from clash
     return role
@@ -126,6 +129,7 @@ def delete_role(*, tenant_id: UUID, role_id: UUID) -> None:
             target=("role", role_id),
             details={"bindings": removed.get(RoleBinding._meta.label, 0)},
         )
+        publish("role.deleted", {"role_id": role_id, "name": role.name})
 
 
 def list_bindings(*, tenant_id: UUID, role_id: UUID, page: int, limit: int) -> Page:
@@ -149,6 +153,8 @@ def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Colle
         new = sorted(set(user_ids) - already)
         RoleBinding.objects.bulk_create(RoleBinding(role=role, user_id=user_id) for user_id in new)
         record_for_each_in_tenant("role.bound", kind="end_user", ids=new, details={"role_id": str(role_id)})
+        if new:
+            publish("role.assigned", {"role_id": role_id, "name": role.name, "user_ids": new})
     return len(new)
 
 
@@ -164,7 +170,20 @@ def unbind_users(*, tenant_id: UUID, role_id: UUID, user_ids: Collection[UUID]) 
         had = sorted(bound.values_list("user_id", flat=True))
         bound.delete()
         record_for_each_in_tenant("role.unbound", kind="end_user", ids=had, details={"role_id": str(role_id)})
+        if had:
+            publish("role.revoked", {"role_id": role_id, "name": role.name, "user_ids": had})
     return len(had)
+
+
+def _data(role: Role, **more: Any) -> dict[str, Any]:
+    """What events tell of a role."""
+    return {
+        "role_id": role.pk,
+        "name": role.name,
+        "description": role.description,
+        "permissions": role.permissions,
+        **more,
+    }
 
 
 def _found(role_id: UUID, *, lock: bool = False) -> Role:

@@ -15,7 +15,6 @@ EVENTS: Final[dict[str, str]] = {
     "factor.enrolled": "A person has a new second factor or passkey.",
     "factor.removed": "A person has removed a factor.",
     "factor.reset": "An admin has removed factors of a person.",
-    "session.ended": "Sessions of a person were ended before their time.",
     "group.created": "A group was made.",
     "group.updated": "A group changed; `changed` names the members.",
     "group.deleted": "A group was removed.",

@@ -30,6 +30,9 @@ _INSERT_EACH = (
     " FROM unnest(%s::text[], %s::uuid[], %s::text[]) WITH ORDINALITY AS r(message_id, subject_id, body, place),"
     f" userflow_webhookendpoint e WHERE {_LISTENING} ORDER BY r.place"
 )
+_INSERT_ONE = (
+    "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body) VALUES (%s, %s, %s, %s, %s)"
+)
 _ANYBODY = f"SELECT EXISTS (SELECT FROM userflow_webhookendpoint e WHERE {_LISTENING})"
 
 
@@ -66,6 +69,19 @@ def publish_for_each(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
             batch = []
     if batch:
         _write_each(event, batch, wanted)
+
+
+def publish_to(endpoint_id: UUID, event: str, data: Mapping[str, Any]) -> str:
+    """Tell one endpoint, whatever it listens to; gives the `webhook-id`."""
+    message_id, *rest = _message(event, data)
+    _write(_INSERT_ONE, [endpoint_id, message_id, *rest])
+    return message_id
+
+
+def wake_after_commit() -> None:
+    """Have a deliverer look at the tenant that is entered, once the transaction is committed."""
+    # Before the commit it would look and see nothing.
+    transaction.on_commit(partial(hints.wake, current_tenant().tenant_id), using=TENANT_ALIAS, robust=True)
 
 
 def forget(user_id: UUID) -> None:
@@ -109,5 +125,4 @@ def _write(statement: str, values: list[Any]) -> None:
         cursor.execute(statement, values)
         written = cursor.rowcount
     if written:
-        # Before the commit a deliverer would look and see nothing.
-        transaction.on_commit(partial(hints.wake, current_tenant().tenant_id), using=TENANT_ALIAS, robust=True)
+        wake_after_commit()

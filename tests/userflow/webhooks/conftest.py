@@ -1,0 +1,113 @@
+"""Consumers, and deliverers in this process and in processes of their own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from tests.environment import DATABASE
+from tests.userflow.webhooks.consumer import Consumer
+from tests.world import House
+
+ROOT = Path(__file__).resolve().parents[3]
+ENDPOINTS = "/uflow/webhooks/endpoints"
+# As the fixture below sets it for this process.
+SETTINGS = {
+    "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+    "WEBHOOK_PLAIN_HTTP": "true",
+    "WEBHOOK_TIMEOUT_SECONDS": "3",
+    "WEBHOOK_RETRY_FIRST_SECONDS": "1",
+    "WEBHOOK_SWEEP_SECONDS": "1",
+}
+
+
+@pytest.fixture(autouse=True)
+def _consumers_on_this_machine(settings: Any) -> None:
+    settings.WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
+    settings.WEBHOOK_PLAIN_HTTP = True
+    settings.WEBHOOK_TIMEOUT_SECONDS = 3
+
+
+@pytest.fixture
+def consumer() -> Iterator[Consumer]:
+    made = Consumer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def other_consumer() -> Iterator[Consumer]:
+    made = Consumer()
+    yield made
+    made.close()
+
+
+@dataclass
+class Listening:
+    """A tenant whose consumer listens."""
+
+    home: House
+    endpoint_id: str
+    secret: str
+
+    @property
+    def path(self) -> str:
+        return f"{ENDPOINTS}/{self.endpoint_id}"
+
+    def read(self) -> dict[str, Any]:
+        return dict(self.home.api.get(self.path).json())
+
+    def messages(self, **query: Any) -> list[dict[str, Any]]:
+        return list(self.home.api.get(f"{self.path}/messages", query).json()["messages"])
+
+    def make_groups(self, *names: str) -> None:
+        for name in names:
+            answer = self.home.api.post("/authmgr/groups", {"name": name})
+            assert answer.status_code == 201, answer.content
+
+
+def listen(home: House, consumer: Consumer, *events: str) -> Listening:
+    answer = home.api.post(ENDPOINTS, {"url": consumer.url, "events": list(events) or ["*"]})
+    assert answer.status_code == 201, answer.content
+    return Listening(home, answer.json()["id"], answer.json()["secret"])
+
+
+@pytest.fixture
+def listening(new_house: Callable[[], House], consumer: Consumer) -> Listening:
+    """A tenant of the test's own with one endpoint for everything."""
+    return listen(new_house(), consumer)
+
+
+def deliver() -> None:
+    """Send what is due now."""
+    call_command("deliver_events", "--once", "--threads", "4")
+
+
+@pytest.fixture
+def deliverers() -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
+    """Starts `deliver_events` in processes of their own; what still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.userflow.webhooks.another_deliverer", DATABASE],
+            cwd=ROOT,
+            env={**os.environ, **SETTINGS},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "Ready."
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()

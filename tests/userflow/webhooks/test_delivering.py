@@ -1,0 +1,257 @@
+"""Messages reach the tenant's own systems: signed, in order, none missing, none twice out of order."""
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tenants.context import in_tenant, tenant_atomic
+from tests.userflow.webhooks.conftest import Listening, deliver, listen
+from tests.userflow.webhooks.consumer import Consumer, verifies
+from tests.world import House
+from userflow.webhooks.outbox import publish, publish_for_each
+
+Deliverers = Callable[[], "subprocess.Popen[str]"]
+
+
+def publish_named(home: House, *names: object) -> None:
+    with in_tenant(home.id), tenant_atomic():
+        publish_for_each("group.created", ({"name": str(name)} for name in names))
+
+
+def firsts(consumer: Consumer) -> list[str]:
+    """Every name that came in, taken or not, each once, in the order in which they came first."""
+    return list(dict.fromkeys(each.event["data"]["name"] for each in consumer.seen))
+
+
+def never_back(consumer: Consumer) -> bool:
+    """Whether nothing that was taken came again after something later had come."""
+    order = [int(each.event["data"]["name"]) for each in consumer.seen]
+    return order == sorted(order)
+
+
+def test_the_public_library_verifies_what_a_registration_sends(listening: Listening, consumer: Consumer) -> None:
+    person = listening.home.register(name="Ada")
+    deliver()
+    (seen,) = consumer.seen
+    assert verifies(seen, listening.secret)
+    assert not verifies(seen, "whsec_" + "A" * 44)
+    assert seen.event["type"] == "end_user.created"
+    data = seen.event["data"]
+    assert (data["user_id"], data["tenant_id"], data["name"]) == (str(person.id), str(listening.home.id), "Ada")
+    shown = listening.home.api.get(f"/uflow/user/enduser/{listening.home.id}/{person.id}").json()
+    assert data.keys() - {"user_id", "tenant_id", "via"} == shown.keys() - {"id"}
+    assert b"argon2" not in seen.body
+    assert listening.read()["last_delivered_at"]
+
+
+def test_a_consumer_that_was_down_misses_nothing_and_sees_the_order(
+    listening: Listening, consumer: Consumer, deliverers: Deliverers
+) -> None:
+    down = threading.Event()
+    down.set()
+    consumer.answer = lambda event: (500 if down.is_set() else 200, {})
+    deliverers()
+    publish_named(listening.home, *range(20))
+    while len(consumer.seen) < 2:
+        time.sleep(0.05)
+    publish_named(listening.home, *range(20, 30))
+    down.clear()
+    assert len(consumer.wait_for(30)) == 30
+    assert firsts(consumer) == [str(number) for number in range(30)]
+    assert never_back(consumer)
+
+
+def test_a_deliverer_that_is_killed_loses_nothing(
+    listening: Listening, consumer: Consumer, deliverers: Deliverers
+) -> None:
+    consumer.slowness = 0.02
+    publish_named(listening.home, *range(60))
+    first = deliverers()
+    consumer.wait_for(10)
+    first.kill()
+    first.wait()
+    reached = len(consumer.taken())
+    assert reached < 60
+    deliverers()
+    taken = consumer.wait_for(60)
+    assert firsts(consumer) == [str(number) for number in range(60)]
+    assert never_back(consumer)
+    # Only what was under way when it died came twice, under the same id.
+    assert len(taken) <= 61
+
+
+def test_two_deliverers_send_nothing_twice_and_one_at_a_time(
+    listening: Listening, consumer: Consumer, deliverers: Deliverers
+) -> None:
+    consumer.slowness = 0.005
+    publish_named(listening.home, *range(50))
+    for _ in range(2):
+        deliverers()
+    for start in range(50, 100, 10):
+        publish_named(listening.home, *range(start, start + 10))
+    taken = consumer.wait_for(100)
+    assert [each.event["data"]["name"] for each in taken] == [str(number) for number in range(100)]
+    assert consumer.most_at_once == 1
+
+
+def test_a_deliverer_that_is_told_to_end_finishes_what_is_in_flight(
+    listening: Listening, consumer: Consumer, deliverers: Deliverers
+) -> None:
+    consumer.slowness = 0.3
+    publish_named(listening.home, *range(5))
+    process = deliverers()
+    consumer.wait_for(1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+    reached = len(consumer.taken())
+    assert reached < 5
+    deliver()
+    assert [each.event["data"]["name"] for each in consumer.taken()] == [str(number) for number in range(5)]
+
+
+def test_what_commits_late_is_not_overtaken(listening: Listening, consumer: Consumer) -> None:
+    home, first_is_written, first_may_end = listening.home, threading.Event(), threading.Event()
+
+    def slowly() -> None:
+        with in_tenant(home.id), tenant_atomic():
+            publish("group.created", {"name": "1"})
+            first_is_written.set()
+            first_may_end.wait(20)
+
+    slow = threading.Thread(target=slowly)
+    slow.start()
+    first_is_written.wait(20)
+    publish_named(home, 2)
+    deliver()
+    assert consumer.seen == []
+    first_may_end.set()
+    slow.join()
+    deliver()
+    assert consumer.names() == ["1", "2"]
+
+
+def test_a_person_that_many_change_at_once_ends_as_the_last_event_says(
+    listening: Listening, consumer: Consumer
+) -> None:
+    person, home = listening.home.register(), listening.home
+
+    def rename(number: int) -> None:
+        home.api.put(f"/uflow/user/enduser/{home.id}/{person.id}", {"name": f"Name {number}"})
+
+    threads = [threading.Thread(target=rename, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    deliver()
+    assert len(consumer.seen) == 9
+    stored = home.api.get(f"/uflow/user/enduser/{home.id}/{person.id}").json()
+    assert consumer.seen[-1].event["data"]["name"] == stored["name"]
+    assert consumer.seen[-1].event["data"]["updated_at"] == stored["updated_at"]
+
+
+def test_an_endpoint_hears_only_what_it_listens_to_and_only_of_its_tenant(
+    new_house: Callable[[], House], consumer: Consumer, other_consumer: Consumer
+) -> None:
+    mine, theirs = new_house(), new_house()
+    listen(mine, consumer, "group.created")
+    listen(theirs, other_consumer, "end_user.*")
+    for home in (mine, theirs):
+        home.register()
+        home.api.post("/authmgr/groups", {"name": "Readers"})
+    deliver()
+    assert [(each.event["type"], each.event["data"]["tenant_id"]) for each in consumer.seen] == [
+        ("group.created", str(mine.id))
+    ]
+    assert [(each.event["type"], each.event["data"]["tenant_id"]) for each in other_consumer.seen] == [
+        ("end_user.created", str(theirs.id))
+    ]
+
+
+@pytest.fixture
+def impatient(settings: Any) -> None:
+    """Messages are given up at their first failure."""
+    settings.WEBHOOK_RETRY_SECONDS = 0
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_is_given_up_is_listed_does_not_block_and_can_be_replayed(
+    listening: Listening, consumer: Consumer
+) -> None:
+    consumer.answer = lambda event: (422 if event["data"]["name"] == "bad" else 200, {})
+    publish_named(listening.home, "a", "bad", "b")
+    deliver()
+    assert consumer.names() == ["a", "b"]
+    (dead,) = listening.messages(status="dead")
+    assert (dead["last_status"], dead["last_error"], dead["attempts"]) == (422, "status 422", 1)
+    consumer.answer = lambda event: (200, {})
+    answer = listening.home.api.post(f"{listening.path}/replay", {"status": "dead"})
+    assert answer.json()["replayed"] == 1
+    deliver()
+    assert [each.event["data"]["name"] for each in consumer.taken()] == ["a", "b", "bad"]
+    assert consumer.seen[-1].id == dead["message_id"]
+    assert listening.messages(status="dead") == []
+
+
+def test_an_answer_of_410_switches_the_endpoint_off_and_tells_the_admins(
+    listening: Listening, consumer: Consumer
+) -> None:
+    consumer.answer = lambda event: (410, {})
+    publish_named(listening.home, "a", "b")
+    deliver()
+    assert len(consumer.seen) == 1
+    found = listening.read()
+    assert (found["enabled"], found["disabled_reason"]) == (False, "gone")
+    consumer.answer = lambda event: (200, {})
+    listening.home.api.patch(listening.path, {"enabled": True})
+    deliver()
+    assert consumer.names() == ["a", "b"]
+
+
+def test_retry_after_is_kept_to(listening: Listening, consumer: Consumer) -> None:
+    consumer.answer = lambda event: (429, {"Retry-After": "3000"})
+    publish_named(listening.home, "a")
+    deliver()
+    deliver()
+    assert len(consumer.seen) == 1
+    (waiting,) = listening.messages(status="pending")
+    assert waiting["next_attempt_at"] > time.strftime("%Y-%m-%dT%H:%M", time.gmtime(time.time() + 2800))
+
+
+def test_an_endpoint_that_fails_for_days_is_switched_off(
+    listening: Listening, consumer: Consumer, settings: Any
+) -> None:
+    from datetime import timedelta
+
+    from django.utils.timezone import now
+
+    from userflow.webhooks.models import WebhookEndpoint
+
+    with in_tenant(listening.home.id):
+        WebhookEndpoint.objects.update(failing_since=now() - timedelta(days=6))
+    consumer.answer = lambda event: (500, {})
+    publish_named(listening.home, "a")
+    deliver()
+    assert listening.read()["disabled_reason"] == "failing"
+
+
+def test_a_rotated_secret_and_the_one_before_both_verify(
+    listening: Listening, consumer: Consumer, settings: Any
+) -> None:
+    answer = listening.home.api.post(f"{listening.path}/secret")
+    assert answer.status_code == 200
+    publish_named(listening.home, "a")
+    deliver()
+    assert verifies(consumer.seen[0], listening.secret)
+    assert verifies(consumer.seen[0], answer.json()["secret"])
+    settings.WEBHOOK_SECRET_OVERLAP_SECONDS = 0
+    newest = listening.home.api.post(f"{listening.path}/secret").json()["secret"]
+    publish_named(listening.home, "b")
+    deliver()
+    assert verifies(consumer.seen[1], newest)
+    assert not verifies(consumer.seen[1], answer.json()["secret"])

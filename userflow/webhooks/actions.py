@@ -1,0 +1,239 @@
+"""Webhook endpoints of a tenant: make, change, rotate the secret, test, look at messages, replay."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.api.errors import ValidationFailed
+from identity_platform.audit.writer import record_for_tenant
+from identity_platform.outbound import TargetRefused, check_url
+from tenants import routes
+from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
+from tenants.models import WebhookTenant
+from tenants.states import Purpose
+from userflow.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
+from userflow.webhooks import outbox, signing
+from userflow.webhooks.delivery import reach
+from userflow.webhooks.events import TEST
+from userflow.webhooks.models import PENDING, WebhookEndpoint, WebhookMessage
+
+ENDPOINTS_LOCK = 7_215_020
+# One call holds no longer than a statement may take; the answer says that there are more.
+REPLAYED_AT_ONCE = 5000
+_SHOWN = (
+    "id",
+    "message_id",
+    "event",
+    "status",
+    "attempts",
+    "created_at",
+    "next_attempt_at",
+    "settled_at",
+    "last_status",
+    "last_error",
+)
+
+
+def list_endpoints(*, tenant_id: UUID, purpose: Purpose = Purpose.READ) -> Sequence[WebhookEndpoint]:
+    """All endpoints of the tenant, the oldest first. Refuses with UnknownTenant, TenantSuspended, TenantBusy."""
+    with in_tenant(tenant_id, purpose):
+        return list(WebhookEndpoint.objects.order_by("created_at", "id"))
+
+
+def find_endpoint(*, tenant_id: UUID, endpoint_id: UUID, purpose: Purpose = Purpose.READ) -> WebhookEndpoint:
+    """One endpoint; UnknownEndpoint (404) if the tenant has none of this id."""
+    with in_tenant(tenant_id, purpose):
+        return _found(endpoint_id)
+
+
+def create_endpoint(
+    *, tenant_id: UUID, url: str, events: Sequence[str], description: str = "", enabled: bool = True
+) -> tuple[WebhookEndpoint, str]:
+    """Make an endpoint; gives it with its secret, which is not shown again.
+
+    Refuses with ValidationFailed (an address that may not be called), TooManyEndpoints, UnknownTenant, TenantSuspended,
+    TenantBusy.
+    """
+    # With no tenant entered: a name server takes its time, and a tenant's connections are few.
+    routes.find(tenant_id).check(Purpose.WRITE)
+    _check(url)
+    secret = signing.new_secret()
+    endpoint_id = uuid4()
+    # First where everybody looks, then where it is. The other way round a deed in between would be told to nobody, and a
+    # deliverer would not come by.
+    WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
+    routes.forget()
+    with in_tenant(tenant_id), tenant_atomic():
+        with connections[TENANT_ALIAS].cursor() as cursor:
+            # One after the other, or parallel requests would all see the last free place.
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ENDPOINTS_LOCK])
+        if WebhookEndpoint.objects.count() >= settings.WEBHOOK_ENDPOINTS_PER_TENANT:
+            raise TooManyEndpoints
+        endpoint = WebhookEndpoint(
+            id=endpoint_id,
+            url=url,
+            events=list(events),
+            description=description,
+            enabled=enabled,
+            disabled_reason="" if enabled else WebhookEndpoint.BY_ADMIN,
+            secret_sealed=signing.seal_secret(secret, tenant_id=tenant_id, endpoint_id=endpoint_id),
+        )
+        endpoint.save(force_insert=True)
+        _record("created", endpoint, events=endpoint.events)
+    return endpoint, secret
+
+
+def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, Any]) -> WebhookEndpoint:
+    """Change `url`, `events`, `description`, `enabled`: those that are there.
+
+    A new address, or switching on, has what waits tried at once. Refuses with UnknownEndpoint, ValidationFailed (an address
+    that may not be called).
+    """
+    routes.find(tenant_id).check(Purpose.WRITE)
+    if "url" in changes:
+        _check(changes["url"])
+    with in_tenant(tenant_id), tenant_atomic():
+        endpoint = _found(endpoint_id, lock=True)
+        again = changes.get("enabled") is True and not endpoint.enabled
+        for member, value in changes.items():
+            setattr(endpoint, member, value)
+        if "enabled" in changes:
+            endpoint.disabled_reason = "" if endpoint.enabled else WebhookEndpoint.BY_ADMIN
+        if again or "url" in changes:
+            endpoint.failing_since = None
+        # Not the lease, which a deliverer may have taken meanwhile.
+        endpoint.save(update_fields=[*changes, "disabled_reason", "failing_since", "updated_at"])
+        if again or "url" in changes:
+            _try_now(endpoint)
+        _record("updated", endpoint, changed=sorted(changes))
+    return endpoint
+
+
+def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID) -> None:
+    """Remove an endpoint; nothing more is sent to it, and its messages are purged in time. UnknownEndpoint if none."""
+    with in_tenant(tenant_id), tenant_atomic():
+        endpoint = _found(endpoint_id, lock=True)
+        WebhookEndpoint.objects.filter(pk=endpoint_id).delete()
+        _record("deleted", endpoint)
+
+
+def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID) -> tuple[WebhookEndpoint, str]:
+    """Give the endpoint a new secret, shown this once; the present one signs beside it for the overlap.
+
+    Of more than two the oldest stops at once. Refuses with UnknownEndpoint.
+    """
+    secret = signing.new_secret()
+    with in_tenant(tenant_id), tenant_atomic():
+        endpoint = _found(endpoint_id, lock=True)
+        endpoint.previous_secret_sealed = endpoint.secret_sealed
+        endpoint.previous_secret_until = now() + timedelta(seconds=settings.WEBHOOK_SECRET_OVERLAP_SECONDS)
+        endpoint.secret_sealed = signing.seal_secret(secret, tenant_id=tenant_id, endpoint_id=endpoint_id)
+        endpoint.save(update_fields=["secret_sealed", "previous_secret_sealed", "previous_secret_until", "updated_at"])
+        _record("secret_rotated", endpoint)
+    return endpoint, secret
+
+
+def send_test(*, tenant_id: UUID, endpoint_id: UUID) -> str:
+    """Queue a `webhook.test` event for this endpoint alone; gives its `webhook-id`. UnknownEndpoint, EndpointOff."""
+    with in_tenant(tenant_id), tenant_atomic():
+        endpoint = _found(endpoint_id)
+        if not endpoint.enabled:
+            raise EndpointOff
+        message_id = outbox.publish_to(endpoint.pk, TEST, {"endpoint_id": endpoint.pk})
+        _record("tested", endpoint)
+    return message_id
+
+
+def list_messages(
+    *,
+    tenant_id: UUID,
+    endpoint_id: UUID,
+    limit: int,
+    status: str | None = None,
+    before: int | None = None,
+    purpose: Purpose = Purpose.READ,
+) -> tuple[list[dict[str, Any]], int | None]:
+    """One page of the endpoint's messages, newest first, from the one before `before` on; and where the next page begins.
+
+    Bodies are not in it: they hold data of people. Refuses with UnknownEndpoint.
+    """
+    with in_tenant(tenant_id, purpose):
+        _found(endpoint_id)
+        found = WebhookMessage.objects.filter(endpoint_id=endpoint_id)
+        if status is not None:
+            found = found.filter(status=status)
+        if before is not None:
+            found = found.filter(pk__lt=before)
+        rows = list(found.order_by("-pk").values(*_SHOWN)[: limit + 1])
+    more = len(rows) > limit
+    return rows[:limit], rows[limit - 1]["id"] if more else None
+
+
+def replay(
+    *,
+    tenant_id: UUID,
+    endpoint_id: UUID,
+    message_ids: Collection[str] | None = None,
+    since: datetime | None = None,
+    status: str | None = None,
+) -> tuple[int, bool]:
+    """Send messages again: those of these ids, or those since a moment and in a state; gives how many, and if more are left.
+
+    They keep their `webhook-id` and go out in their order, before what is younger; what still waits is tried at once.
+    The oldest come first where there are more than one call takes. Refuses with UnknownEndpoint, EndpointOff.
+    """
+    with in_tenant(tenant_id), tenant_atomic():
+        endpoint = _found(endpoint_id, lock=True)
+        if not endpoint.enabled:
+            raise EndpointOff
+        found = WebhookMessage.objects.filter(endpoint_id=endpoint_id)
+        if message_ids is not None:
+            found = found.filter(message_id__in=list(message_ids))
+        if since is not None:
+            found = found.filter(created_at__gte=since)
+        if status is not None:
+            found = found.filter(status=status)
+        # What a call before has put into the queue is not met again by the next one.
+        chosen = list(
+            found.exclude(status=PENDING, attempts=0)
+            .order_by("pk")
+            .values_list("pk", flat=True)[: REPLAYED_AT_ONCE + 1]
+        )
+        more = len(chosen) > REPLAYED_AT_ONCE
+        moment = now()
+        number = WebhookMessage.objects.filter(pk__in=chosen[:REPLAYED_AT_ONCE]).update(
+            status=PENDING, attempts=0, queued_at=moment, next_attempt_at=moment, settled_at=None
+        )
+        outbox.wake_after_commit()
+        _record("replayed", endpoint, messages=number)
+    return number, more
+
+
+def _check(url: str) -> None:
+    try:
+        check_url(url, reach())
+    except TargetRefused as refused:
+        raise ValidationFailed(details={"url": [refused.reason]}) from refused
+
+
+def _try_now(endpoint: WebhookEndpoint) -> None:
+    waiting = WebhookMessage.objects.filter(endpoint_id=endpoint.pk, status=PENDING, next_attempt_at__gt=now())
+    waiting.update(next_attempt_at=now())
+    outbox.wake_after_commit()
+
+
+def _found(endpoint_id: UUID, *, lock: bool = False) -> WebhookEndpoint:
+    found = WebhookEndpoint.objects.select_for_update(no_key=True) if lock else WebhookEndpoint.objects.all()
+    endpoint = found.filter(pk=endpoint_id).first()
+    if endpoint is None:
+        raise UnknownEndpoint
+    return endpoint
+
+
+def _record(verb: str, endpoint: WebhookEndpoint, **details: Any) -> None:
+    record_for_tenant(f"webhook.{verb}", target=("webhook_endpoint", endpoint.pk), details=details)

@@ -1,0 +1,27 @@
+"""Mails to a tenant's admins about their webhooks."""
+
+from uuid import UUID
+
+from tenants.context import TENANT_ALIAS, current_tenant
+from userflow import mail
+from userflow.admins.models import AdminUser
+from userflow.permissions_catalogue import TENANT_ADMIN
+from userflow.webhooks.models import WebhookEndpoint
+
+MOST_TOLD = 20
+
+
+def tell_admins(endpoint_id: UUID, reason: str) -> None:
+    """Mail the admins of the tenant that is entered, once the transaction is committed: an endpoint was switched off."""
+    tenant = current_tenant()
+    endpoint = WebhookEndpoint.objects.get(pk=endpoint_id)
+    facts = {
+        "tenant": tenant.name,
+        "url": endpoint.url.partition("?")[0],
+        "gone": reason == WebhookEndpoint.GONE,
+        "since": endpoint.failing_since,
+        "endpoint_id": endpoint_id,
+    }
+    admins = AdminUser.objects.filter(tenant_id=tenant.tenant_id, active=True, roles__name=TENANT_ADMIN)
+    for address in admins.order_by("pk").values_list("email", flat=True)[:MOST_TOLD]:
+        mail.tell("webhook_disabled", to=address, facts=facts, after=TENANT_ALIAS)

@@ -1,0 +1,213 @@
+"""The order of a tenant's messages and who may send them: statements on the tenant's database, with the tenant entered.
+
+Order. Messages go out by their ids. An id is drawn while the deed holds its locks, so of two deeds on the same rows the
+one that came later has the higher id. But a transaction with a low id may commit after one with a high id; sent at once,
+the high one would overtake it. So a deliverer takes note of the highest id it sees, draws a transaction's number after
+that, and sends up to that id once no transaction below the number runs any more: what has not appeared by then never
+will (the numbers are drawn before the ids, migration 0005; the audit chain rests on the same).
+
+One sender for each endpoint. A lease in the endpoint's row, taken by a conditional UPDATE and renewed with every result,
+keeps two deliverers from sending the same endpoint's messages; when its holder was killed it runs out. A lease is longer
+than the longest exchange, so whoever takes it over knows that the last one has ended.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connections
+
+from tenants.context import TENANT_ALIAS
+from userflow.webhooks.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
+
+BATCH = 20
+# So long after its last renewal a lease is too old to begin another exchange: the process was held up.
+LATE_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An endpoint that has something to send: in so many seconds, and whether somebody else holds it."""
+
+    endpoint_id: UUID
+    seconds: float
+    held_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An endpoint that this deliverer holds."""
+
+    endpoint_id: UUID
+    lease: UUID
+    url: str
+    secrets_sealed: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message to be sent now."""
+
+    id: int
+    message_id: str
+    event: str
+    body: bytes
+    attempts: int
+    # How long it has been in the queue, and how long it must still wait.
+    age_seconds: float
+    wait_seconds: float
+
+
+def lease_seconds() -> int:
+    """How long a lease lasts: longer than an exchange, from the name server to the last byte, and LATE_SECONDS."""
+    return int(settings.WEBHOOK_TIMEOUT_SECONDS) + 12
+
+
+def waiting() -> tuple[bool, Sequence[Waiting]]:
+    """Whether the tenant has endpoints at all, and those that have something to send."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT e.id, extract(epoch FROM m.next_attempt_at - clock_timestamp())::float8,"
+            " coalesce(extract(epoch FROM e.leased_until - clock_timestamp())::float8, 0)"
+            " FROM userflow_webhookendpoint e LEFT JOIN LATERAL (SELECT next_attempt_at FROM userflow_webhookmessage"
+            " WHERE endpoint_id = e.id AND status = 'pending' ORDER BY id LIMIT 1) m ON e.enabled"
+        )
+        rows = cursor.fetchall()
+    found = [Waiting(row[0], max(0.0, row[1]), max(0.0, row[2])) for row in rows if row[1] is not None]
+    return bool(rows), found
+
+
+def claim(endpoint_id: UUID, lease: UUID) -> Claim | None:
+    """Hold the endpoint; None when somebody else does, or when it is off."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "UPDATE userflow_webhookendpoint SET lease = %s, leased_until = clock_timestamp() + %s * interval '1 second'"
+            " WHERE id = %s AND enabled AND (leased_until IS NULL OR leased_until < clock_timestamp())"
+            " RETURNING url, secret_sealed,"
+            " CASE WHEN previous_secret_until > clock_timestamp() THEN previous_secret_sealed END",
+            [lease, lease_seconds(), endpoint_id],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    url, *sealed = row
+    return Claim(endpoint_id, lease, url, tuple(bytes(secret) for secret in sealed if secret is not None))
+
+
+def release(held: Claim) -> None:
+    """Let the endpoint go."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "UPDATE userflow_webhookendpoint SET lease = NULL, leased_until = NULL WHERE id = %s AND lease = %s",
+            [held.endpoint_id, held.lease],
+        )
+
+
+def horizon(endpoint_id: UUID) -> tuple[int, int]:
+    """The highest id to be seen now, and a transaction's number above that of everybody who may own a lower one."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(max(id), 0) FROM userflow_webhookmessage WHERE endpoint_id = %s AND status = 'pending'",
+            [endpoint_id],
+        )
+        (highest,) = cursor.fetchone()
+        # Not a snapshot's xmax, which a running transaction may be above. Asked second, so that it is drawn second.
+        cursor.execute("SELECT pg_current_xact_id()::text::bigint")
+        (number,) = cursor.fetchone()
+    return highest, number
+
+
+def is_certain(number: int) -> bool:
+    """Whether every transaction below the number has ended."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= %s", [number])
+        return bool(cursor.fetchone()[0])
+
+
+def next_letters(endpoint_id: UUID, highest: int) -> Sequence[Letter]:
+    """The next messages in their order, up to that id."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "SELECT id, message_id, event, body, attempts,"
+            " extract(epoch FROM clock_timestamp() - queued_at)::float8,"
+            " extract(epoch FROM next_attempt_at - clock_timestamp())::float8"
+            " FROM userflow_webhookmessage WHERE endpoint_id = %s AND status = 'pending' AND id <= %s"
+            " ORDER BY id LIMIT %s",
+            [endpoint_id, highest, BATCH],
+        )
+        rows = cursor.fetchall()
+    return [Letter(id_, message, event, body.encode(), *rest) for id_, message, event, body, *rest in rows]
+
+
+_RESULT = (
+    "WITH held AS (UPDATE userflow_webhookendpoint SET leased_until = clock_timestamp() + %s * interval '1 second',"
+    " {endpoint} WHERE id = %s AND lease = %s RETURNING enabled, failing_since)"
+    " UPDATE userflow_webhookmessage SET attempts = attempts + 1, last_status = %s, last_error = %s, {message}"
+    " WHERE id = %s AND status = 'pending'"
+    " RETURNING (SELECT enabled FROM held), (SELECT failing_since FROM held)"
+)
+_TAKEN = _RESULT.format(
+    endpoint="failing_since = NULL, last_delivered_at = clock_timestamp()",
+    message=f"status = '{DELIVERED}', settled_at = clock_timestamp()",
+)
+_AGAIN = _RESULT.format(
+    endpoint="failing_since = coalesce(failing_since, clock_timestamp())",
+    message="next_attempt_at = clock_timestamp() + %s * interval '1 second'",
+)
+_GIVEN_UP = _RESULT.format(
+    endpoint="failing_since = coalesce(failing_since, clock_timestamp())",
+    message=f"status = '{DEAD}', settled_at = clock_timestamp()",
+)
+
+
+def taken(held: Claim, letter: Letter, status: int) -> bool:
+    """The consumer has the message. False when the endpoint is off or somebody else's by now: then stop."""
+    return bool(_note(_TAKEN, held, letter, status, "")[0])
+
+
+def failed(held: Claim, letter: Letter, status: int | None, error: str, *, again: float | None) -> datetime | None:
+    """The consumer has it not: it is tried `again` in so many seconds, or given up where that is None.
+
+    Gives since when the endpoint has taken nothing; None when the endpoint is not this deliverer's any more.
+    """
+    if again is None:
+        return _note(_GIVEN_UP, held, letter, status, error)[1]
+    return _note(_AGAIN, held, letter, status, error, again)[1]
+
+
+def _note(
+    statement: str, held: Claim, letter: Letter, status: int | None, error: str, *more: float
+) -> tuple[bool | None, datetime | None]:
+    values = [lease_seconds(), held.endpoint_id, held.lease, status, error, *more, letter.id]
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(statement, values)
+        row = cursor.fetchone()
+    return row or (None, None)
+
+
+def switch_off(endpoint_id: UUID, reason: str) -> bool:
+    """Switch the endpoint off; False when it was off. What waits stays in the queue and goes on when it is on again."""
+    changed = WebhookEndpoint.objects.filter(pk=endpoint_id, enabled=True).update(
+        enabled=False, disabled_reason=reason, lease=None, leased_until=None
+    )
+    return bool(changed)
+
+
+__all__ = [
+    "PENDING",
+    "Claim",
+    "Letter",
+    "Waiting",
+    "claim",
+    "failed",
+    "horizon",
+    "is_certain",
+    "lease_seconds",
+    "next_letters",
+    "release",
+    "switch_off",
+    "taken",
+    "waiting",
+]

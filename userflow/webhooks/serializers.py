@@ -1,0 +1,156 @@
+"""Shapes of webhooks."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Choice, Flag, Identifier, QueryWhole, Text, Timestamp, WebAddress
+from identity_platform.api.pagination import LARGEST_PAGE
+from userflow.roles.serializers import InTenantQuery
+from userflow.webhooks.events import FILTERS
+from userflow.webhooks.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
+
+MOST_NAMED = 1000
+STATUSES = (PENDING, DELIVERED, DEAD)
+_TENANT = "For operators; also taken from the header X-Tenant-ID."
+
+
+def record(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    """An endpoint as it is answered, without its secret."""
+    return {
+        "id": endpoint.pk,
+        "url": endpoint.url,
+        "description": endpoint.description,
+        "events": endpoint.events,
+        "enabled": endpoint.enabled,
+        "disabled_reason": endpoint.disabled_reason,
+        "failing_since": endpoint.failing_since,
+        "last_delivered_at": endpoint.last_delivered_at,
+        "previous_secret_until": endpoint.previous_secret_until,
+        "created_at": endpoint.created_at,
+        "updated_at": endpoint.updated_at,
+    }
+
+
+class WebhookEndpointChanges(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text=_TENANT)
+    url = WebAddress(
+        required=False, allow_fragment=False, help_text="https. It may not lead into a private or reserved network."
+    )
+    description = Text(max_length=255, required=False, allow_blank=True)
+    events = serializers.ListField(
+        child=Choice(FILTERS),
+        required=False,
+        min_length=1,
+        max_length=len(FILTERS),
+        help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.",
+    )
+    enabled = Flag(required=False)
+
+    def validate_events(self, value: list[str]) -> list[str]:
+        return list(dict.fromkeys(value))
+
+
+class WebhookEndpointIn(WebhookEndpointChanges):
+    url = WebAddress(allow_fragment=False, help_text="https. It may not lead into a private or reserved network.")
+    events = serializers.ListField(
+        child=Choice(FILTERS),
+        required=False,
+        default=lambda: ["*"],
+        min_length=1,
+        max_length=len(FILTERS),
+        help_text="Events, kinds (`end_user.*`) or `*` (default).",
+    )
+
+
+class WebhookEndpointOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    url = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    events = serializers.ListField(child=serializers.CharField())
+    enabled = serializers.BooleanField()
+    disabled_reason = serializers.CharField(
+        allow_blank=True, help_text="admin, gone (it answered 410) or failing (it has taken nothing for days)"
+    )
+    failing_since = serializers.DateTimeField(allow_null=True)
+    last_delivered_at = serializers.DateTimeField(allow_null=True)
+    previous_secret_until = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class NewWebhookEndpointOut(WebhookEndpointOut):
+    secret = serializers.CharField(help_text="Verifies the signatures; shown this once.")
+
+
+class WebhookEndpointListOut(serializers.Serializer[Any]):
+    endpoints = WebhookEndpointOut(many=True)
+
+
+class WebhookEndpointDeletedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    id = serializers.UUIDField()
+
+
+class WebhookTestIn(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text=_TENANT)
+
+
+class WebhookTestOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    message_id = serializers.CharField(help_text="Its `webhook-id`.")
+
+
+class WebhookMessageQuery(InTenantQuery):
+    status = Choice(STATUSES, required=False)
+    cursor = QueryWhole(required=False, min_value=1, help_text="`next_cursor` of the page before.")
+    limit = QueryWhole(required=False, default=50, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+
+
+class WebhookMessageOut(serializers.Serializer[Any]):
+    id = serializers.IntegerField(help_text="Its place in the order.")
+    message_id = serializers.CharField(help_text="Its `webhook-id`.")
+    event = serializers.CharField()
+    status = serializers.CharField(help_text="pending, delivered or dead")
+    attempts = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    next_attempt_at = serializers.DateTimeField(help_text="Of a pending message.")
+    settled_at = serializers.DateTimeField(allow_null=True)
+    last_status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the last answer.")
+    last_error = serializers.CharField(allow_blank=True)
+
+
+class WebhookMessageListOut(serializers.Serializer[Any]):
+    messages = WebhookMessageOut(many=True)
+    limit = serializers.IntegerField()
+    next_cursor = serializers.IntegerField(allow_null=True, help_text="Send it as `cursor`; null at the end.")
+
+
+class WebhookReplayIn(serializers.Serializer[Any]):
+    tenant_id = Identifier(required=False, help_text=_TENANT)
+    message_ids = serializers.ListField(
+        child=Text(max_length=40), required=False, min_length=1, max_length=MOST_NAMED, help_text="`webhook-id`s."
+    )
+    since = Timestamp(required=False, help_text="Messages of events from this moment on.")
+    status = Choice(STATUSES, required=False, help_text="Messages in this state only.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not attrs.keys() & {"message_ids", "since", "status"}:
+            raise serializers.ValidationError({"message_ids": ["Send message_ids, since or status."]})
+        return attrs
+
+
+class WebhookReplayOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    replayed = serializers.IntegerField()
+    more = serializers.BooleanField(help_text="True: there are more than one call takes, send the call again.")
+
+
+class WebhookEventOut(serializers.Serializer[Any]):
+    event = serializers.CharField()
+    description = serializers.CharField()
+
+
+class WebhookEventListOut(serializers.Serializer[Any]):
+    events = WebhookEventOut(many=True)
+    filters = serializers.ListField(child=serializers.CharField())

@@ -1,0 +1,137 @@
+"""Webhooks over HTTP."""
+
+from uuid import UUID
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
+from userflow.ids import id_or
+from userflow.permissions import needs, principal_at, reading, tenant_at
+from userflow.roles.serializers import InTenantQuery
+from userflow.signin.views import NO_STORE
+from userflow.webhooks import actions, serializers
+from userflow.webhooks.events import EVENTS, FILTERS
+
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
+READING = ("events", "list", "retrieve", "messages")
+
+
+class WebhookViewSet(ApiViewSet):
+    """Where a tenant's own systems hear of what happens to its people."""
+
+    def get_permissions(self) -> list[BasePermission]:
+        return [needs("webhooks:read" if self.action in READING else "webhooks:write")()]
+
+    @endpoint(returns={200: serializers.WebhookEventListOut})
+    def events(self, request: Request) -> Response:
+        """The events there are, and what an endpoint may listen to."""
+        shown = [{"event": event, "description": text} for event, text in EVENTS.items()]
+        return Response({"events": shown, "filters": FILTERS})
+
+    @endpoint(query=InTenantQuery, returns={200: serializers.WebhookEndpointListOut}, refuses=TENANCY)
+    def list(self, request: Request) -> Response:
+        """Webhook endpoints of a tenant, the oldest first."""
+        found = actions.list_endpoints(tenant_id=self._tenant(request), purpose=reading(principal_at(request)))
+        return Response({"endpoints": [serializers.record(each) for each in found]})
+
+    @endpoint(
+        serializers.WebhookEndpointIn,
+        returns={201: serializers.NewWebhookEndpointOut},
+        refuses=[TooManyEndpoints, *TENANCY],
+    )
+    def create(self, request: Request) -> Response:
+        """Make an endpoint; its secret is shown this once."""
+        fields = self.valid(serializers.WebhookEndpointIn)
+        tenant_id = tenant_at(request, fields.pop("tenant_id", None))
+        made, secret = actions.create_endpoint(tenant_id=tenant_id, **fields)
+        return Response({**serializers.record(made), "secret": secret}, status=201, headers=NO_STORE)
+
+    @endpoint(query=InTenantQuery, returns={200: serializers.WebhookEndpointOut}, refuses=[UnknownEndpoint, *TENANCY])
+    def retrieve(self, request: Request, endpoint_id: str) -> Response:
+        """One endpoint."""
+        wanted, purpose = id_or(endpoint_id, UnknownEndpoint), reading(principal_at(request))
+        found = actions.find_endpoint(tenant_id=self._tenant(request), endpoint_id=wanted, purpose=purpose)
+        return Response(serializers.record(found))
+
+    @endpoint(
+        serializers.WebhookEndpointChanges,
+        returns={200: serializers.WebhookEndpointOut},
+        refuses=[UnknownEndpoint, *TENANCY],
+    )
+    def partial_update(self, request: Request, endpoint_id: str) -> Response:
+        """Change the members that are there; what waits is tried at once at a new address or after switching on."""
+        changes = self.valid(serializers.WebhookEndpointChanges)
+        tenant_id = tenant_at(request, changes.pop("tenant_id", None))
+        wanted = id_or(endpoint_id, UnknownEndpoint)
+        changed = actions.update_endpoint(tenant_id=tenant_id, endpoint_id=wanted, changes=changes)
+        return Response(serializers.record(changed))
+
+    @endpoint(
+        query=InTenantQuery, returns={200: serializers.WebhookEndpointDeletedOut}, refuses=[UnknownEndpoint, *TENANCY]
+    )
+    def destroy(self, request: Request, endpoint_id: str) -> Response:
+        """Delete an endpoint; nothing more is sent to it."""
+        wanted = id_or(endpoint_id, UnknownEndpoint)
+        actions.delete_endpoint(tenant_id=self._tenant(request), endpoint_id=wanted)
+        return Response({"message": "The webhook endpoint is deleted.", "id": wanted})
+
+    @endpoint(
+        serializers.WebhookTestIn, returns={200: serializers.NewWebhookEndpointOut}, refuses=[UnknownEndpoint, *TENANCY]
+    )
+    def rotate(self, request: Request, endpoint_id: str) -> Response:
+        """Give an endpoint a new secret, shown this once; the present one signs beside it for a while."""
+        tenant_id, wanted = self._named(request, endpoint_id)
+        rotated, secret = actions.rotate_secret(tenant_id=tenant_id, endpoint_id=wanted)
+        return Response({**serializers.record(rotated), "secret": secret}, headers=NO_STORE)
+
+    @endpoint(
+        serializers.WebhookTestIn,
+        returns={200: serializers.WebhookTestOut},
+        refuses=[UnknownEndpoint, EndpointOff, *TENANCY],
+    )
+    def test(self, request: Request, endpoint_id: str) -> Response:
+        """Send a `webhook.test` event to this endpoint."""
+        tenant_id, wanted = self._named(request, endpoint_id)
+        message_id = actions.send_test(tenant_id=tenant_id, endpoint_id=wanted)
+        return Response({"message": "A test event is on its way.", "message_id": message_id})
+
+    @endpoint(
+        query=serializers.WebhookMessageQuery,
+        returns={200: serializers.WebhookMessageListOut},
+        refuses=[UnknownEndpoint, *TENANCY],
+    )
+    def messages(self, request: Request, endpoint_id: str) -> Response:
+        """Messages to an endpoint, newest first, by cursor; `status=dead` is the dead-letter list."""
+        asked = self.valid_query(serializers.WebhookMessageQuery)
+        rows, next_cursor = actions.list_messages(
+            tenant_id=tenant_at(request, asked.get("tenant_id")),
+            endpoint_id=id_or(endpoint_id, UnknownEndpoint),
+            limit=asked["limit"],
+            status=asked.get("status"),
+            before=asked.get("cursor"),
+            purpose=reading(principal_at(request)),
+        )
+        return Response({"messages": rows, "limit": asked["limit"], "next_cursor": next_cursor})
+
+    @endpoint(
+        serializers.WebhookReplayIn,
+        returns={200: serializers.WebhookReplayOut},
+        refuses=[UnknownEndpoint, EndpointOff, *TENANCY],
+    )
+    def replay(self, request: Request, endpoint_id: str) -> Response:
+        """Send messages again, in their order and with the same `webhook-id`."""
+        asked = self.valid(serializers.WebhookReplayIn)
+        tenant_id = tenant_at(request, asked.pop("tenant_id", None))
+        number, more = actions.replay(tenant_id=tenant_id, endpoint_id=id_or(endpoint_id, UnknownEndpoint), **asked)
+        return Response({"message": "The messages are in the queue.", "replayed": number, "more": more})
+
+    def _tenant(self, request: Request) -> UUID:
+        return tenant_at(request, self.valid_query(InTenantQuery).get("tenant_id"))
+
+    def _named(self, request: Request, endpoint_id: str) -> tuple[UUID, UUID]:
+        asked = self.valid(serializers.WebhookTestIn)
+        return tenant_at(request, asked.get("tenant_id")), id_or(endpoint_id, UnknownEndpoint)
