@@ -68,8 +68,8 @@ class Reach:
     plain_http: bool = False
 
     @classmethod
-    def of(cls, networks: Iterable[str], *, plain_http: bool = False) -> "Reach":
-        """From networks as text (`10.1.0.0/16`, `::1`). Raises ValueError for what is none."""
+    def of(cls, networks: Iterable[str | Network], *, plain_http: bool = False) -> "Reach":
+        """From networks, also as text (`10.1.0.0/16`, `::1`). Raises ValueError for what is none."""
         return cls(tuple(ipaddress.ip_network(network) for network in networks), plain_http)
 
     def check(self, address: Address, *, plain: bool) -> None:
