@@ -138,7 +138,7 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
         # Locked in one order: two reads that mark the same rows in different orders would wait for each other for ever.
         rows = list(service.credentials.filter(_is(status)).order_by("id").select_for_update(no_key=True))
         moment = now()
-        opened, unreadable = _opened(tenant_id, rows) if status == ACTIVE else ({}, [])
+        opened, unreadable = opened_secrets(tenant_id, rows) if status == ACTIVE else ({}, [])
         if opened:
             ServiceCredential.objects.filter(pk__in=opened).update(last_read_at=moment)
             _record_each("service_credential.read", service, list(opened))
@@ -212,7 +212,7 @@ def reveal_credential(
         moment = now()
         if status_of(credential, moment) != ACTIVE:
             raise CredentialNotActive
-        opened, unreadable = _opened(tenant_id, [credential])
+        opened, unreadable = opened_secrets(tenant_id, [credential])
         if opened:
             ServiceCredential.objects.filter(pk=credential_id).update(last_read_at=moment)
             credential.last_read_at = moment
@@ -267,7 +267,8 @@ def _refusing(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[N
         raise clash from problem
 
 
-def _data_key(tenant_id: UUID) -> bytes:
+def data_key(tenant_id: UUID) -> bytes:
+    """The key that seals this tenant's secrets; SecretsLocked (503) when the process cannot open it."""
     try:
         return keys.tenant_key(tenant_id)
     except (RingKeyMissing, SealBroken, DataKey.DoesNotExist) as problem:
@@ -278,28 +279,30 @@ def _data_key(tenant_id: UUID) -> bytes:
 def _sealed(credential: ServiceCredential, secret: str | dict[str, Any]) -> bytes:
     return seal_secret(
         secret,
-        data_key=_data_key(credential.tenant_id),
+        data_key=data_key(credential.tenant_id),
         tenant_id=credential.tenant_id,
         service_id=credential.service_id,
         credential_id=credential.pk,
     )
 
 
-def _opened(tenant_id: UUID, rows: list[ServiceCredential]) -> tuple[dict[UUID, str | dict[str, Any]], list[UUID]]:
+def opened_secrets(
+    tenant_id: UUID, rows: list[ServiceCredential]
+) -> tuple[dict[UUID, str | dict[str, Any]], list[UUID]]:
     """The secrets of the rows by id, and the ids of those that do not open.
 
     The tenant is the caller's, not the row's: a row that somebody moved here from another tenant must not open.
     """
     if not rows:
         return {}, []
-    data_key = _data_key(tenant_id)
+    key = data_key(tenant_id)
     opened: dict[UUID, str | dict[str, Any]] = {}
     unreadable = []
     for row in rows:
         try:
             opened[row.pk] = open_secret(
                 bytes(row.secret),
-                data_key=data_key,
+                data_key=key,
                 tenant_id=tenant_id,
                 service_id=row.service_id,
                 credential_id=row.pk,

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import models
 
+from identity_platform.transfer.runs import ImportRun
 from tenants.models import Tenant
 
 ACTIVE, INACTIVE = "active", "inactive"
@@ -84,3 +85,21 @@ class ServiceCredential(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+
+class ServiceImport(ImportRun):
+    """One import of a file of services, beside what it brings in."""
+
+    # The unique index begins with the tenant.
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="service_imports", db_index=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "digest"], condition=models.Q(ended_at=None), name="service_import_one_at_a_time"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["tenant", "-begun_at"], name="service_import_newest_first"),
+            models.Index(fields=["touched_at"], name="service_import_age"),
+        ]

@@ -51,7 +51,8 @@ class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
         }
 
 
-def _metadata() -> JsonObject:
+def free_metadata() -> JsonObject:
+    """The free members of a service or a credential."""
     return JsonObject(required=False, max_bytes=LARGEST_METADATA, max_depth=DEEPEST_METADATA)
 
 
@@ -69,7 +70,7 @@ class ServiceIn(serializers.Serializer[Any]):
     base_url = WebAddress()
     api_version = Text(max_length=255, required=False, allow_blank=True)
     status = Choice(STATUSES, required=False, default=ACTIVE)
-    metadata = _metadata()
+    metadata = free_metadata()
 
 
 class ServiceChanges(serializers.Serializer[Any]):
@@ -79,7 +80,7 @@ class ServiceChanges(serializers.Serializer[Any]):
     base_url = WebAddress(required=False)
     api_version = Text(max_length=255, required=False, allow_blank=True)
     status = Choice(STATUSES, required=False)
-    metadata = _metadata()
+    metadata = free_metadata()
 
 
 class ServiceOut(serializers.Serializer[Any]):
@@ -121,14 +122,14 @@ class ServiceCredentialIn(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, help_text="Unique for the service, capitals count.")
     type = Choice(CREDENTIAL_TYPES, required=False, default=API_KEY)
     secret = Secret()
-    metadata = _metadata()
+    metadata = free_metadata()
     expires_at = Timestamp(required=False, allow_null=True)
 
 
 class ServiceCredentialChanges(serializers.Serializer[Any]):
     secret = Secret(required=False)
     status = Choice((ACTIVE, REVOKED), required=False)
-    metadata = _metadata()
+    metadata = free_metadata()
     expires_at = Timestamp(required=False, allow_null=True)
 
 

@@ -51,6 +51,8 @@ class Report:
 
     file: "ReportFile | None" = None
     kept: list[Fault] = field(default_factory=list)
+    # What is to be said of the whole.
+    notes: list[str] = field(default_factory=list)
     most: int = SHOWN
     faults: int = 0
 

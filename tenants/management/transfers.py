@@ -124,6 +124,8 @@ class ImportCommand(BaseCommand):
         if report.faults > len(report.kept):
             where = f"in {path}" if path else "only with --report"
             self.stdout.write(f"{report.faults - len(report.kept)} more are {where}.")
+        for note in report.notes:
+            self.stdout.write(note)
         done = ", ".join(f"{number} {word}" for word, number in tally.counts().items())
         self.stdout.write(
             f"{'Dry run, nothing was changed: ' if chosen.dry_run else ''}{done} of {tally.rows} {self.what}."
@@ -143,6 +145,13 @@ def add_export_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, help="csv or jsonl; from the file's name, else jsonl.")
 
 
+def form_of(options: Mapping[str, Any]) -> str:
+    """The format that is asked for; FileUnusable when a file's name does not say it."""
+    if options["file"] is None:
+        return options["format"] or JSONL
+    return format_of(options["file"].name, options["format"])
+
+
 def export(
     command: BaseCommand,
     options: Mapping[str, Any],
@@ -154,7 +163,7 @@ def export(
     path: Path | None = options["file"]
     number = 0
     try:
-        form = format_of(path.name, options["format"]) if path is not None else options["format"] or JSONL
+        form = form_of(options)
         tenant_id = tenant_named(options["tenant"]).pk
         with written(path, otherwise=cast(IO[str], command.stdout)) as stream:
             writer = RowWriter(stream, form, columns)

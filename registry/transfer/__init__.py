@@ -1,0 +1,1 @@
+"""A tenant's services in and out, by command."""

@@ -1,0 +1,91 @@
+"""Taking services out; secrets only when they are asked for by name, and then each of them is written down as read."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
+from registry import actions
+from registry.models import ACTIVE, Service, ServiceCredential
+from registry.transfer.members import CREDENTIAL
+
+AT_ONCE = 200
+COLUMNS: Final = (
+    "id",
+    "name",
+    "description",
+    "type",
+    "status",
+    "base_url",
+    "api_version",
+    "metadata",
+    "created_at",
+)
+
+
+def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Iterator[dict[str, Any]]:
+    """Every service as a row, with `credentials` each followed by rows of its credentials.
+
+    With `secrets` the rows of active ones hold the secret, opened, and the audit trail says so of each before the row
+    is given. A secret that does not open is left out and written down as well. All of it as it is at one moment.
+    Refuses with SecretsLocked.
+    """
+    # By itself, so that it stays whatever becomes of the file.
+    record_for_platform(
+        "services.exported", tenant_id=tenant_id, target=("tenant", tenant_id), details={"secrets": secrets}
+    )
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        after = UUID(int=0)
+        while rows := list(Service.objects.filter(tenant_id=tenant_id, pk__gt=after).order_by("pk")[:AT_ONCE]):
+            bound = _credentials(tenant_id, rows, secrets=secrets) if credentials else {}
+            for row in rows:
+                yield {name: _plain(getattr(row, name)) for name in COLUMNS}
+                yield from bound.get(row.pk, [])
+            after = rows[-1].pk
+
+
+def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> dict[UUID, list[dict[str, Any]]]:
+    names = {service.pk: service.name for service in services}
+    rows = list(ServiceCredential.objects.filter(service_id__in=names).order_by("service_id", "created_at", "pk"))
+    opened: dict[UUID, str | dict[str, Any]] = {}
+    if secrets:
+        opened, shut = actions.opened_secrets(tenant_id, [row for row in rows if row.status == ACTIVE])
+        for action, ids, outcome in (
+            ("service_credential.read", list(opened), "success"),
+            ("service_credential.unreadable", shut, "failed"),
+        ):
+            if ids:
+                record_for_each_on_platform(
+                    action,
+                    tenant_id=tenant_id,
+                    kind=actions.CREDENTIAL,
+                    ids=ids,
+                    outcome=outcome,
+                    details={"via": "export"},
+                )
+    found: dict[UUID, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row.service_id, []).append(
+            {
+                "kind": CREDENTIAL,
+                "service": names[row.service_id],
+                "name": row.name,
+                "type": row.type,
+                "status": row.status,
+                "secret": opened.get(row.pk),
+                "metadata": row.metadata,
+                "expires_at": _plain(row.expires_at),
+                "created_at": _plain(row.created_at),
+            }
+        )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value) if isinstance(value, UUID) else (None if value == "" else value)

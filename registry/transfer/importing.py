@@ -1,0 +1,302 @@
+"""Bringing services in: the same rows, report, options and marks as for people, on the global database."""
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import IO, Any
+from uuid import UUID
+
+import orjson
+from django.db import connection, transaction
+from django.utils.timezone import now
+
+from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
+from identity_platform.transfer import runs
+from identity_platform.transfer.report import Report, Tally
+from identity_platform.transfer.rows import CSV, Fault, Row, digest_of, rows_of
+from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
+from registry import actions
+from registry.models import ACTIVE, API_KEY, Service, ServiceCredential, ServiceImport
+from registry.sealing import seal_secret
+from registry.transfer.members import KINDS, KNOWN_IN_CSV, KNOWN_IN_JSON, SERVICE
+
+IMPORT = "service_import"
+TAKEN = "The tenant has a service of this name, or an earlier row has it."
+BOUND = "The service has a credential of this name, or an earlier row has it."
+NO_SECRET = "credentials have no secret in the file and were left out: bind them through the API."
+# One parameter however many rows, no temporary table, and the triggers that count services run once.
+_ROWS = (
+    "jsonb_to_recordset(%s::jsonb) AS x(line bigint, id uuid, name text, description text, type text, status text,"
+    " base_url text, api_version text, metadata jsonb, created_at timestamptz)"
+)
+# In the order of the unique index: imports that overlap wait for each other, but never crosswise.
+_INSERT = f"""
+INSERT INTO registry_service
+    (id, tenant_id, name, description, type, status, base_url, api_version, metadata, created_at, updated_at)
+SELECT id, %s, name, coalesce(description, ''), type, coalesce(status, '{ACTIVE}'), base_url, coalesce(api_version, ''),
+    coalesce(metadata, '{{}}'), coalesce(created_at, now()), now()
+FROM {_ROWS} ORDER BY name, line ON CONFLICT DO NOTHING RETURNING id
+"""
+_UPDATE = f"""
+UPDATE registry_service s SET description = coalesce(x.description, s.description), type = x.type, base_url = x.base_url,
+    status = coalesce(x.status, s.status), api_version = coalesce(x.api_version, s.api_version),
+    metadata = coalesce(x.metadata, s.metadata), updated_at = now()
+FROM {_ROWS} WHERE s.tenant_id = %s AND s.name = x.name RETURNING s.id
+"""
+_BIND = """
+INSERT INTO registry_servicecredential
+    (id, tenant_id, service_id, name, type, status, secret, metadata, created_at, updated_at, expires_at)
+SELECT id, %s, service_id, name, type, status, decode(secret, 'hex'), metadata, created_at, now(), expires_at
+FROM jsonb_to_recordset(%s::jsonb) AS x(line bigint, id uuid, service_id uuid, name text, type text, status text,
+    secret text, metadata jsonb, created_at timestamptz, expires_at timestamptz)
+ORDER BY service_id, name, line ON CONFLICT DO NOTHING RETURNING id
+"""
+
+
+@dataclass
+class _Rules:
+    """What holds for all batches of one import."""
+
+    tenant_id: UUID
+    options: Options
+    from_text: bool
+    # What a dry run would have made so far: names of services, and (service, name) of credentials.
+    planned: set[Any] = field(default_factory=set)
+    left_out: int = 0
+
+
+def import_services(
+    *,
+    tenant_id: UUID,
+    stream: IO[bytes],
+    form: str,
+    options: Options,
+    open_report: Callable[[int], Report] = lambda after_line: Report(),
+    seen: Callable[[Tally, int], None] = lambda tally, offset: None,
+) -> tuple[Tally, Report]:
+    """Bring the services of a file, and the credentials that state a secret, into a tenant; gives counts and report.
+
+    Secrets are sealed under the tenant's own key. Each batch is one transaction together with the mark up to where the
+    file is done. Refuses with FileUnusable, ImportRunning, ImportTakenOver, NothingToResume, SecretsLocked.
+    """
+    known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
+    rules = _Rules(tenant_id, options, form == CSV)
+    # Before a run is begun: a file that cannot be read at all leaves none behind.
+    next(rows_of(stream, form=form, known=known), None)
+    run: ServiceImport | None = None
+    if not options.dry_run:
+        digest = digest_of(stream)
+        with transaction.atomic():
+            run = runs.begin(_runs(tenant_id), {"tenant_id": tenant_id}, digest=digest, options=options)
+            action = "service_import.resumed" if run.line else "service_import.started"
+            record_for_platform(
+                action,
+                tenant_id=tenant_id,
+                target=(IMPORT, run.pk),
+                details={"sha256": digest, "after_line": run.line},
+            )
+    report = open_report(run.line if run else 0)
+
+    def apply(rows: list[Row]) -> Batch:
+        with transaction.atomic():
+            done = _take(rows, rules)
+            if run is not None:
+                _mark(run, rows, done)
+            report.take(done.faults)
+        return done
+
+    tally = runs.take_all(
+        rows_of(stream, form=form, known=known, after=(run.line, run.offset) if run else (0, 0)),
+        size=options.batch_size,
+        apply=apply,
+        seen=seen,
+        tally=run.tally() if run else None,
+    )
+    if run is not None:
+        with transaction.atomic():
+            runs.finish(_runs(tenant_id), run)
+            record_for_platform(
+                "service_import.finished", tenant_id=tenant_id, target=(IMPORT, run.pk), details=tally.counts()
+            )
+    if rules.left_out:
+        report.notes.append(f"{rules.left_out} {NO_SECRET}")
+    return tally, report
+
+
+def _runs(tenant_id: UUID) -> Any:
+    return ServiceImport.objects.filter(tenant_id=tenant_id)
+
+
+def _mark(run: ServiceImport, rows: list[Row], done: Batch) -> None:
+    runs.advance(_runs(run.tenant_id), run, last=rows[-1], tally=done.tally)
+    details = {"first_line": rows[0].line, "last_line": rows[-1].line, **done.tally.counts()}
+    record_for_platform("service_import.batch", tenant_id=run.tenant_id, target=(IMPORT, run.pk), details=details)
+
+
+def _take(rows: list[Row], rules: _Rules) -> Batch:
+    """Bring a batch in, in the transaction that is open; what is wrong with a row keeps that row out and no other."""
+    batch = Batch()
+    services: list[dict[str, Any]] = []
+    credentials: list[dict[str, Any]] = []
+    for row in rows:
+        kind = row.members.get("kind", SERVICE)
+        spec = KINDS.get(kind) if isinstance(kind, str) else None
+        if spec is None:
+            row.faults.append(Fault(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
+        elif not row.faults:
+            values = spec.read(row, from_text=rules.from_text)
+            if values.get("created_at") is not None and values["created_at"] > now():
+                row.faults.append(Fault(row.line, "created_at", "Send a time that is past."))
+            (services if kind == SERVICE else credentials).append({**values, "line": row.line})
+        if row.faults:
+            batch.fail(row.faults)
+    bad = {fault.line for fault in batch.faults}
+    _take_services([one for one in services if one["line"] not in bad], rules, batch)
+    _take_credentials([one for one in credentials if one["line"] not in bad], rules, batch)
+    return batch
+
+
+# --- services --------------------------------------------------------------------------------------------------------
+
+
+def _take_services(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> None:
+    if not rows:
+        return
+    _give_ids(rows)
+    made = _would_make(rows, rules) if rules.options.dry_run else _make(rows, rules)
+    batch.tally.created += len(made)
+    clashing = [row for row in rows if row["id"] not in made]
+    if rules.options.on_conflict == UPDATE and clashing:
+        if not rules.options.dry_run:
+            # Of two rows with one name the later counts, as it would in two batches.
+            _change(list({row["name"]: row for row in clashing}.values()), rules)
+        batch.tally.updated += len(clashing)
+    else:
+        _clash(clashing, "name", TAKEN, rules, batch)
+
+
+def _give_ids(rows: list[dict[str, Any]]) -> None:
+    """A stated id is kept where it is free; in the same installation it is often the one of the tenant it came from."""
+    used = set(Service.objects.filter(pk__in=[row["id"] for row in rows if "id" in row]).values_list("pk", flat=True))
+    for row in rows:
+        if "id" not in row or row["id"] in used:
+            row["id"] = uuid.uuid4()
+        used.add(row["id"])
+
+
+def _make(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT, [rules.tenant_id, orjson.dumps(rows).decode()])
+        made = {pk for (pk,) in cursor.fetchall()}
+    _record("service.created", SERVICE, made, rules)
+    return made
+
+
+def _would_make(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+    names = [row["name"] for row in rows]
+    taken = set(Service.objects.filter(tenant_id=rules.tenant_id, name__in=names).values_list("name", flat=True))
+    made = set()
+    for row in rows:
+        if row["name"] not in taken | rules.planned:
+            rules.planned.add(row["name"])
+            made.add(row["id"])
+    return made
+
+
+def _change(rows: list[dict[str, Any]], rules: _Rules) -> None:
+    names = [row["name"] for row in rows]
+    held = (
+        Service.objects.filter(tenant_id=rules.tenant_id, name__in=names).order_by("pk").select_for_update(no_key=True)
+    )
+    list(held.values_list("pk"))  # in one order, so that two changes of many never wait for each other crosswise
+    with connection.cursor() as cursor:
+        cursor.execute(_UPDATE, [orjson.dumps(rows).decode(), rules.tenant_id])
+        changed = {pk for (pk,) in cursor.fetchall()}
+    _record("service.updated", SERVICE, changed, rules)
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+
+def _take_credentials(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> None:
+    """Bind the secrets; a credential that is there keeps its own, whatever `--on-conflict` says of services."""
+    shut = [row for row in rows if "secret" not in row]
+    rules.left_out += len(shut)
+    batch.tally.skipped += len(shut)
+    services = _services(rows, rules)
+    missing = [row for row in rows if "secret" in row and row["service"] not in services]
+    batch.fail([Fault(row["line"], "service", "The tenant has no service of this name.") for row in missing])
+    bound = [row for row in rows if "secret" in row and row["service"] in services]
+    if not bound:
+        return
+    for row in bound:
+        row |= {"id": uuid.uuid4(), "service_id": services[row["service"]]}
+    made = _would_bind(bound, rules) if rules.options.dry_run else _bind(bound, rules)
+    batch.tally.created += len(made)
+    clashing = [row for row in bound if row["id"] not in made]
+    if rules.options.on_conflict == UPDATE:
+        batch.tally.skipped += len(clashing)
+    else:
+        _clash(clashing, "name", BOUND, rules, batch)
+
+
+def _services(rows: list[dict[str, Any]], rules: _Rules) -> dict[str, UUID]:
+    """The services that the rows name, held against deletion; in a dry run also those that it would have made."""
+    names = {row["service"] for row in rows}
+    found = Service.objects.filter(tenant_id=rules.tenant_id, name__in=names)
+    held = dict(found.order_by("pk").select_for_update(no_key=True).values_list("name", "pk"))
+    return {**{name: uuid.uuid4() for name in names & rules.planned}, **held}
+
+
+def _bind(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+    key, moment = actions.data_key(rules.tenant_id), now()
+    sealed = [
+        {
+            "line": row["line"],
+            "id": row["id"],
+            "service_id": row["service_id"],
+            "name": row["name"],
+            "type": row.get("type", API_KEY),
+            "status": row.get("status", ACTIVE),
+            "secret": seal_secret(
+                row["secret"],
+                data_key=key,
+                tenant_id=rules.tenant_id,
+                service_id=row["service_id"],
+                credential_id=row["id"],
+            ).hex(),
+            "metadata": row.get("metadata", {}),
+            "created_at": row.get("created_at", moment),
+            "expires_at": row.get("expires_at"),
+        }
+        for row in rows
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_BIND, [rules.tenant_id, orjson.dumps(sealed).decode()])
+        made = {pk for (pk,) in cursor.fetchall()}
+    _record("service_credential.created", actions.CREDENTIAL, made, rules)
+    return made
+
+
+def _would_bind(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+    found = ServiceCredential.objects.filter(service_id__in={row["service_id"] for row in rows})
+    taken = set(found.values_list("service_id", "name"))
+    made = set()
+    for row in rows:
+        place = (row["service"], row["name"])
+        if (row["service_id"], row["name"]) not in taken and place not in rules.planned:
+            rules.planned.add(place)
+            made.add(row["id"])
+    return made
+
+
+def _clash(rows: list[dict[str, Any]], member: str, reason: str, rules: _Rules, batch: Batch) -> None:
+    if rules.options.on_conflict == SKIP:
+        batch.tally.skipped += len(rows)
+    else:
+        batch.fail([Fault(row["line"], member, reason) for row in rows])
+
+
+def _record(action: str, kind: str, ids: Iterable[UUID], rules: _Rules) -> None:
+    if found := sorted(ids):
+        record_for_each_on_platform(action, tenant_id=rules.tenant_id, kind=kind, ids=found, details={"via": "import"})

@@ -1,0 +1,44 @@
+"""What a row of services may hold; a credential has a row of its own, after its service's."""
+
+from identity_platform.api.fields import Choice, Identifier, Text, Timestamp, WebAddress
+from identity_platform.transfer import members
+from registry.models import ACTIVE, CREDENTIAL_TYPES, REVOKED, STATUSES
+from registry.serializers import Secret, free_metadata
+
+SERVICE, CREDENTIAL = "service", "credential"
+
+SERVICES = members.Members(
+    {
+        "kind": Choice((SERVICE,)),
+        "id": Identifier(),
+        "name": Text(max_length=255, trim=True),
+        "description": Text(max_length=10_000, allow_blank=True, single_line=False),
+        "type": Text(max_length=63, trim=True),
+        "base_url": WebAddress(),
+        "api_version": Text(max_length=255, allow_blank=True),
+        "status": Choice(STATUSES),
+        "metadata": free_metadata(),
+        "created_at": Timestamp(),
+    },
+    needed=("name", "type", "base_url"),
+    texts={"metadata": members.json_text},
+)
+CREDENTIALS = members.Members(
+    {
+        "kind": Choice((CREDENTIAL,)),
+        "service": Text(max_length=255, trim=True),
+        "name": Text(max_length=255, trim=True),
+        "type": Choice(CREDENTIAL_TYPES),
+        "status": Choice((ACTIVE, REVOKED)),
+        "secret": Secret(),
+        "metadata": free_metadata(),
+        "expires_at": Timestamp(),
+        "created_at": Timestamp(),
+    },
+    needed=("service", "name"),
+    texts={},
+)
+KINDS = {SERVICE: SERVICES, CREDENTIAL: CREDENTIALS}
+# Credentials are rows of JSON lines only: a table of services has no columns for them.
+KNOWN_IN_CSV = SERVICES.known - {"kind"}
+KNOWN_IN_JSON = SERVICES.known | CREDENTIALS.known

@@ -1,0 +1,208 @@
+"""Services out of files and into files: with the registry's own rules, and secrets only where they are asked for."""
+
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Sum
+
+from identity_platform.audit.models import PlatformEvent
+from registry.models import Service, ServiceCount, ServiceCredential, ServiceImport
+from tests.userflow.transfer.another_process import another_process
+from tests.userflow.transfer.files import jsonl, reported, run, slug, table
+from tests.world import House
+
+SERVICES = "/exsvc/api/v1/services"
+
+
+def service(**members: Any) -> dict[str, Any]:
+    return {"name": f"s-{secrets.token_hex(4)}", "type": "mail", "base_url": "https://mail.example.com/v1", **members}
+
+
+def peopled(house: House) -> dict[str, Any]:
+    """Two services, one with an active, an object as a, and a revoked credential."""
+    made = house.api.post(SERVICES, service(name="Mail", description="Sends\nmail", metadata={"a": [1]})).json()
+    house.api.post(SERVICES, service(name="=Pay", type="payment", status="inactive"))
+    credentials = f"{SERVICES}/{made['id']}/credentials"
+    for name, secret in (("one", "s3cret"), ("two", {"user": "u", "password": "p"}), ("old", "gone")):
+        last = house.api.post(
+            credentials, {"name": name, "secret": secret, "expires_at": "2999-01-01T00:00:00Z"}
+        ).json()
+    house.api.put(f"{credentials}/{last['id']}", {"status": "revoked"})
+    return dict(made)
+
+
+def everything(house: House) -> list[dict[str, Any]]:
+    rows = house.api.get(SERVICES).json()["services"]
+    unlike = {"id", "tenant_id", "updated_at"}
+    return sorted(
+        ({name: value for name, value in row.items() if name not in unlike} for row in rows),
+        key=lambda row: row["name"],
+    )
+
+
+def handed_out(house: House, name: str) -> dict[str, Any]:
+    pk = Service.objects.get(tenant_id=house.id, name=name).pk
+    said = house.api.get(f"{SERVICES}/{pk}/credentials").json()
+    assert "unreadable" not in said
+    return {row["name"]: row["secret"] for row in said["credentials"]}
+
+
+def counted(house: House) -> int:
+    found = ServiceCount.objects.filter(tenant_id=house.id, type="").aggregate(Sum("services"))
+    return int(found["services__sum"] or 0)
+
+
+def test_a_tenants_services_move_to_another_with_their_secrets(new_house: Callable[[], House], tmp_path: Path) -> None:
+    old, new = new_house(), new_house()
+    peopled(old)
+    file = tmp_path / "out.jsonl"
+    ended = run("export_services", slug(old), file, "--with-secrets", "--yes")
+    assert (ended.code, file.stat().st_mode & 0o777) == (0, 0o600), ended.said
+    done = run("import_services", slug(new), file)
+    assert (done.code, "1 credentials have no secret" in done.said) == (0, True), done.said
+    assert everything(new) == everything(old)
+    assert handed_out(new, "Mail") == {"one": "s3cret", "two": {"user": "u", "password": "p"}}
+    assert counted(new) == new.api.get(SERVICES).json()["pagination"]["total"] == 2
+    trail = PlatformEvent.objects.filter(tenant_id=old.id, details__via="export")
+    assert [event.action for event in trail] == ["service_credential.read"] * 2
+    assert PlatformEvent.objects.get(tenant_id=old.id, action="services.exported").details == {"secrets": True}
+
+
+def test_without_being_asked_no_secret_leaves(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    peopled(house)
+    said = run("export_services", slug(house)).said
+    rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [row["name"] for row in rows if row.get("kind") == "credential"] == ["one", "two", "old"]
+    assert "s3cret" not in said
+    assert not [row for row in rows if "secret" in row]
+    for command in (
+        ["export_services", slug(house), "--with-secrets", "--yes"],
+        ["export_services", slug(house), tmp_path / "out.csv", "--with-secrets", "--yes"],
+        ["export_services", slug(house), tmp_path / "out.txt", "--with-secrets", "--yes"],
+        ["export_services", slug(house), tmp_path / "out.jsonl", "--with-secrets"],
+    ):
+        assert run(*command).code == 2
+    assert list(tmp_path.iterdir()) == []
+    assert not PlatformEvent.objects.filter(tenant_id=house.id, details__via="export").exists()
+
+
+def test_a_table_carries_services_alone(new_house: Callable[[], House], tmp_path: Path) -> None:
+    old, new = new_house(), new_house()
+    peopled(old)
+    file = tmp_path / "out.csv"
+    assert run("export_services", slug(old), file).code == 0
+    assert "'=Pay" in file.read_text()
+    assert run("import_services", slug(new), file).code == 0
+    assert everything(new) == everything(old)
+
+
+def test_a_secret_that_was_tampered_with_is_left_out_and_written_down(
+    new_house: Callable[[], House], tmp_path: Path
+) -> None:
+    house = new_house()
+    peopled(house)
+    ServiceCredential.objects.filter(tenant_id=house.id, name="one").update(secret=b"x" * 60)
+    file = tmp_path / "out.jsonl"
+    assert run("export_services", slug(house), file, "--with-secrets", "--yes").code == 0
+    rows = [json.loads(line) for line in file.open()]
+    assert {row["name"] for row in rows if "secret" in row} == {"two"}
+    assert PlatformEvent.objects.filter(tenant_id=house.id, action="service_credential.unreadable").count() == 1
+
+
+def test_every_bad_row_is_in_the_report(house: House, tmp_path: Path) -> None:
+    there = service()
+    house.api.post(SERVICES, there)
+    good = service()
+    bad: list[tuple[Any, str, str]] = [
+        ({"name": "x"}, "type", "Send this member."),
+        (service(base_url="ftp://x"), "base_url", "http"),
+        (service(base_url="https://u:p@x.example"), "base_url", "without user name"),
+        (service(status="on"), "status", "Send one of"),
+        (service(metadata={"a": "x" * 70_000}), "metadata", "bytes"),
+        (service(name=" "), "name", "may not be empty"),
+        (service(created_at="2999-01-01T00:00:00Z"), "created_at", "past"),
+        (there, "name", "has a service of this name"),
+        (good, "name", "has a service of this name"),
+        ({"kind": "credential", "service": "nobody", "name": "a", "secret": "s"}, "service", "no service of this name"),
+        ({"kind": "credential", "service": good["name"], "name": "a", "secret": ""}, "secret", "may not be empty"),
+        ({"kind": "credential", "service": good["name"], "name": "a", "secret": 7}, "secret", "a string or"),
+        ({"kind": "credential", "service": good["name"], "name": "a", "url": "x"}, "url", "no such member"),
+        ({"kind": "person"}, "kind", "Send one of"),
+        (b"{", "", "not valid JSON"),
+    ]
+    report = tmp_path / "bad.jsonl"
+    file = jsonl(tmp_path / "in.jsonl", good, *(row for row, _, _ in bad))
+    ended = run("import_services", slug(house), file, "--report", report)
+    assert (ended.code, f"1 created, 0 updated, 0 skipped, {len(bad)} failed" in ended.said) == (1, True), ended.said
+    found = {(line, field): reason for line, field, reason in reported(report)}
+    for line, (_, field, says) in enumerate(bad, 2):
+        assert says in found[line, field]
+
+
+def test_what_is_there_is_refused_skipped_or_updated(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    peopled(house)
+    rows = [
+        service(name="Mail", type="post"),
+        {"kind": "credential", "service": "Mail", "name": "one", "secret": "another"},
+        {"kind": "credential", "service": "Mail", "name": "new", "secret": "fresh"},
+    ]
+    file = jsonl(tmp_path / "in.jsonl", *rows)
+    says = {"fail": "1 created, 0 updated, 0 skipped, 2 failed", "skip": "0 created, 0 updated, 3 skipped, 0 failed"}
+    says["update"] = "0 created, 1 updated, 2 skipped, 0 failed"
+    for choice, said in says.items():
+        tried = run("import_services", slug(house), file, "--on-conflict", choice, "--dry-run")
+        done = run("import_services", slug(house), file, "--on-conflict", choice)
+        assert said in done.said
+        assert said in tried.said
+    assert Service.objects.get(tenant_id=house.id, name="Mail").type == "post"
+    assert handed_out(house, "Mail") == {"one": "s3cret", "two": {"user": "u", "password": "p"}, "new": "fresh"}
+    assert counted(house) == 2
+
+
+def test_a_dry_run_changes_nothing(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    one = service()
+    rows = [one, {"kind": "credential", "service": one["name"], "name": "a", "secret": "s"}, one]
+
+    def counts() -> list[int]:
+        tables = (Service, ServiceCredential, ServiceImport, PlatformEvent)
+        return [model.objects.filter(tenant_id=house.id).count() for model in tables]
+
+    before = counts()
+    ended = run("import_services", slug(house), jsonl(tmp_path / "in.jsonl", *rows), "--dry-run", "--batch-size", 1)
+    assert "2 created, 0 updated, 0 skipped, 1 failed of 3 rows." in ended.said
+    assert counts() == before
+
+
+def test_a_killed_import_goes_on_and_a_second_one_is_refused(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    file = table(tmp_path / "in.csv", *(service(name=f"s{n:04}") for n in range(400)))
+    command = ["import_services", slug(house), file, "--batch-size", 2]
+    with another_process(*command) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if " 40 rows" in line:
+                assert run(*command).code == 2
+                process.kill()
+    assert 40 <= Service.objects.filter(tenant_id=house.id).count() < 400
+    ended = run(*command, "--resume")
+    assert (ended.code, "400 created, 0 updated, 0 skipped, 0 failed" in ended.said) == (0, True)
+    assert counted(house) == Service.objects.filter(tenant_id=house.id).count() == 400
+
+
+def test_another_tenant_sees_nothing_of_it(house: House, other_house: House, tmp_path: Path) -> None:
+    row = service(id="7d1f0c8a-55c9-4e5e-9a55-3a1d4a0b7c10")
+    file = jsonl(tmp_path / "in.jsonl", row)
+    for tenant in (house, other_house):
+        assert run("import_services", slug(tenant), file).code == 0
+    mine, theirs = (Service.objects.get(tenant_id=tenant.id, name=row["name"]) for tenant in (house, other_house))
+    assert (str(mine.pk), mine.pk != theirs.pk) == (row["id"], True)
+    assert other_house.api.get(f"{SERVICES}/{mine.pk}").status_code == 404
+    secret = jsonl(tmp_path / "c.jsonl", {"kind": "credential", "service": row["name"], "name": "a", "secret": "s"})
+    assert run("import_services", slug(other_house), secret).code == 0
+    assert not ServiceCredential.objects.filter(service=mine).exists()
