@@ -4,7 +4,7 @@ from userflow.admins.models import AdminRole, AdminUser
 from userflow.clients.models import Client
 from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
 from userflow.email.models import EmailProof
-from userflow.endusers.models import EndUser
+from userflow.endusers.models import EndUser, EndUserCount
 from userflow.groups.models import Group, GroupMembership
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 from userflow.roles.models import Role, RoleBinding
@@ -40,6 +40,7 @@ __all__ = [
     "EmailProof",
     "EndUser",
     "EndUserAttempts",
+    "EndUserCount",
     "EndUserEnrollmentWindow",
     "EndUserImport",
     "EndUserInvitation",

@@ -19,6 +19,9 @@ _DETAIL = f"{_LISTED}, {_time('updated_at')}, metadata, mfa_methods"
 _ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL} FROM userflow_enduser WHERE id = %s) u"
 
 
+_ALL = "SELECT coalesce(sum(users), 0)::bigint FROM userflow_endusercount"
+
+
 def pattern(text: str) -> str:
     """A LIKE pattern for "contains", with `%` and `_` as they are."""
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
@@ -51,13 +54,16 @@ def conditions(filters: dict[str, Any]) -> tuple[str, list[Any]]:
 def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tuple[int, orjson.Fragment]:
     """The total and the rows of one page, newest first, as ready JSON."""
     where, values = conditions(filters)
+    total_of = f"SELECT count(*) FROM userflow_enduser{where}" if where else _ALL
     statement = (
-        f"SELECT (SELECT count(*) FROM userflow_enduser{where}), (SELECT coalesce(json_agg(u), '[]')::text FROM"
-        # e.: the column; without it the text of the same name would be sorted, for every row of the table.
-        f" (SELECT {_LISTED} FROM userflow_enduser e{where} ORDER BY e.created_at DESC, e.id DESC LIMIT %s OFFSET %s) u)"
+        f"SELECT ({total_of}), (SELECT coalesce(json_agg(u), '[]')::text FROM"
+        # e.: the column; without it the text of the same name would be sorted, for every row of the table. The limit
+        # stands in the statement, as the server would plan one with an unknown limit anew each time.
+        f" (SELECT {_LISTED} FROM userflow_enduser e{where} ORDER BY e.created_at DESC, e.id DESC"
+        f" LIMIT {int(limit)} OFFSET %s) u)"
     )
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(statement, [*values, *values, limit, offset(page, limit)])
+        cursor.execute(statement, [*values, *values, offset(page, limit)])
         total, rows = cursor.fetchone()
     return total, orjson.Fragment(rows)
 

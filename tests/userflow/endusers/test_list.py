@@ -1,12 +1,18 @@
 """The list of end users in its three forms."""
 
+import contextlib
 import secrets
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connections
 
-from tests.world import Api, House, statements
+from tenants.context import in_tenant, tenant_atomic
+from tests.world import Api, House, Person, statements
 from userflow.clients.models import Client
+from userflow.endusers.models import EndUser
 
 GET, ADMIN = "/uflow/user/enduser/list", "/uflow/admin/enduser/list"
 
@@ -142,3 +148,65 @@ def test_the_list_costs_two_statements(village: House) -> None:
     with statements() as seen:
         listed(village)
     assert seen.counts == (1, 1)
+
+
+def ids(house: House, person: Person) -> dict[str, str]:
+    return {"tenant_id": str(house.id), "user_id": str(person.id)}
+
+
+def people(house: House, number: int) -> list[EndUser]:
+    marks = [secrets.token_hex(8) for _ in range(number)]
+    return [EndUser(email=f"{m}@example.com", email_key=f"{m}@example.com", client_id=house.client_id) for m in marks]
+
+
+def test_the_total_follows_sets_of_rows_and_what_was_undone(new_house: Any) -> None:
+    own = new_house()
+    with in_tenant(own.id):
+        made = EndUser.objects.bulk_create(people(own, 30))
+        with contextlib.suppress(ZeroDivisionError), tenant_atomic():
+            EndUser.objects.bulk_create(people(own, 5))
+            raise ZeroDivisionError
+        EndUser.objects.bulk_create([made[0], *people(own, 2)], ignore_conflicts=True)
+        EndUser.objects.filter(pk__in=[user.pk for user in made[:12]]).delete()
+    assert listed(own)["total"] == len(listed(own, limit=100)["users"]) == 20
+
+
+def test_an_import_that_goes_on_holds_up_no_registration_and_is_counted_when_it_ends(new_house: Any) -> None:
+    own = new_house()
+    stored, may_end = threading.Event(), threading.Event()
+
+    def bring_in() -> None:
+        with in_tenant(own.id), tenant_atomic():
+            EndUser.objects.bulk_create(people(own, 40))
+            stored.set()
+            may_end.wait(20)
+        connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        going_on = pool.submit(bring_in)
+        assert stored.wait(20)
+        # Were one held up, its statement would be given up after two seconds.
+        for _ in range(3):
+            own.register()
+        meanwhile = listed(own)["total"]
+        may_end.set()
+        going_on.result(20)
+    assert (meanwhile, listed(own)["total"]) == (3, 43)
+
+
+def test_twenty_registrations_and_erasures_at_once_are_all_counted(new_house: Any) -> None:
+    own = new_house()
+    leaving = [own.register() for _ in range(6)]
+
+    def come_or_go(number: int) -> None:
+        if number < 6:
+            own.api.call("POST", "/uflow/user/enduser/delete_all", ids(own, leaving[number]))
+        else:
+            own.register()
+        connections.close_all()
+
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(come_or_go, range(20)))
+    with in_tenant(own.id):
+        assert EndUser.objects.count() == 14
+    assert listed(own)["total"] == 14
