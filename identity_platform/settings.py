@@ -4,6 +4,7 @@ Every value of the environment may also come from a file: `NAME_FILE=/run/secret
 Nonsense is refused at start with a message that names the variable, never replaced by a default.
 """
 
+import ipaddress
 import os
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,17 @@ def listed(name: str, default: list[str]) -> list[str]:
     """A comma-separated list without empty members."""
     value = text(name)
     return default if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def networks(name: str, default: list[str]) -> list[str]:
+    """A comma-separated list of networks in CIDR notation (RFC 4632); a single address is a network too."""
+    stated = listed(name, default)
+    for network in stated:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            raise ImproperlyConfigured(f"{name} must list networks such as 10.1.0.0/16, not {network!r}.") from None
+    return stated
 
 
 def required(name: str, why: str) -> str:
