@@ -4,8 +4,8 @@ Every value of the environment may also come from a file: `NAME_FILE=/run/secret
 Nonsense is refused at start with a message that names the variable, never replaced by a default.
 """
 
-import ipaddress
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -71,6 +71,14 @@ def networks(name: str, default: list[str]) -> list[str]:
         except ValueError:
             raise ImproperlyConfigured(f"{name} must list networks such as 10.1.0.0/16, not {network!r}.") from None
     return stated
+
+
+def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
+    """A comma-separated list of networks in CIDR form (RFC 4632), or single addresses."""
+    try:
+        return [ip_network(part) for part in listed(name, default)]
+    except ValueError as problem:
+        raise ImproperlyConfigured(f"{name} must list networks such as 10.20.0.0/16: {problem}") from problem
 
 
 def required(name: str, why: str) -> str:
