@@ -62,3 +62,10 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
 for (const button of document.querySelectorAll("[data-print]")) {
   button.addEventListener("click", () => window.print());
 }
+
+// The frame hides the page until it is ready, and what is hidden takes no focus.
+function focusFirst() {
+  if (document.activeElement === document.body) document.querySelector("[autofocus]")?.focus();
+}
+document.addEventListener("alpine:initialized", () => requestAnimationFrame(focusFirst));
+requestAnimationFrame(focusFirst);

@@ -1,0 +1,82 @@
+"""Staff come in through a real browser, with an authenticator of its own."""
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from tests.console.browser.conftest import Place
+from tests.console.browser.visitor import PASSWORD, Visitor
+from tests.mfa.browser.demo import totp
+
+pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
+
+
+def test_a_new_operator_enrols_a_passkey_first_and_then_signs_in_with_it(
+    place: Place, visit: Callable[[str], Visitor]
+) -> None:
+    ann = visit(place.new_operator())
+    ann.enrols_a_passkey("This laptop")
+    ann.signs_in()
+    ann.signs_out()
+    ann.presses("Sign in with a passkey")
+    ann.is_at("/admin/")
+    ann.opens("/admin/my-sign-in/").reads("This laptop")
+    ann.presses("Add a passkey")
+    ann.presses("Add the passkey")
+    ann.reads("This device has a passkey of yours already.")
+    ann.presses("Back")
+    ann.presses("Remove This laptop")
+    ann.reads("add another one before you remove this one")
+    assert ann.complaints() == []
+
+
+def test_an_app_with_its_backup_codes_and_proving_it_again(place: Place, visit: Callable[[str], Visitor]) -> None:
+    ben = visit(place.new_operator())
+    ben.sends_password()
+    ben.presses("Set up an app")
+    assert ben.browser.find_element(By.TAG_NAME, "img").get_attribute("naturalWidth") != "0"
+    ben.presses("I cannot scan it")
+    secret = ben.browser.find_element(By.ID, "totp-secret").text
+    ben.fills("Code from", totp(secret, time.time() - 30))
+    ben.presses("Finish")
+    ben.reads("The authenticator app is enrolled.")
+    codes = re.findall(r"[0-9A-Z]{4}(?:-[0-9A-Z]{4}){3}", ben.page)
+    assert len(codes) == 10
+    ben.presses("I have kept them: sign in with the app")
+    ben.sends_password()
+    ben.fills("Code from", totp(secret, time.time()))
+    ben.presses("Go on")
+    ben.is_at("/admin/")
+    ben.opens("/admin/reauthenticate/?next=/admin/my-sign-in/")
+    ben.fills("Code from", totp(secret, time.time() + 30))
+    ben.presses("Go on")
+    ben.reads("10 backup codes left")
+    assert ben.complaints() == []
+
+
+def test_the_keyboard_is_enough(place: Place, visit: Callable[[str], Visitor]) -> None:
+    cleo = visit(place.new_operator()).opens("/admin/")
+    for keys in (cleo.username + Keys.TAB, PASSWORD + Keys.ENTER):
+        cleo.browser.switch_to.active_element.send_keys(keys)
+    cleo.reads("Set up a second factor")
+
+
+def test_the_pages_can_be_read_by_everybody_and_on_a_phone(place: Place, visit: Callable[[str], Visitor]) -> None:
+    dan = visit(place.new_operator())
+    for path in ("/admin/login/", "/admin/forgotten/"):
+        dan.opens(path)
+        assert (dan.faults(), dan.overflow(360)) == ([], 0)
+    dan.browser.set_window_size(1280, 900)
+    dan.enrols_a_passkey("Phone")
+    dan.sends_password()
+    dan.reads("Second step")
+    assert (dan.faults(), dan.overflow(360)) == ([], 0)
+    dan.presses("Use a passkey")
+    dan.is_at("/admin/")
+    for path in ("my-sign-in/", "my-sign-in/passkeys/add/", "my-sign-in/app/", "password_change/", "reauthenticate/"):
+        dan.opens(f"/admin/{path}")
+        assert (dan.faults(), dan.overflow(360)) == ([], 0)

@@ -1,0 +1,139 @@
+"""Somebody at the console in a real browser: fields by their labels, buttons and links by what they say."""
+
+from dataclasses import dataclass
+
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+PASSWORD = "correct horse 9 battery"
+PATIENCE = 20
+
+# What axe calls label, button-name, link-name, image-alt, duplicate-id-aria, html-has-lang and document-title.
+FAULTS = """
+const seen = el => el.checkVisibility() && !el.closest('[aria-hidden=true]') && el.type !== 'hidden';
+const named = el => (el.labels && el.labels.length && [...el.labels].some(l => l.textContent.trim()))
+  || el.getAttribute('aria-label') || el.title
+  || (el.getAttribute('aria-labelledby') || '').split(' ').some(id => document.getElementById(id));
+const faults = [];
+for (const el of document.querySelectorAll('input, select, textarea'))
+  if (seen(el) && !['submit', 'button'].includes(el.type) && !named(el)) faults.push('no label: ' + el.outerHTML);
+for (const el of document.querySelectorAll('button, a[href]'))
+  if (seen(el) && !el.textContent.trim() && !named(el) && !el.querySelector('img[alt]'))
+    faults.push('no name: ' + el.outerHTML.slice(0, 200));
+for (const el of document.querySelectorAll('img')) if (!el.hasAttribute('alt')) faults.push('no alt: ' + el.outerHTML);
+for (const el of document.querySelectorAll('[id]'))
+  if (document.querySelectorAll('#' + CSS.escape(el.id)).length > 1) faults.push('id twice: ' + el.id);
+if (!document.documentElement.lang) faults.push('no language');
+if (!document.title.trim()) faults.push('no title');
+return faults;
+"""
+
+
+@dataclass
+class Visitor:
+    """One person at one browser."""
+
+    browser: WebDriver
+    url: str
+    username: str
+
+    def opens(self, path: str) -> "Visitor":
+        """Go to a page."""
+        self.browser.get(self.url + path)
+        return self
+
+    def fills(self, label: str, text: str) -> None:
+        """Type into the field with this label."""
+        box = self._shown(f"//label[starts-with(normalize-space(), {_quoted(label)})]")
+        field = self.browser.find_element(By.ID, str(box.get_attribute("for")))
+        field.clear()
+        field.send_keys(text)
+
+    def presses(self, text: str) -> None:
+        """Press the button, or follow the link, that says this; and wait for the page that comes."""
+        said = _quoted(text)
+        xpath = (
+            f"//*[self::button or self::a or self::summary][@aria-label={said} or normalize-space()={said}"
+            f" or (.//span[contains(@class, 'material-symbols')] and contains(normalize-space(), {said}))]"
+        )
+        self._shown(xpath).click()
+
+    def reads(self, text: str) -> None:
+        """Wait until the page says it."""
+        WebDriverWait(self.browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException]).until(
+            lambda _: text in self.page, f"{text!r} is not on the page"
+        )
+
+    def is_at(self, path: str) -> None:
+        """Wait until the browser shows that page."""
+        WebDriverWait(self.browser, PATIENCE).until(
+            lambda _: self.browser.current_url.split("?")[0] == self.url + path, f"not at {path}"
+        )
+
+    @property
+    def page(self) -> str:
+        """What the page says."""
+        return self.browser.find_element(By.TAG_NAME, "body").text
+
+    def sends_password(self, path: str = "/admin/") -> None:
+        """Name and password on the sign-in page."""
+        self.opens(path)
+        self.fills("Username", self.username)
+        self.fills("Password", PASSWORD)
+        self.presses("Sign in")
+
+    def signs_in(self, path: str = "/admin/") -> None:
+        """By password and passkey."""
+        self.sends_password(path)
+        self.presses("Use a passkey")
+        self.is_at(path)
+
+    def enrols_a_passkey(self, name: str) -> None:
+        """As whoever must have a factor and has none; afterwards the sign-in page is open again."""
+        self.sends_password()
+        self.presses("Add a passkey")
+        self.fills("Name of the passkey", name)
+        self.presses("Add the passkey")
+        self.reads("The passkey is enrolled.")
+
+    def sits_down_for_the_first_time(self) -> None:
+        """Enrol a passkey and sign in with it alone."""
+        self.enrols_a_passkey("This laptop")
+        self.presses("Sign in with a passkey")
+        self.is_at("/admin/")
+
+    def signs_out(self) -> None:
+        """By the menu at one's name."""
+        form = self.browser.find_element(By.ID, "logout-form")
+        self.browser.execute_script("arguments[0].submit()", form)
+        self.reads("You are signed out.")
+
+    def faults(self) -> list[str]:
+        """What somebody with a screen reader would trip over on this page."""
+        return list(self.browser.execute_script(FAULTS))
+
+    def overflow(self, width: int) -> int:
+        """By how much the page is wider than a window of this width."""
+        self.browser.set_window_size(width, 844)
+        script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        return int(self.browser.execute_script(script))
+
+    def complaints(self) -> list[str]:
+        """What the browser itself had to complain of: blocked scripts, missing files, errors nobody caught."""
+        log = self.browser.get_log("browser")  # type: ignore[attr-defined]  # Chromium's driver has it
+        return [entry["message"] for entry in log if "status of 4" not in entry["message"]]
+
+    def _shown(self, xpath: str) -> WebElement:
+        def look(browser: WebDriver) -> WebElement | None:
+            return next((found for found in browser.find_elements(By.XPATH, xpath) if found.is_displayed()), None)
+
+        waiting = WebDriverWait(self.browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException])
+        found: WebElement = waiting.until(look, f"{xpath} is not to be seen in: {self.page}")
+        return found
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
