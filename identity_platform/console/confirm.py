@@ -94,7 +94,7 @@ def confirmed(
             "text": text,
             "form": form,
             "back": back,
-            "submit": submit or title,
+            "verb": submit or title,
             "dangerous": dangerous,
         },
         status=200 if request.method != "POST" else 400,

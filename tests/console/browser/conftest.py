@@ -60,7 +60,9 @@ class Place:
         """A tenant with an admin, whose password is PASSWORD; what `create_tenant --json` prints."""
         mark = secrets.token_hex(4)
         words = ["create_tenant", name, "--slug", f"t-{mark}", "--admin-username", f"admin-{mark}"]
-        said = self.manage(*words, "--admin-email", f"admin-{mark}@example.com", "--json", TENANT_ADMIN_PASSWORD=PASSWORD)
+        said = self.manage(
+            *words, "--admin-email", f"admin-{mark}@example.com", "--json", TENANT_ADMIN_PASSWORD=PASSWORD
+        )
         return dict(json.loads(said))
 
 
