@@ -4,12 +4,20 @@ from django.contrib import admin
 from django.contrib.auth.models import Group
 
 from identity_platform.console.people import lists as people
+from identity_platform.console.platform.lists import AdminInvitationAdmin, AdminRoleAdmin, AdminUserAdmin, ClientAdmin
 from identity_platform.console.services.lists import ServiceAdmin
 from registry.models import Service
+from userflow.admins.models import AdminRole, AdminUser
+from userflow.clients.models import Client
+from userflow.invitations.models import AdminInvitation
 
 # Django's groups mean nothing here: admin users have roles (userflow.admins).
 admin.site.unregister(Group)
 
 admin.site.register(Service, ServiceAdmin)
+admin.site.register(Client, ClientAdmin)
+admin.site.register(AdminUser, AdminUserAdmin)
+admin.site.register(AdminRole, AdminRoleAdmin)
+admin.site.register(AdminInvitation, AdminInvitationAdmin)
 
 __all__ = ["people"]

@@ -70,9 +70,10 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         answer: HttpResponse = super().changelist_view(request, {**title, **(extra_context or {})})
         return answer
 
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        # Django's own journal is not kept: the audit trail is.
-        raise Http404
+    def get_urls(self) -> list[URLPattern]:
+        # Django's own journal is not kept, the audit trail is; the path without a name is an old spelling.
+        urls: list[URLPattern] = super().get_urls()
+        return [url for url in urls if url.name and not url.name.endswith("_history")]
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
         raise Http404

@@ -7,6 +7,7 @@ from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
 from identity_platform.console.people.navigation import inside_the_tenant
+from identity_platform.console.platform.menu import platform, registry
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
@@ -17,6 +18,8 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
             "items": [{"title": _("Dashboard"), "icon": "dashboard", "link": reverse_lazy("admin:index")}],
         },
         inside_the_tenant(request),
+        registry(),
+        platform(),
     ]
 
 

@@ -39,6 +39,11 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
 
         return new_password(request)
 
+    def get_urls(self) -> list[Any]:
+        """Without Django's pages that look up any object of any model: nothing here leads to them."""
+        urls: list[Any] = super().get_urls()
+        return [url for url in urls if getattr(url, "name", None) not in ("view_on_site", "autocomplete")]
+
     def extra_urls(self) -> list[URLPattern]:
         """Pages that belong to no list."""
         from identity_platform.console import urls

@@ -4,6 +4,7 @@ from django.contrib.admin import AdminSite
 from django.urls import URLPattern
 
 from identity_platform.console.people import urls as people
+from identity_platform.console.platform import urls as platform
 from identity_platform.console.signin import urls as signin
 
 
@@ -12,4 +13,5 @@ def pages(site: AdminSite) -> list[URLPattern]:
     return [
         *signin.pages(site),
         *people.pages(site),
+        *platform.pages(site),
     ]

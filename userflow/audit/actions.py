@@ -63,15 +63,9 @@ def page_of_events(
 
 
 def _page(events: Any, filters: Filters, before: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    asked = {
-        "actor_id": filters.actor,
-        "action": filters.action,
-        "target_id": filters.target,
-        "at__gte": filters.since,
-        "at__lt": filters.until,
-        "id__lt": before,
-    }
-    found = events.filter(**{name: value for name, value in asked.items() if value is not None})
+    found = _fitting(events, filters)
+    if before is not None:
+        found = found.filter(id__lt=before)
     members = (*_MEMBERS, "tenant_id") if events.model is PlatformEvent else _MEMBERS
     # One more than asked for tells whether there is a next page.
     rows = list(found.order_by("-id").values(*members)[: limit + 1])
@@ -79,26 +73,35 @@ def _page(events: Any, filters: Filters, before: int | None, limit: int) -> tupl
     return rows[:limit], rows[limit - 1]["id"] if more else None
 
 
-def export_events(*, tenant_id: UUID | None, filters: Filters) -> Iterator[dict[str, Any]]:
+def _fitting(events: Any, filters: Filters) -> Any:
+    asked = {
+        "actor_id": filters.actor,
+        "action": filters.action,
+        "target_id": filters.target,
+        "at__gte": filters.since,
+        "at__lt": filters.until,
+    }
+    return events.filter(**{name: value for name, value in asked.items() if value is not None})
+
+
+def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENANT) -> Iterator[dict[str, Any]]:
     """Every event of a trail (the platform's without a tenant), oldest first; the export itself is written down first.
 
-    Reads in pages, so a trail of any size takes the same memory. Refuses with UnknownTenant.
+    With `trail` PLATFORM and a tenant: what the platform's trail holds about that tenant. Reads in pages, so a trail of
+    any size takes the same memory. Refuses with UnknownTenant.
     """
-    target = ("tenant", tenant_id) if tenant_id else ("trail", PLATFORM)
+    target = ("tenant", tenant_id) if tenant_id and trail == TENANT else ("trail", PLATFORM)
     record_for_platform("audit.exported", tenant_id=tenant_id, target=target)
-    if tenant_id is None:
-        yield from _everything(PlatformEvent.objects.all(), filters)
+    if tenant_id is None or trail == PLATFORM:
+        events = PlatformEvent.objects.all()
+        yield from _everything(events if tenant_id is None else events.filter(tenant_id=tenant_id), filters)
         return
     with in_tenant(tenant_id, Purpose.INSPECT):
         yield from _everything(TenantEvent.objects.all(), filters)
 
 
 def _everything(events: Any, filters: Filters) -> Iterator[dict[str, Any]]:
-    found = events
-    if filters.since is not None:
-        found = found.filter(at__gte=filters.since)
-    if filters.until is not None:
-        found = found.filter(at__lt=filters.until)
+    found = _fitting(events, filters)
     members = (*_MEMBERS, "tenant_id") if events.model is PlatformEvent else _MEMBERS
     last = 0
     while rows := list(found.filter(id__gt=last).order_by("id").values(*members)[:EXPORTED_AT_ONCE]):

@@ -165,7 +165,7 @@ def list_invitations(
     `status` is pending, accepted, cancelled or expired; `purpose` is what the
     tenant is entered for. Refuses with UnknownTenant, TenantSuspended, TenantBusy.
     """
-    admins = _with_status(AdminInvitation.objects.all(), status)
+    admins = with_status(AdminInvitation.objects.all(), status)
     if tenant_id is None:
         found = admins if kind != END_USER else admins.none()
         start = offset(page, limit)
@@ -174,7 +174,7 @@ def list_invitations(
     with in_tenant(tenant_id, purpose):
         sources = {
             ADMIN: admins.filter(tenant_id=tenant_id),
-            END_USER: _with_status(EndUserInvitation.objects.all(), status),
+            END_USER: with_status(EndUserInvitation.objects.all(), status),
         }
         if kind is not None:
             sources = {kind: sources[kind]}
@@ -205,7 +205,8 @@ def _merged_page(sources: dict[str, Any], tenant_id: UUID, page: int, limit: int
     return Page(shown, page, limit, total)
 
 
-def _with_status(found: Any, status: str | None) -> Any:
+def with_status(found: Any, status: str | None) -> Any:
+    """Those of the invitations that are in this status now; all of them without one."""
     still_open = Q(accepted_at=None, cancelled_at=None)
     match status:
         case models.PENDING:
@@ -367,7 +368,7 @@ def _accept_as_end_user(route: routes.Route, token: str, password: str, name: st
 
 
 def _acceptable(model: Any, token: str) -> Any:
-    found = _with_status(model.objects.filter(token_digest=hash_token(token)), PENDING).first()
+    found = with_status(model.objects.filter(token_digest=hash_token(token)), PENDING).first()
     if found is None:
         raise InvitationInvalid
     return found
@@ -376,14 +377,14 @@ def _acceptable(model: Any, token: str) -> Any:
 def _spend(model: Any, invitation: Row) -> None:
     """One statement, so that of many at once one wins; a refusal after it gives the token back."""
     same_token = model.objects.filter(pk=invitation.pk, token_digest=invitation.token_digest)
-    if not _with_status(same_token, PENDING).update(accepted_at=now()):
+    if not with_status(same_token, PENDING).update(accepted_at=now()):
         raise InvitationInvalid
 
 
 def _close(realm: Realm, model: Any, invitation: Row, user_id: UUID, tenant_id: UUID | None) -> None:
     model.objects.filter(pk=invitation.pk).update(user_id=user_id)
     # The address has a user now; what else was sent to it is worthless.
-    _with_status(model.objects.filter(email_key=invitation.email_key), PENDING).update(cancelled_at=now())
+    with_status(model.objects.filter(email_key=invitation.email_key), PENDING).update(cancelled_at=now())
     _record(realm, "invitation.accepted", invitation, tenant_id, user_id=str(user_id))
 
 

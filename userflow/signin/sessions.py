@@ -14,7 +14,7 @@ from userflow.admins.models import AdminUser
 from userflow.endusers.models import EndUser
 from userflow.errors import UnknownSession, UnknownUser
 from userflow.permissions import require
-from userflow.principals import CLIENT, END_USER, Principal
+from userflow.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin.actions import end_sessions
 from userflow.tokens import issue
@@ -90,6 +90,28 @@ def end_all_sessions(*, by: Principal, tenant_id: UUID, user_id: UUID) -> int:
             "session.ended",
             target=("end_user", user_id),
             tenant_id=tenant_id,
+            details={"sessions": ended, "everywhere": True},
+        )
+    return ended
+
+
+def end_sessions_of_admin(*, by: Principal, user_id: UUID) -> int:
+    """Sign an admin user out everywhere; gives how many sessions ended. The caller may change admin users and end
+    sessions, and an admin of a tenant means users of that tenant. Refuses with NotAllowed, UnknownUser."""
+    require(by, "sessions:write", OPERATOR, ADMIN)
+    require(by, "admins:write", OPERATOR, ADMIN)
+    found = AdminUser.objects.filter(pk=user_id)
+    if by.tenant_id is not None:
+        found = found.filter(tenant_id=by.tenant_id)
+    user = found.first()
+    if user is None:
+        raise UnknownUser
+    with ADMINS.atomic():
+        ended = end_sessions(ADMINS, user_id=user_id, reason="ended_by_request")
+        ADMINS.record(
+            "session.ended",
+            target=("user", user_id),
+            tenant_id=user.tenant_id,
             details={"sessions": ended, "everywhere": True},
         )
     return ended
