@@ -62,17 +62,6 @@ def listed(name: str, default: list[str]) -> list[str]:
     return default if value is None else [part.strip() for part in value.split(",") if part.strip()]
 
 
-def networks(name: str, default: list[str]) -> list[str]:
-    """A comma-separated list of networks in CIDR notation (RFC 4632); a single address is a network too."""
-    stated = listed(name, default)
-    for network in stated:
-        try:
-            ipaddress.ip_network(network)
-        except ValueError:
-            raise ImproperlyConfigured(f"{name} must list networks such as 10.1.0.0/16, not {network!r}.") from None
-    return stated
-
-
 def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
     """A comma-separated list of networks in CIDR form (RFC 4632), or single addresses."""
     try:
