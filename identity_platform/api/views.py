@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, TypeVar
 
 from rest_framework import serializers
@@ -84,15 +83,17 @@ class ApiViewSet(ViewSet):
             raise errors.ValidationFailed(details=_messages(problem.detail)) from None
 
 
-@cache
+_shapes: dict[Shape, serializers.BaseSerializer[Any]] = {}
+
+
 def _kept(shape: Shape) -> serializers.BaseSerializer[Any]:
     """One serializer of each shape for all requests and threads: making one copies all its fields.
 
     So a shape keeps nothing of a request: it has no context, no initial data and no instance.
     """
-    kept = shape()
-    kept.fields  # noqa: B018  # bound now, by one thread
-    return kept
+    if shape not in _shapes:
+        _shapes[shape] = shape()
+    return _shapes[shape]
 
 
 def _messages(found: Any, path: str = "") -> dict[str, list[str]]:
