@@ -55,7 +55,7 @@ from userflow.groups.models import Group
 from userflow.principals import Principal
 from userflow.roles.actions import refuse_granting
 from userflow.roles.models import Role
-from userflow.webhooks.outbox import publish
+from userflow.webhooks.outbox import publish_for_each
 
 log = structlog.get_logger("identity.directory")
 
@@ -453,7 +453,8 @@ def _tell(run: DirectoryRun) -> None:
     with contextlib.suppress(ApiError), in_tenant(run.tenant_id), tenant_atomic():
         facts = {"run_id": run.pk, "directory_id": run.config_id, "state": run.state, "reason": run.reason}
         figures = {name: getattr(run, name) for name in Tally().figures()}
-        publish("directory.sync_finished", {**facts, **figures})
+        # By the writer that asks the tenant's database: an endpoint may have been made since the run began.
+        publish_for_each("directory.sync_finished", [{**facts, **figures}])
 
 
 def _record(action: str, config: DirectoryConfig, outcome: str = "success", **details: Any) -> None:

@@ -1,12 +1,16 @@
 """Directories to synchronise from."""
 
+import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils.timezone import now
 
 from tests.world import House
+from userflow.directory.models import DirectoryConfig
 
 CONFIGS = "/uflow/directory/configs"
 
@@ -17,10 +21,15 @@ class Directory:
 
     house: House
     made: dict[str, Any]
+    mark: str = field(default_factory=lambda: secrets.token_hex(5))
 
     @property
     def path(self) -> str:
         return f"{CONFIGS}/{self.made['id']}"
+
+    def mail(self, local: str) -> str:
+        """An address that no other test has."""
+        return f"{local}@{self.mark}.example"
 
     def sync(self, **how: Any) -> dict[str, Any]:
         answer = self.house.api.post(f"{self.path}/sync", how)
@@ -39,6 +48,15 @@ class Directory:
         asked = {"tenant_id": str(self.house.id), "limit": 100, **query}
         return list(self.house.api.get("/uflow/user/enduser/list", asked).json()["users"])
 
+    def total(self) -> int:
+        """How many people the tenant has."""
+        asked = {"tenant_id": str(self.house.id), "limit": 1}
+        return int(self.house.api.get("/uflow/user/enduser/list", asked).json()["total"])
+
+    def forget_running(self) -> None:
+        """As if the process that runs it had been silent for long."""
+        DirectoryConfig.objects.filter(pk=self.made["id"]).update(alive_at=now() - timedelta(hours=1))
+
     def user(self, email: str) -> dict[str, Any]:
         (found,) = self.users(email=email)
         return dict(self.house.api.get(f"/uflow/user/enduser/{self.house.id}/{found['id']}").json())
@@ -55,7 +73,7 @@ def configured() -> Callable[..., Directory]:
     """Configures a directory at the public door."""
 
     def configure(house: House, **members: Any) -> Directory:
-        answer = house.api.post(CONFIGS, {"name": "Head office", **members})
+        answer = house.api.post(CONFIGS, {"name": f"Head office {secrets.token_hex(4)}", **members})
         assert answer.status_code == 201, answer.content
         return Directory(house, answer.json())
 

@@ -1,0 +1,81 @@
+"""Five thousand people: in pages, in a few statements each, and killed in between."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.environment import DATABASE
+from tests.tenants.conftest import ROOT
+from tests.userflow.directory import slapd as ad
+from tests.userflow.directory.conftest import Directory, counts
+from tests.world import House, statements
+
+pytestmark = [pytest.mark.needs("slapd", "python-ldap"), pytest.mark.timeout(300)]
+MANY = 5000
+SYNC = """
+import sys, django
+django.setup()
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = sys.argv[1]
+call_command("sync_directory", sys.argv[2])
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ad.Slapd]:
+    running = ad.Slapd(ad.Somebody(number, f"person{number}@corp.example") for number in range(MANY))
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def directory(server: ad.Slapd, new_house: Callable[[], House], configured: Callable[..., Directory]) -> Directory:
+    return configured(new_house(), **ad.settings_of(server))
+
+
+def writes(seen: Any) -> int:
+    return sum(sql.startswith(("INSERT", "UPDATE", "DELETE")) for sql in seen.own)
+
+
+def test_five_thousand_people_come_and_a_second_run_creates_nothing(directory: Directory, server: ad.Slapd) -> None:
+    began = time.monotonic()
+    with statements() as first:
+        assert counts(directory.sync()) == (MANY, MANY, 0, 0, 0, 0)
+    made = time.monotonic()
+    with statements() as second:
+        assert counts(directory.sync()) == (MANY, 0, 0, 0, 0, 0)
+    print(f"first {made - began:.2f} s, second {time.monotonic() - made:.2f} s")
+    # Ten pages: what is asked and written grows with them, never with the people.
+    assert first.counts[1] < 10 * 12
+    assert second.counts[1] < 10 * 4
+    assert writes(second) == 0
+    server.change(ad.Somebody(17), displayName="Renamed")
+    with statements() as third:
+        assert counts(directory.sync()) == (MANY, 0, 1, 0, 0, 0)
+    assert third.counts[1] < 10 * 4 + 8
+
+
+def test_a_run_that_is_killed_leaves_whole_pages_and_the_next_one_finishes(directory: Directory) -> None:
+    slug = directory.house.made.tenant.slug
+    known = os.environ | {"DJANGO_SETTINGS_MODULE": "identity_platform.settings", "PYTHONPATH": str(ROOT)}
+    running = subprocess.Popen([sys.executable, "-P", "-c", SYNC, DATABASE, slug], env=known, cwd=ROOT)
+    total = 0
+    while total == 0:
+        assert running.poll() is None
+        total = directory.total()
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    left = directory.total()
+    assert left % 500 == 0
+    assert left > 0
+    directory.forget_running()
+    done = directory.sync()
+    assert (done["users_created"], directory.total()) == (MANY - left, MANY)
