@@ -105,7 +105,7 @@ def _out_of_reach(request: HttpRequest, tenant: Tenant, problem: Exception) -> H
         "title": _("This tenant cannot be looked into"),
         "tenant": tenant,
         "state": state,
-        "what_to_do": _what_to_do(State(state), operator=staff_at(request).is_operator),
+        "what_to_do": _what_to_do(State(state)),
         "reason": tenant.database.reason if staff_at(request).is_operator else "",
     }
     status = 503 if isinstance(problem, UnknownTenant) else refusal.status
@@ -114,12 +114,8 @@ def _out_of_reach(request: HttpRequest, tenant: Tenant, problem: Exception) -> H
     ).render()
 
 
-def _what_to_do(state: State, *, operator: bool) -> str:
+def _what_to_do(state: State) -> str:
     match state:
-        case State.SUSPENDED if not operator:
-            return _("The tenant is suspended: its data is kept. Ask the platform's operators to resume it.")
-        case State.SUSPENDED:
-            return _("The tenant is suspended: people and roles can be looked at, and changed once it is resumed.")
         case State.PROVISIONING:
             return _("Its database is being made. Wait a moment, or provision it again if that has stopped.")
         case State.MIGRATING | State.MOVING:

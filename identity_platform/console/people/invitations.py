@@ -17,8 +17,16 @@ from identity_platform.console.confirm import confirmed
 from identity_platform.console.inside import inside, looking
 from identity_platform.console.people import forms
 from tenants.models import Tenant
+from userflow.errors import UnknownInvitation
 from userflow.invitations import actions
-from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING
+from userflow.invitations.models import (
+    ACCEPTED,
+    CANCELLED,
+    EXPIRED,
+    PENDING,
+    AdminInvitation,
+    EndUserInvitation,
+)
 
 ON_A_PAGE: Final = 50
 STATES: Final = (
@@ -86,6 +94,8 @@ def invite(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 def resend(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpResponse:
     """Send an invitation again."""
 
+    row = _found(tenant, invitation_id)
+
     def act(_fields: dict[str, Any]) -> str:
         again = actions.resend_invitation(tenant_id=tenant.pk, invitation_id=invitation_id)
         return _("The invitation is sent to %(email)s again.") % {"email": again.row.email}
@@ -94,7 +104,8 @@ def resend(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpRes
         request,
         tenant,
         title=_("Send again"),
-        text=_("The mail is sent with a new link and seven new days. The link that was sent before ends."),
+        text=_("The mail to %(email)s is sent with a new link and seven new days. The link that was sent before ends.")
+        % {"email": row.email},
         act=act,
     )
 
@@ -102,6 +113,8 @@ def resend(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpRes
 @inside("invitations:read", "invitations:write")
 def cancel(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpResponse:
     """Cancel an invitation."""
+
+    row = _found(tenant, invitation_id)
 
     def act(_fields: dict[str, Any]) -> str:
         actions.cancel_invitation(tenant_id=tenant.pk, invitation_id=invitation_id)
@@ -111,9 +124,20 @@ def cancel(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpRes
         request,
         tenant,
         title=_("Cancel the invitation"),
-        text=_("The link in the mail is worthless from now on."),
+        text=_("The link in the mail to %(email)s is worthless from now on.") % {"email": row.email},
         act=act,
     )
+
+
+def _found(tenant: Tenant, invitation_id: UUID) -> AdminInvitation | EndUserInvitation:
+    """The tenant's invitation, wherever it is; UnknownInvitation if there is none."""
+    row = (
+        EndUserInvitation.objects.filter(pk=invitation_id).first()
+        or AdminInvitation.objects.filter(pk=invitation_id, tenant_id=tenant.pk).first()
+    )
+    if row is None:
+        raise UnknownInvitation
+    return row
 
 
 def _about(request: HttpRequest, tenant: Tenant, **page: Any) -> HttpResponse:

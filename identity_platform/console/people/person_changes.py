@@ -18,12 +18,14 @@ from tenants.context import tenant_atomic
 from tenants.models import Tenant
 from userflow.endusers import actions
 from userflow.endusers.models import EndUser
+from userflow.errors import UnknownSession
 from userflow.groups.actions import add_members, remove_members
 from userflow.groups.models import GroupMembership
 from userflow.realms import END_USERS
 from userflow.roles.actions import bind_users, unbind_users
 from userflow.roles.models import RoleBinding
 from userflow.signin import sessions
+from userflow.signin.models import EndUserSession
 
 
 @inside("endusers:read", "endusers:write")
@@ -185,6 +187,8 @@ def end_sessions(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRes
 @of_person("sessions:write")
 def end_session(request: HttpRequest, tenant: Tenant, user: EndUser, *, session_id: UUID) -> HttpResponse:
     """End one session of a person."""
+    if not EndUserSession.objects.filter(pk=session_id, user=user).exists():
+        raise UnknownSession
 
     def act(_fields: dict[str, Any]) -> str:
         sessions.end_one_session(

@@ -1,0 +1,72 @@
+"""A tenant that cannot be looked into, or not changed: the page says why and what to do."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tenants.models import TenantDatabase
+from tenants.provisioning import suspend_tenant
+from tests.console.people.inside import PEOPLE, USERS, operator_in, send, text_of
+from tests.console.staff import new_tenant_admin
+from tests.world import House
+
+LOOKS = [USERS, "/admin/inside/trail/", "/admin/inside/invitations/", f"{PEOPLE}00000000-0000-4000-8000-000000000000/"]
+
+
+def set_state(house: House, state: str, **columns: str) -> None:
+    TenantDatabase.objects.filter(pk=house.id).update(status=state, **columns)
+
+
+def test_operators_look_into_a_suspended_tenant_and_change_nothing(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    person = house.register()
+    staff = operator_in(house)
+    suspend_tenant(tenant_id=house.id)
+    for path in (f"{PEOPLE}{person.id}/", USERS, "/admin/inside/invitations/", "/admin/inside/trail/"):
+        assert staff.get(path).status_code == 200
+    refused = send(staff, house, f"{PEOPLE}{person.id}/activity/", active="no")
+    assert refused.status_code == 400
+    assert "This tenant is suspended" in text_of(refused)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("provisioning", "is being made"), ("deleting", "nothing left to look at"), ("deleted", "nothing")],
+)
+def test_a_tenant_without_a_database_to_look_at_says_so(new_house: Callable[[], House], state: str, words: str) -> None:
+    house = new_house()
+    staff = operator_in(house)
+    set_state(house, state)
+    for path in LOOKS:
+        answer = staff.get(path)
+        assert answer.status_code == 503
+        assert words in text_of(answer)
+        assert "Choose another tenant" in text_of(answer)
+
+
+def test_a_database_that_does_not_answer_is_said_with_the_state_and_the_reason(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    staff, admin = operator_in(house), new_tenant_admin(house).sign_in()
+    set_state(house, "failed", name="no_such_database", reason="migration 0007 stopped")
+    for path in LOOKS:
+        answer = staff.get(path)
+        assert answer.status_code == 503
+        assert "migration 0007 stopped" in text_of(answer)
+        assert "mend it and run that step again" in text_of(answer)
+    # What went wrong inside is the operators' business.
+    answer = admin.get(USERS)
+    assert answer.status_code == 503
+    assert "migration 0007" not in text_of(answer)
+    set_state(house, "active")
+    assert "Look at its server" in text_of(staff.get(USERS))
+
+
+def test_a_tenant_that_moves_is_looked_at_by_its_admins_and_not_changed(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    person = house.register()
+    admin = new_tenant_admin(house).sign_in()
+    set_state(house, "moving")
+    assert admin.get(f"{PEOPLE}{person.id}/").status_code == 200
+    refused = send(admin, house, f"{PEOPLE}{person.id}/activity/", active="no")
+    assert refused.status_code == 400
+    assert "being worked on" in text_of(refused)
