@@ -280,7 +280,6 @@ INSTALLED_APPS = [
     "identity_platform.console.apps.ConsoleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_otp",
@@ -344,6 +343,7 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CONSOLE_SESSION_HOURS = whole("CONSOLE_SESSION_HOURS", 8, least=1, most=72)
 CONSOLE_IDLE_MINUTES = whole("CONSOLE_IDLE_MINUTES", 30, least=1, most=1440)
+SESSION_ENGINE = "identity_platform.console.signin.store"
 SESSION_COOKIE_AGE = CONSOLE_SESSION_HOURS * 3600
 # Operators without a second factor enrol one before they get in.
 CONSOLE_REQUIRES_FACTOR = flag("CONSOLE_REQUIRES_FACTOR", not EMBEDDED)

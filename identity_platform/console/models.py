@@ -2,5 +2,6 @@
 
 from identity_platform.console.figures.models import PlatformDay, TenantDay, TenantFigures
 from identity_platform.console.jobs.models import Job
+from identity_platform.console.signin.models import BrowserSession
 
-__all__ = ["Job", "PlatformDay", "TenantDay", "TenantFigures"]
+__all__ = ["BrowserSession", "Job", "PlatformDay", "TenantDay", "TenantFigures"]

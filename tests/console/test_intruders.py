@@ -201,3 +201,32 @@ def test_who_asks_is_one_statement_a_request(house: House) -> None:
         assert len(about_people) == 1
         # And the session that the cookie names; a tenant admin's tenant is shown in the header.
         assert len(seen.shared) == (3 if staff.tenant_id else 2)
+
+
+def test_whoever_reads_the_table_of_sessions_can_be_nobody_by_it() -> None:
+    staff = new_operator().enrol_totp()
+    staff.send_password()
+    waiting = staff.browser.session["console_pending"]["ticket"]
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT session_key, session_data FROM console_browsersession")
+        rows = cursor.fetchall()
+    name = staff.browser.cookies["sessionid"].value
+    assert rows
+    for key, data in rows:
+        assert name not in key
+        assert waiting not in data
+        thief = Client(REMOTE_ADDR=some_address())
+        thief.cookies["sessionid"] = key
+        assert thief.get("/admin/second-step/").headers["Location"] == "/admin/login/"
+
+
+def test_expired_browser_sessions_are_let_go() -> None:
+    from identity_platform.console.signin.models import BrowserSession
+    from identity_platform.console.signin.store import _hashed
+
+    staff = new_operator().sign_in()
+    rows = BrowserSession.objects.filter(session_key=_hashed(staff.browser.cookies["sessionid"].value))
+    assert rows.update(expire_date="2020-01-01T00:00Z") == 1
+    with pytest.raises(SystemExit, match=r"^0$"):
+        call_command("purge_expired")
+    assert not rows.exists()
