@@ -1,0 +1,64 @@
+"""The files in deploy/ name what there is: commands, settings, folders."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.core.management import get_commands
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SETTINGS = (DEPLOY.parent / "identity_platform" / "settings.py").read_text()
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / name).read_text()))
+
+
+def members(value: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping inside, at any depth."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else []:
+        yield from members(inner)
+
+
+def is_setting(name: str) -> bool:
+    # Most are read under their own name, limits and others by it too.
+    return f'"{name}"' in SETTINGS
+
+
+def test_every_command_of_the_manifests_exists() -> None:
+    named = {
+        command
+        for name in ("compose.yaml", "kubernetes.yaml")
+        for command in re.findall(r"manage\.py,? ([a-z_]+)", (DEPLOY / name).read_text())
+    }
+    assert {"tenant_worker", "deliver_events", "sync_directory", "collect_figures", "purge_expired"} <= named
+    assert named <= set(get_commands())
+
+
+def test_every_setting_of_the_manifests_is_one() -> None:
+    compose = documents("compose.yaml")[0]["services"]["platform"]["environment"]
+    config = next(one for one in documents("kubernetes.yaml") if one["kind"] == "ConfigMap")["data"]
+    named = {name.removesuffix("_FILE") for name in [*compose, *config]}
+    assert {"ALLOWED_HOSTS", "BASE_URL"} <= named
+    assert [name for name in sorted(named) if not is_setting(name)] == []
+
+
+def test_pods_run_narrow_and_by_one_image() -> None:
+    pods = [one for one in members(documents("kubernetes.yaml")) if "containers" in one]
+    assert len(pods) == 6
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        (container,) = pod["containers"]
+        assert container["image"] == "identity-platform:1.0.0"
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_image_holds_every_app() -> None:
+    copied = set(re.findall(r"^COPY (\w+) \1$", (DEPLOY / "Containerfile").read_text(), flags=re.MULTILINE))
+    assert copied == {"identity_platform", "tenants", "userflow", "registry", "mfa", "templates"}
