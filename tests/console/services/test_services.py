@@ -92,9 +92,8 @@ def test_a_list_costs_the_same_with_many_services(new_house: Any) -> None:
     with statements() as seen:
         page = at_work.get(LIST)
     assert page.context["cl"].paginator.count == 60
-    # Session, who asks, tenant; the types of the filter, the total from the counters, the page itself; the frame asks
-    # whether the person has a password.
-    assert seen.counts == (7, 0), "\n".join(seen.shared)
+    # Session, who asks, tenant; the types of the filter, the total from the counters, the page itself.
+    assert seen.counts == (6, 0), "\n".join(seen.shared)
 
 
 def test_looking_does_not_mean_changing(house: House) -> None:

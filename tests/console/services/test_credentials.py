@@ -1,0 +1,206 @@
+"""Credentials in the console: bound, rotated, revoked; and a secret shown once, to who has just signed in and says why."""
+
+import json
+import logging
+import secrets
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.utils.timezone import now
+
+from identity_platform.audit.models import PlatformEvent
+from registry.actions import create_credential, create_service, update_credential
+from registry.models import Service, ServiceCredential
+from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
+from tests.world import House, statements
+
+KEEPER = ("services:read", "services:credentials")
+
+
+@pytest.fixture
+def keeper(house: House) -> Staff:
+    return new_tenant_admin(house, *KEEPER).sign_in()
+
+
+@pytest.fixture
+def service(house: House) -> Service:
+    return create_service(
+        tenant_id=house.id, name=f"Service {secrets.token_hex(4)}", type="payment", base_url="https://a.example.com"
+    )
+
+
+def bound(service: Service, secret: Any = "s3cret", **members: Any) -> ServiceCredential:
+    return create_credential(
+        tenant_id=service.tenant_id, service_id=service.pk, name=secrets.token_hex(4), secret=secret, **members
+    )
+
+
+def at(credential: ServiceCredential, page: str) -> str:
+    return f"/admin/registry/service/{credential.service_id}/credentials/{credential.pk}/{page}/"
+
+
+def page_of(service: Service) -> str:
+    return f"/admin/registry/service/{service.pk}/change/"
+
+
+def add(keeper: Staff, service: Service, **form: Any) -> Any:
+    path = f"/admin/registry/service/{service.pk}/credentials/add/"
+    return keeper.post(path, {"name": "live", "type": "api_key", "secret": "s3cret", **form})
+
+
+def revealed(keeper: Staff, credential: ServiceCredential, reason: str = "The till stands still") -> Any:
+    return keeper.post(at(credential, "reveal"), {"reason": reason})
+
+
+def events(credential: ServiceCredential) -> list[tuple[str, str, Any]]:
+    found = PlatformEvent.objects.filter(target_id=credential.pk).order_by("id")
+    return [(event.action, event.outcome, event.details.get("reason")) for event in found]
+
+
+def test_a_credential_is_bound_rotated_and_revoked(keeper: Staff, service: Service) -> None:
+    assert add(keeper, service, expires_at="2031-05-06T07:08").headers["Location"] == page_of(service)
+    credential = service.credentials.get()
+    assert f"{credential.expires_at:%Y-%m-%d %H:%M}" == "2031-05-06 07:08"
+    keeper.post(at(credential, "rotate"), {"secret": "another"})
+    assert "another" in revealed(keeper, credential).text
+    for page, status in (("revoke", "revoked"), ("activate", "active")):
+        keeper.post(at(credential, page))
+        assert service.credentials.get().status == status
+    keeper.post(at(credential, "expiry"), {"expires_at": "2020-01-01T00:00"})
+    assert "expired" in keeper.get(page_of(service)).text
+    keeper.post(at(credential, "delete"))
+    assert not service.credentials.exists()
+
+
+def test_a_secret_may_be_an_object_or_have_several_lines(keeper: Staff, service: Service) -> None:
+    secret = {"user": "till", "password": 'pä"ss <b>'}
+    add(keeper, service, name="object", secret=json.dumps(secret), is_object="on")
+    page = revealed(keeper, service.credentials.get(name="object"))
+    assert json.loads(page.context["record"].more["secret"]) == secret
+    assert "<b>" not in page.text
+    add(keeper, service, name="lines", secret="-----BEGIN-----\r\nabc\r\n-----END-----\r\n")
+    page = revealed(keeper, service.credentials.get(name="lines"))
+    assert page.context["record"].more["secret"] == "-----BEGIN-----\nabc\n-----END-----\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ({"secret": ""}, "This field is required."),
+        ({"secret": "[1]", "is_object": "on"}, "Send a string or a JSON object."),
+        ({"expires_at": "2020-01-01T00:00"}, "Send a time that is yet to come."),
+    ],
+)
+def test_what_the_api_refuses_stands_at_the_field(keeper: Staff, service: Service, form: Any, says: str) -> None:
+    answer = add(keeper, service, **form)
+    assert (answer.status_code, says in answer.text) == (400, True)
+    assert not service.credentials.exists()
+
+
+def test_a_name_that_is_taken_is_refused_without_repeating_the_secret(keeper: Staff, service: Service) -> None:
+    add(keeper, service)
+    again = add(keeper, service, secret="never-to-be-seen")
+    assert (again.status_code, "choose another name" in again.text) == (400, True)
+    assert "never-to-be-seen" not in again.text
+
+
+def test_a_revealed_secret_is_on_that_page_and_nowhere_else(
+    keeper: Staff, service: Service, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = f"planted-{secrets.token_hex(12)}"
+    caplog.set_level(logging.DEBUG)
+    add(keeper, service, secret=secret)
+    credential = service.credentials.get()
+    shown = revealed(keeper, credential)
+    assert secret in shown.text
+    assert "no-store" in shown.headers["Cache-Control"]
+    after = [
+        keeper.get(path) for path in (page_of(service), at(credential, "reveal"), "/admin/", "/admin/platform/audit/")
+    ]
+    written = [answer.content.decode() for answer in after] + [str(answer.headers) for answer in [*after, shown]]
+    written += [str(keeper.browser.cookies), str([row.get_decoded() for row in Session.objects.all()])]
+    written += [str(list(PlatformEvent.objects.values())), str(list(ServiceCredential.objects.values("metadata")))]
+    written += [caplog.text, *capfd.readouterr()]
+    assert [text for text in written if secret in text] == []
+
+
+def test_revealing_is_audited_with_the_reason(keeper: Staff, service: Service) -> None:
+    credential = bound(service)
+    assert keeper.post(at(credential, "reveal"), {"reason": " "}).status_code == 400
+    revealed(keeper, credential, "The till stands still")
+    assert events(credential)[-1] == ("service_credential.revealed", "success", "The till stands still")
+    event = PlatformEvent.objects.filter(target_id=credential.pk).latest("id")
+    assert (event.actor_kind, event.actor_id, event.tenant_id) == ("admin", str(keeper.id), service.tenant_id)
+    assert ServiceCredential.objects.get(pk=credential.pk).last_read_at is not None
+
+
+def test_revealing_wants_a_fresh_sign_in(keeper: Staff, service: Service) -> None:
+    credential = bound(service, "kept-from-view")
+    keeper.time_passes(16)
+    for answer in (keeper.get(at(credential, "reveal")), revealed(keeper, credential)):
+        assert answer.status_code == 302
+        assert answer.headers["Location"].startswith("/admin/reauthenticate/")
+    assert "service_credential.revealed" not in [action for action, _, _ in events(credential)]
+
+
+def test_what_is_revoked_or_expired_is_not_shown(keeper: Staff, service: Service) -> None:
+    revoked, expired = bound(service, "kept-1"), bound(service, "kept-2", expires_at=now() + timedelta(hours=1))
+    changes: list[tuple[ServiceCredential, dict[str, Any]]] = [
+        (revoked, {"status": "revoked"}),
+        (expired, {"expires_at": now() - timedelta(hours=1)}),
+    ]
+    for credential, change in changes:
+        update_credential(
+            tenant_id=service.tenant_id, service_id=service.pk, credential_id=credential.pk, changes=change
+        )
+        answer = revealed(keeper, credential)
+        assert (answer.status_code, "kept-" in answer.text) == (400, False)
+
+
+def test_a_secret_that_was_moved_here_does_not_open(keeper: Staff, service: Service, other_house: House) -> None:
+    foreign = create_service(
+        tenant_id=other_house.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"
+    )
+    stolen, mine = bound(foreign, "of-somebody-else"), bound(service)
+    ServiceCredential.objects.filter(pk=mine.pk).update(secret=bytes(stolen.secret))
+    answer = revealed(keeper, mine)
+    assert (answer.status_code, "of-somebody-else" in answer.text) == (400, False)
+    assert events(mine)[-1][:2] == ("service_credential.unreadable", "failed")
+
+
+def test_who_may_only_read_services_sees_no_way_to_their_secrets(service: Service, house: House) -> None:
+    credential = bound(service, "kept-from-view")
+    auditor = new_auditor(house).sign_in()
+    assert "/reveal/" not in auditor.get(page_of(service)).text
+    for page in ("reveal", "rotate", "revoke", "activate", "expiry", "delete"):
+        for answer in (auditor.get(at(credential, page)), auditor.post(at(credential, page), {"reason": "so"})):
+            assert answer.status_code == 403
+    assert service.credentials.get().status == "active"
+
+
+def test_credentials_of_another_tenant_are_not_there(
+    keeper: Staff, service: Service, house: House, other_house: House
+) -> None:
+    foreign = create_service(
+        tenant_id=other_house.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"
+    )
+    credential = bound(foreign, "of-somebody-else")
+    operator = new_operator().sign_in().choose(house)
+    under_mine = at(credential, "reveal").replace(str(foreign.pk), str(service.pk))
+    for person in (keeper, operator):
+        for path in (at(credential, "reveal"), under_mine):
+            answer = person.post(path, {"reason": "so"})
+            assert (answer.status_code, "of-somebody-else" in answer.text) == (404, False)
+    assert credential.last_read_at is None
+
+
+def test_a_services_page_costs_the_same_with_many_credentials(keeper: Staff, service: Service) -> None:
+    for _ in range(20):
+        bound(service)
+    with statements() as seen:
+        assert keeper.get(page_of(service)).status_code == 200
+    # Session, who asks (with the tenant's route), tenant; then the service and its credentials.
+    assert seen.counts == (5, 0), "\n".join(seen.shared)
+    assert not [statement for statement in seen.shared if '"secret"' in statement]
