@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from django.db.models import Count, Q
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -27,7 +28,7 @@ from identity_platform.console.records import (
 )
 from tenants import servers
 from tenants.capacity import change_database_server
-from tenants.models import DatabaseServer
+from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.states import State
 
 # A page asks only so many servers how many connections they have; there are a handful, and each answers in milliseconds.
@@ -58,9 +59,15 @@ def connections_of(server: DatabaseServer) -> Connections | None:
 
 
 def _found() -> Any:
-    held = Count("databases", filter=~Q(databases__status=State.DELETED), distinct=True)
-    spare = Count("warm_databases", filter=Q(warm_databases__ready=True), distinct=True)
+    # Each counted by itself: joined, every tenant would meet every ready-made database.
+    held = _counted(TenantDatabase.objects.exclude(status=State.DELETED))
+    spare = _counted(WarmDatabase.objects.filter(ready=True))
     return DatabaseServer.objects.defer("url_sealed", "admin_url_sealed").annotate(held=held, spare=spare)
+
+
+def _counted(rows: QuerySet[Any]) -> Coalesce:
+    of_server = rows.filter(server=OuterRef("pk")).order_by().values("server").annotate(number=Count("pk"))
+    return Coalesce(Subquery(of_server.values("number")), 0)
 
 
 def _room(server: Any) -> Cell:

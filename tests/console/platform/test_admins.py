@@ -1,0 +1,225 @@
+"""Admin users, their invitations and roles in the console."""
+
+import secrets
+from typing import Any
+
+import pytest
+
+from identity_platform.audit.models import PlatformEvent
+from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
+from tests.userflow.mailbox import mails_to
+from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from userflow.admins.models import AdminUser
+from userflow.invitations.models import AdminInvitation
+
+LIST = "/admin/userflow/adminuser/"
+INVITATIONS = "/admin/userflow/admininvitation/"
+
+
+def at(user: Staff | AdminUser, page: str = "change") -> str:
+    return f"{LIST}{user.id}/{page}/"
+
+
+def form(**members: Any) -> dict[str, Any]:
+    name = f"new-{secrets.token_hex(5)}"
+    given = {
+        "side": "platform",
+        "username": name,
+        "email": f"{name}@example.com",
+        "first_name": "New",
+        "last_name": "One",
+        "password": PASSWORD,
+        "roles": ["auditor"],
+    }
+    return given | members
+
+
+@pytest.fixture
+def operator() -> Staff:
+    return new_operator().sign_in()
+
+
+@pytest.fixture
+def head(house: House) -> Staff:
+    """An admin of the tenant who may do everything there."""
+    return new_tenant_admin(house).sign_in()
+
+
+def last_event(user: Staff) -> str:
+    return PlatformEvent.objects.filter(target_id=user.id).latest("id").action
+
+
+def test_an_operator_is_made_and_signs_in(operator: Staff) -> None:
+    asked = form(roles=["operator"])
+    answer = operator.post(f"{LIST}add/", asked)
+    user = AdminUser.objects.get(username=asked["username"])
+    assert (answer.status_code, answer.headers["Location"], user.tenant_id) == (302, at(user), None)
+    assert sign_in_admin(user.username)["access_token"]
+
+
+def test_a_tenants_admin_makes_admins_of_that_tenant_only(head: Staff, house: House, other_house: House) -> None:
+    for side in ("platform", str(other_house.id)):
+        asked = form(side=side)
+        assert head.post(f"{LIST}add/", asked).status_code == 400
+        assert not AdminUser.objects.filter(username=asked["username"]).exists()
+    asked = form(side=str(house.id))
+    assert head.post(f"{LIST}add/", asked).status_code == 302
+    assert AdminUser.objects.get(username=asked["username"]).tenant_id == house.id
+
+
+def test_what_the_api_refuses_stands_at_the_field(operator: Staff) -> None:
+    weak = operator.post(f"{LIST}add/", form(password="password"))
+    assert weak.status_code == 400
+    assert weak.context["form"].errors["password"]
+    assert 'value="password"' not in weak.text
+    assert "not-an-address" in operator.post(f"{LIST}add/", form(email="not-an-address")).text
+
+
+def test_a_record_and_its_roles_are_changed(operator: Staff, house: House) -> None:
+    user = new_tenant_admin(house)
+    changed = {
+        "username": user.username,
+        "email": user.email,
+        "first_name": "Ann",
+        "last_name": "",
+        "roles": ["auditor"],
+    }
+    assert operator.post(at(user, "edit"), changed).status_code == 302
+    row = user.row()
+    assert (row.first_name, [role.name for role in row.roles.all()]) == ("Ann", ["auditor"])
+    assert "Ann" in operator.get(at(user)).text
+
+
+def test_nobody_gives_what_they_do_not_hold(house: House) -> None:
+    weak = new_tenant_admin(house, "admins:read", "admins:write", "audit:read").sign_in()
+    user = new_tenant_admin(house, "audit:read")
+    body = {"username": user.username, "email": user.email, "first_name": "", "last_name": ""}
+    answer = weak.post(at(user, "edit"), {**body, "roles": ["tenant-admin"]})
+    assert (answer.status_code, "not one of the available choices" in answer.text) == (400, True)
+    stronger = new_tenant_admin(house)
+    for page in ("deactivate", "reset-factors"):
+        assert weak.post(at(stronger, page), {"reason": "so"}).status_code == 400
+    assert stronger.row().active
+
+
+def test_nobody_gives_themselves_roles(head: Staff) -> None:
+    page = head.get(at(head, "edit"))
+    assert "roles" not in page.context["form"].fields
+    body = {"username": head.username, "email": head.email, "first_name": "Me", "last_name": "", "roles": ["auditor"]}
+    assert head.post(at(head, "edit"), body).status_code == 302
+    assert [role.name for role in head.row().roles.all()] == ["tenant-admin"]
+
+
+def test_a_user_is_switched_off_and_on(operator: Staff, house: House) -> None:
+    user = new_tenant_admin(house).sign_in()
+    operator.post(at(user, "deactivate"))
+    assert (user.row().active, last_event(user)) == (False, "admin_user.deactivated")
+    assert user.get("/admin/").status_code == 302
+    operator.post(at(user, "activate"))
+    assert user.row().active
+
+
+def test_the_last_admin_stays_and_nobody_switches_themselves_off(new_house: Any) -> None:
+    house = new_house()
+    operator = new_operator().sign_in()
+    answer = operator.post(f"{LIST}{house.admin.id}/deactivate/")
+    assert (answer.status_code, AdminUser.objects.get(pk=house.admin.id).active) == (400, True)
+    assert operator.post(at(operator, "deactivate")).status_code == 400
+    assert operator.row().active
+
+
+def test_factors_are_reset_with_a_reason(operator: Staff, house: House) -> None:
+    user = new_tenant_admin(house).enrol_totp()
+    assert operator.post(at(user, "reset-factors"), {"reason": ""}).status_code == 400
+    assert operator.post(at(user, "reset-factors"), {"reason": "Lost the phone"}).status_code == 302
+    event = PlatformEvent.objects.filter(target_id=user.id).latest("id")
+    assert (user.row().mfa_methods, event.action, event.details["reason"]) == ([], "factor.reset", "Lost the phone")
+    assert mails_to(user.email)
+
+
+def test_sessions_are_shown_and_ended(operator: Staff, house: House) -> None:
+    user = new_tenant_admin(house).sign_in()
+    token = user.api_token()
+    assert "otp" not in operator.get(at(user)).text
+    answer = operator.post(at(user, "end-sessions"))
+    assert answer.status_code == 302
+    assert "2 sessions have ended." in operator.get(at(user)).text
+    assert (user.get("/admin/").status_code, Api(token=token).get("/uflow/admin/users/me").status_code) == (302, 401)
+
+
+def test_an_auditor_looks_and_changes_nothing(house: House) -> None:
+    user = new_tenant_admin(house)
+    auditor = new_auditor(house).sign_in()
+    assert auditor.get(at(user)).status_code == 200
+    for page in ("edit", "activate", "deactivate", "reset-factors", "end-sessions"):
+        for answer in (auditor.get(at(user, page)), auditor.post(at(user, page), {"reason": "so"})):
+            assert answer.status_code == 403
+
+
+def test_a_tenants_admin_sees_nobody_else(head: Staff, house: House, other_house: House) -> None:
+    mine, foreign, operator = new_tenant_admin(house), new_tenant_admin(other_house), new_operator()
+    page = head.get(f"{LIST}?q=staff-").text
+    assert [user.username in page for user in (mine, foreign, operator)] == [True, False, False]
+    for user in (foreign, operator):
+        for name in ("change", "edit", "deactivate", "reset-factors", "end-sessions"):
+            assert [head.get(at(user, name)).status_code, head.post(at(user, name)).status_code] == [404, 404]
+        assert user.row().active
+
+
+def test_the_list_costs_the_same_with_many_admins(new_house: Any) -> None:
+    house = new_house()
+    for _ in range(12):
+        new_tenant_admin(house)
+    head = new_tenant_admin(house).sign_in()
+    with statements() as seen:
+        assert head.get(LIST).context["cl"].result_count == 14
+    # Session, who asks, tenant; how many, the users with their tenants, and their roles.
+    assert seen.counts == (6, 0), "\n".join(seen.shared)
+
+
+def test_a_page_costs_the_same_whoever_is_shown(head: Staff, house: House) -> None:
+    user = new_tenant_admin(house).sign_in()
+    with statements() as seen:
+        assert head.get(at(user)).status_code == 200
+    # Session, who asks; the user and its roles, the user's tenant, its sessions, its events; the tenant of the header.
+    assert seen.counts == (8, 0), "\n".join(seen.shared)
+
+
+def test_somebody_is_invited_again_and_no_more(operator: Staff, house: House) -> None:
+    email = f"{secrets.token_hex(6)}@example.com"
+    operator.choose(house)
+    body = {"side": str(house.id), "email": email, "roles": ["auditor"]}
+    assert operator.post(f"{INVITATIONS}add/", body).status_code == 302
+    row = AdminInvitation.objects.get(email=email)
+    assert (row.tenant_id, row.roles, len(mails_to(email))) == (house.id, ["auditor"], 1)
+    assert email in operator.get(f"{INVITATIONS}?q={email}&state=pending").text
+    operator.post(f"{INVITATIONS}{row.pk}/resend/")
+    assert len(mails_to(email)) == 2
+    operator.post(f"{INVITATIONS}{row.pk}/cancel/")
+    assert "cancelled" in operator.get(f"{INVITATIONS}{row.pk}/change/").text
+    closed = operator.post(f"{INVITATIONS}{row.pk}/resend/")
+    assert (closed.status_code, len(mails_to(email))) == (400, 2)
+
+
+def test_invitations_of_others_are_not_there(head: Staff, operator: Staff, other_house: House) -> None:
+    email = f"{secrets.token_hex(6)}@example.com"
+    operator.choose(other_house).post(
+        f"{INVITATIONS}add/", {"side": str(other_house.id), "email": email, "roles": ["auditor"]}
+    )
+    row = AdminInvitation.objects.get(email=email)
+    assert email not in head.get(INVITATIONS).text
+    for page in ("change", "resend", "cancel"):
+        for answer in (head.get(f"{INVITATIONS}{row.pk}/{page}/"), head.post(f"{INVITATIONS}{row.pk}/{page}/")):
+            assert answer.status_code == 404
+    row.refresh_from_db()
+    assert row.cancelled_at is None
+
+
+def test_roles_are_read_each_side_its_own(head: Staff, operator: Staff) -> None:
+    for person, sees in ((operator, True), (head, False)):
+        page = person.get("/admin/userflow/adminrole/")
+        names = {role.name for role in page.context["cl"].result_list}
+        assert ({"auditor", "tenant-admin"} <= names, "operator" in names) == (True, sees)
+    with statements() as seen:
+        head.get("/admin/userflow/adminrole/")
+    assert seen.counts == (5, 0), "\n".join(seen.shared)

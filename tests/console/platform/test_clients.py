@@ -1,0 +1,107 @@
+"""Clients of the chosen tenant in the console."""
+
+import secrets
+from typing import Any
+
+import pytest
+
+from identity_platform.audit.models import PlatformEvent
+from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.world import Api, House, statements
+from userflow.clients.models import Client
+
+LIST = "/admin/userflow/client/"
+
+
+@pytest.fixture
+def head(house: House) -> Staff:
+    return new_tenant_admin(house).sign_in()
+
+
+def at(client: Client, page: str = "change") -> str:
+    return f"{LIST}{client.pk}/{page}/"
+
+
+def made(head: Staff, **members: Any) -> tuple[Client, Any]:
+    name = f"Client {secrets.token_hex(5)}"
+    answer = head.post(f"{LIST}add/", {"name": name, "type": "confidential", "scopes": "services:read", **members})
+    return Client.objects.get(name=name), answer
+
+
+def token_status(client: Client, secret: str) -> int:
+    grant = {"grant_type": "client_credentials", "client_id": str(client.pk), "client_secret": secret}
+    return int(Api().post("/authmgr/token", grant).status_code)
+
+
+def test_a_client_is_made_and_its_secret_shown_once(head: Staff) -> None:
+    client, answer = made(head)
+    secret = answer.context["secret"]
+    assert secret in answer.text
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert token_status(client, secret) == 200
+    written = [head.get(at(client)).text, head.get("/admin/").text, str(list(PlatformEvent.objects.values()))]
+    assert [text for text in written if secret in text] == []
+
+
+def test_a_new_secret_takes_over(head: Staff) -> None:
+    client, answer = made(head)
+    rotated = head.post(at(client, "rotate"), {"overlap_hours": "0"})
+    assert token_status(client, answer.context["secret"]) == 401
+    assert token_status(client, rotated.context["secret"]) == 200
+    head.time_passes(16)
+    assert head.post(at(client, "rotate"), {"overlap_hours": "0"}).headers["Location"].startswith("/admin/reauth")
+
+
+def test_a_client_is_changed_switched_off_and_deleted(head: Staff) -> None:
+    client, _ = made(head, redirect_uris="https://a.example.com/back")
+    body = {
+        "name": client.name,
+        "scopes": "services:read",
+        "redirect_uris": "https://b.example.com/x",
+        "tags": "one\ntwo",
+    }
+    assert head.post(at(client, "edit"), body).status_code == 302
+    client.refresh_from_db()
+    assert (client.redirect_uris, client.tags) == (["https://b.example.com/x"], ["one", "two"])
+    for page, active in (("deactivate", False), ("activate", True)):
+        head.post(at(client, page))
+        client.refresh_from_db()
+        assert client.active is active
+    assert head.post(at(client, "delete")).headers["Location"] == LIST
+
+
+def test_what_the_api_refuses_stands_at_the_field(head: Staff, house: House) -> None:
+    body = {"name": "x", "type": "public"}
+    answer = head.post(f"{LIST}add/", {**body, "scopes": "tenants:write"})
+    assert (answer.status_code, "scopes" in answer.context["form"].errors) == (400, True)
+    answer = head.post(f"{LIST}add/", {**body, "redirect_uris": "javascript:alert(1)"})
+    assert (answer.status_code, "redirect_uris" in answer.context["form"].errors) == (400, True)
+    answer = head.post(f"{LIST}{house.client_id}/delete/")
+    assert answer.status_code == 400
+
+
+def test_clients_of_another_tenant_are_not_there(head: Staff, house: House, other_house: House) -> None:
+    foreign = Client.objects.get(pk=other_house.client_id)
+    operator = new_operator().sign_in().choose(house)
+    for person in (head, operator):
+        for page in ("change", "edit", "deactivate", "rotate", "delete"):
+            assert [person.get(at(foreign, page)).status_code, person.post(at(foreign, page)).status_code] == [404, 404]
+    foreign.refresh_from_db()
+    assert foreign.active
+
+
+def test_looking_does_not_mean_changing(house: House) -> None:
+    client = Client.objects.get(pk=house.client_id)
+    reader = new_tenant_admin(house, "clients:read").sign_in()
+    assert "deactivate" not in reader.get(at(client)).text
+    for page in ("edit", "deactivate", "rotate", "delete"):
+        assert [reader.get(at(client, page)).status_code, reader.post(at(client, page)).status_code] == [403, 403]
+
+
+def test_lists_and_pages_cost_the_same_with_many(head: Staff, house: House) -> None:
+    for _ in range(5):
+        Client.objects.create(tenant_id=house.id, name=secrets.token_hex(4))
+    for path, costs in ((LIST, 5), (f"{LIST}{house.client_id}/change/", 4)):
+        with statements() as seen:
+            assert head.get(path).status_code == 200
+        assert seen.counts == (costs, 0), "\n".join(seen.shared)

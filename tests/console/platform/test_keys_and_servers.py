@@ -1,0 +1,129 @@
+"""Signing keys, encryption keys and database servers: for operators only, and no byte of any key on a page."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from identity_platform.audit.models import PlatformEvent
+from identity_platform.crypto import key_ring
+from tenants import keys
+from tenants.models import DatabaseServer, DataKey
+from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
+from tests.world import House, statements
+from userflow.tokens.models import SigningKey
+from userflow.tokens.signing import signing_key_status
+
+SIGNING = "/admin/platform/signing-keys/"
+ENCRYPTION = "/admin/platform/encryption-keys/"
+SERVERS = "/admin/platform/servers/"
+
+
+@pytest.fixture
+def operator() -> Staff:
+    return new_operator().sign_in()
+
+
+@pytest.fixture
+def spare_server() -> Iterator[DatabaseServer]:
+    server = DatabaseServer.objects.create(name="console-spare", host="db9.example.com", accepts_tenants=False)
+    yield server
+    server.delete()
+
+
+def test_signing_keys_are_shown_and_rotated(operator: Staff) -> None:
+    signing = next(key.kid for key in signing_key_status() if key.state == "signing")
+    assert signing in operator.get(SIGNING).text
+    assert operator.post(f"{SIGNING}rotate/").status_code == 302
+    newest = SigningKey.objects.latest("created_at")
+    page = operator.get(SIGNING).text
+    assert (newest.kid in page, "next" in page) == (True, True)
+    event = PlatformEvent.objects.filter(action="signing_key.rotated").latest("id")
+    assert (event.target_id, event.actor_id) == (newest.kid, str(operator.id))
+
+
+def test_a_key_that_has_leaked_is_withdrawn(operator: Staff) -> None:
+    operator.post(f"{SIGNING}rotate/")
+    newest = SigningKey.objects.latest("created_at")
+    assert operator.post(f"{SIGNING}{newest.kid}/withdraw/").status_code == 302
+    assert newest.kid not in {key.kid for key in signing_key_status()}
+    assert operator.get(f"{SIGNING}{newest.kid}/withdraw/").status_code == 404
+
+
+def test_rotating_wants_a_fresh_sign_in(operator: Staff) -> None:
+    before = SigningKey.objects.count()
+    operator.time_passes(16)
+    assert operator.post(f"{SIGNING}rotate/").headers["Location"].startswith("/admin/reauthenticate/")
+    assert SigningKey.objects.count() == before
+
+
+def test_encryption_keys_say_what_is_to_be_done(operator: Staff) -> None:
+    keys.platform_key()
+    page = operator.get(ENCRYPTION)
+    assert f"Every data key is under {key_ring().primary_id}." in page.text
+    stray = DataKey.objects.create(owner="00000000-0000-0000-0000-00000000c0de", ring_key_id="lost", wrapped=b"x")
+    try:
+        page = operator.get(ENCRYPTION)
+        assert page.context["record"].warning.startswith("Data keys are wrapped under lost")
+        assert "would wrap 1 data key anew" in page.text
+    finally:
+        stray.delete()
+
+
+def test_no_page_holds_a_byte_of_a_key(operator: Staff, settings: object) -> None:
+    ring = str(settings.ENCRYPTION_KEYS)  # type: ignore[attr-defined]  # pytest-django's wrapper
+    hidden = [part.partition(":")[2] for part in ring.split(",")]
+    private = [bytes(key.private_sealed).hex() for key in SigningKey.objects.all()]
+    for path in (SIGNING, ENCRYPTION, SERVERS):
+        page = operator.get(path).text
+        assert [secret for secret in [*hidden, *private] if secret in page] == []
+
+
+def test_servers_show_their_room_and_their_connections(operator: Staff, spare_server: DatabaseServer) -> None:
+    page = operator.get(SERVERS).text
+    assert ("main" in page, "db9.example.com" in page, "0 of 10000" in page) == (True, True, True)
+    shown = operator.get(f"{SERVERS}{DatabaseServer.objects.get(name='main').pk}/")
+    used = next(cell.text for label, cell in shown.context["record"].facts if label == "Connections")
+    assert int(used.split(" of ")[0]) >= 1
+    assert "active" in shown.text
+
+
+def test_a_server_that_does_not_answer_is_said_to(operator: Staff, spare_server: DatabaseServer) -> None:
+    from tenants.servers import seal_url
+
+    sealed = seal_url(spare_server.name, "url_sealed", "postgresql://nobody@127.0.0.1:1/postgres")
+    DatabaseServer.objects.filter(pk=spare_server.pk).update(url_sealed=sealed, revision=2)
+    page = operator.get(SERVERS)
+    assert (page.status_code, "does not answer" in page.text, "nobody" in page.text) == (200, True, False)
+
+
+def test_a_servers_capacity_is_changed(operator: Staff, spare_server: DatabaseServer) -> None:
+    path = f"{SERVERS}{spare_server.pk}/change/"
+    assert operator.post(path, {"capacity": "7", "accepts": "on"}).status_code == 302
+    spare_server.refresh_from_db()
+    assert (spare_server.capacity, spare_server.accepts_tenants) == (7, True)
+    assert operator.post(path, {"capacity": "-1"}).status_code == 400
+    operator.post(path, {"capacity": "7"})
+    spare_server.refresh_from_db()
+    assert spare_server.accepts_tenants is False
+
+
+def test_what_is_the_platforms_is_for_operators_with_the_permission(house: House) -> None:
+    reader = new_operator("tenants:read").sign_in()
+    outsiders = [new_tenant_admin(house).sign_in(), new_auditor().sign_in()]
+    before = SigningKey.objects.count()
+    for path in (SIGNING, ENCRYPTION, SERVERS):
+        assert reader.get(path).status_code == 200
+        assert [outsider.get(path).status_code for outsider in outsiders] == [403, 403]
+    for person in (reader, *outsiders):
+        assert person.post(f"{SIGNING}rotate/").status_code == 403
+    assert SigningKey.objects.count() == before
+    assert "rotate" not in reader.get(SIGNING).text
+
+
+def test_pages_cost_the_same_whatever_there_is(operator: Staff, spare_server: DatabaseServer) -> None:
+    for path, costs in ((SIGNING, 3), (ENCRYPTION, 3), (SERVERS, 3), (f"{SERVERS}{spare_server.pk}/", 4)):
+        # How a server is reached is read once a process.
+        operator.get(path)
+        with statements() as seen:
+            assert operator.get(path).status_code == 200
+        assert seen.counts == (costs, 0), f"{path}\n" + "\n".join(seen.shared)
