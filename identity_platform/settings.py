@@ -277,10 +277,12 @@ INSTALLED_APPS = [
     "mfa",
     # Not its default one, which would put a site of its own in the place of the console.
     "unfold.apps.BasicAppConfig",
+    "unfold.contrib.filters",
     "identity_platform.console.apps.ConsoleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
+    "django.contrib.humanize",
     "django.contrib.staticfiles",
     "django_otp",
     "rest_framework",
@@ -375,6 +377,7 @@ UNFOLD = {
     "SITE_SYMBOL": "shield_person",
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
+    "DASHBOARD_CALLBACK": "identity_platform.console.figures.dashboard.context",
     "SIDEBAR": {"navigation": "identity_platform.console.navigation.sidebar"},
     "STYLES": [f"{STATIC_URL}console/records.css"],
     "ACCOUNT": {"navigation": "identity_platform.console.navigation.own_links"},
@@ -437,6 +440,9 @@ LIMITS: dict[str, tuple[int, int]] = {
 
 # How long events of the audit trail are kept; the database itself refuses to let go of any in their first 30 days.
 AUDIT_RETENTION_DAYS = whole("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
+
+# Where the console writes backups of tenants (backup_tenant is told where).
+BACKUP_FOLDER = Path(text("BACKUP_FOLDER") or VAR / "backups")
 
 # --- directories ----------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,14 @@
 from django.contrib import admin
 from django.contrib.auth.models import Group
 
+from identity_platform.console.jobs.admin import JobAdmin
+from identity_platform.console.jobs.models import Job
 from identity_platform.console.people import lists as people
 from identity_platform.console.platform.lists import AdminInvitationAdmin, AdminRoleAdmin, AdminUserAdmin, ClientAdmin
 from identity_platform.console.services.lists import ServiceAdmin
+from identity_platform.console.tenants.admin import TenantAdmin
 from registry.models import Service
+from tenants.models import Tenant
 from userflow.admins.models import AdminRole, AdminUser
 from userflow.clients.models import Client
 from userflow.invitations.models import AdminInvitation
@@ -14,6 +18,8 @@ from userflow.invitations.models import AdminInvitation
 # Django's groups mean nothing here: admin users have roles (userflow.admins).
 admin.site.unregister(Group)
 
+admin.site.register(Tenant, TenantAdmin)
+admin.site.register(Job, JobAdmin)
 admin.site.register(Service, ServiceAdmin)
 admin.site.register(Client, ClientAdmin)
 admin.site.register(AdminUser, AdminUserAdmin)

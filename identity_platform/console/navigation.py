@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from identity_platform.console.people.navigation import inside_the_tenant
 from identity_platform.console.platform.menu import platform, registry
+from identity_platform.console.tenants.navigation import tenants_and_jobs
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
@@ -15,7 +16,10 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     return [
         {
             "title": _("Overview"),
-            "items": [{"title": _("Dashboard"), "icon": "dashboard", "link": reverse_lazy("admin:index")}],
+            "items": [
+                {"title": _("Dashboard"), "icon": "dashboard", "link": reverse_lazy("admin:index")},
+                *tenants_and_jobs(request),
+            ],
         },
         inside_the_tenant(request),
         registry(),

@@ -116,3 +116,15 @@ def sum_days(since: date) -> None:
 def _run(statement: str, **parameters: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
+
+
+def factors(tenant_id: UUID | None) -> dict[str, int]:
+    """Active users by method of their factors: of one tenant, or of all."""
+    of_one = "WHERE tenant_id = %(tenant)s" if tenant_id else ""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT key, sum(value::bigint)::bigint FROM console_tenantfigures, jsonb_each_text(factors) "
+            f"{of_one} GROUP BY key",
+            {"tenant": tenant_id} if tenant_id else {},
+        )
+        return dict(cursor.fetchall())

@@ -1,0 +1,91 @@
+"""Plots as chart.js wants them, each with the table that says the same to who does not see it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any, Final
+
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+BLUE: Final = "var(--color-primary-500)"
+RED: Final = "var(--color-red-500)"
+
+# Readable on the light and on the dark ground alike.
+_INK: Final = "#7c8595"
+_OPTIONS: Final = json.dumps(
+    {
+        "animation": False,
+        "responsive": True,
+        "maintainAspectRatio": False,
+        "maxBarThickness": 14,
+        "interaction": {"mode": "index", "intersect": False},
+        "plugins": {
+            "legend": {
+                "display": True,
+                "align": "end",
+                "labels": {"boxHeight": 8, "boxWidth": 8, "color": _INK, "usePointStyle": True, "pointStyle": "circle"},
+            }
+        },
+        "scales": {
+            "x": {
+                "stacked": True,
+                "ticks": {"color": _INK, "maxTicksLimit": 8, "maxRotation": 0},
+                "grid": {"display": False},
+            },
+            "y": {"stacked": True, "beginAtZero": True, "ticks": {"color": _INK, "precision": 0, "maxTicksLimit": 5}},
+        },
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Bars a day. `summary` is the sentence that stands for the picture."""
+
+    title: str
+    summary: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    colours: Sequence[str] = field(default=(BLUE, RED))
+    options: str = _OPTIONS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not any(any(row[1:]) for row in self.rows)
+
+    @property
+    def data(self) -> str:
+        """chart.js's `data`."""
+        return json.dumps(
+            {
+                "labels": [row[0] for row in self.rows],
+                "datasets": [
+                    {"label": header, "data": [row[place] for row in self.rows], "backgroundColor": colour}
+                    for place, (header, colour) in enumerate(zip(self.headers[1:], self.colours, strict=True), start=1)
+                ],
+            }
+        )
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """The same for unfold's table, newest day first, without days on which nothing happened."""
+        return {"headers": self.headers, "rows": [row for row in reversed(self.rows) if any(row[1:])]}
+
+
+def by_day(title: str, *, first: date, days: int, found: dict[date, tuple[int, int]], good: str, bad: str) -> Plot:
+    """A plot of two counts a day; days that are not in `found` had none."""
+    rows = []
+    for each in (first + timedelta(days=number) for number in range(days)):
+        counts = found.get(each, (0, 0))
+        rows.append((date_format(each, "M j"), counts[0], counts[1]))
+    summary = _("%(good)s %(first)s, %(bad)s %(second)s in the last %(days)s days.") % {
+        "good": f"{good}:",
+        "first": sum(row[1] for row in rows),
+        "bad": f"{bad}:",
+        "second": sum(row[2] for row in rows),
+        "days": days,
+    }
+    return Plot(title, summary, (_("Day"), good, bad), rows)

@@ -1,0 +1,40 @@
+"""States of tenants in words and colours."""
+
+from typing import Final
+
+from django.utils.translation import gettext_lazy as _
+
+from tenants.states import State
+
+# As unfold names the colours of its labels.
+STATE_COLOURS: Final[dict[str, str]] = {
+    State.PROVISIONING: "info",
+    State.ACTIVE: "success",
+    State.SUSPENDED: "warning",
+    State.MIGRATING: "info",
+    State.MOVING: "info",
+    State.FAILED: "danger",
+    State.DELETING: "danger",
+}
+STATE_NAMES: Final = {
+    State.PROVISIONING: _("provisioning"),
+    State.ACTIVE: _("active"),
+    State.SUSPENDED: _("suspended"),
+    State.MIGRATING: _("migrating"),
+    State.MOVING: _("moving"),
+    State.FAILED: _("failed"),
+    State.DELETING: _("deleting"),
+    State.DELETED: _("deleted"),
+}
+
+
+def state_label(state: str) -> str:
+    """The state in the reader's language."""
+    return str(STATE_NAMES[State(state)])
+
+
+def size_label(size: int | None) -> str:
+    """A database's size as people read it; a dash while nobody has measured it."""
+    if not size:
+        return "–"
+    return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.0f} MB"

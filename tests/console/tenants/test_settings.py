@@ -1,0 +1,96 @@
+"""The settings of a tenant as a form."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from identity_platform.console.tenants.forms import SETTING_FIELDS
+from tenants.models import Tenant
+from tenants.settings import SETTINGS
+from tests.console.staff import Staff, new_operator
+from tests.console.tenants.test_pages import page
+from tests.world import House
+
+
+@pytest.fixture
+def operator() -> Staff:
+    return new_operator().sign_in()
+
+
+def form(house: House, **changed: Any) -> dict[str, Any]:
+    """What a browser sends: every field, the untouched ones as they are."""
+    return {
+        "name": house.made.tenant.name,
+        "slug": house.made.tenant.slug,
+        **dict.fromkeys(SETTING_FIELDS, ""),
+        **changed,
+    }
+
+
+def settings_of(house: House) -> dict[str, Any]:
+    return Tenant.objects.get(pk=house.id).settings
+
+
+def test_every_setting_has_a_field() -> None:
+    assert set(SETTING_FIELDS) == set(SETTINGS)
+
+
+def test_settings_of_every_form_are_kept_and_taken_back(operator: Staff, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    stated = {
+        "issuer_name": "Acme",
+        "self_registration": "false",
+        "password_min_length": "12",
+        "sms_countries": "DE\nFR\n",
+        "mfa_policy": "required",
+    }
+    assert operator.post(page(house, "settings"), form(house, **stated)).status_code == 302
+    assert settings_of(house) == {
+        "issuer_name": "Acme",
+        "self_registration": False,
+        "password_min_length": 12,
+        "sms_countries": ["DE", "FR"],
+        "mfa_policy": "required",
+    }
+    shown = operator.get(page(house, "settings")).content.decode()
+    assert "DE\nFR" in shown
+    assert 'value="Acme"' in shown
+    operator.post(page(house, "settings"), form(house, issuer_name="Acme"))
+    assert settings_of(house) == {"issuer_name": "Acme"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("password_min_length", "3", "between 8 and 64"),
+        ("password_min_length", "many", "whole number"),
+        ("webauthn_origins", "ftp://nowhere", "https origins"),
+        ("password_reset_url", "javascript:alert(1)", "https address"),
+        ("slug", "Not A Slug", "no dash at either end"),
+        ("name", "", "required"),
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_field(operator: Staff, house: House, name: str, value: str, says: str) -> None:
+    before = settings_of(house)
+    answer = operator.post(page(house, "settings"), form(house, **{name: value}))
+    assert answer.status_code == 400
+    assert says in answer.content.decode()
+    assert settings_of(house) == before
+
+
+def test_name_and_slug_are_changed_and_a_taken_slug_is_refused(
+    operator: Staff, new_house: Callable[[], House], house: House
+) -> None:
+    own = new_house()
+    slug = f"{own.made.tenant.slug}-x"
+    operator.post(page(own, "settings"), form(own, name="Renamed", slug=slug))
+    assert (Tenant.objects.get(pk=own.id).name, Tenant.objects.get(pk=own.id).slug) == ("Renamed", slug)
+    answer = operator.post(page(own, "settings"), form(own, slug=house.made.tenant.slug))
+    assert "Another tenant has this slug" in answer.content.decode()
+
+
+def test_saving_without_a_change_writes_nothing(operator: Staff, house: House) -> None:
+    before = Tenant.objects.get(pk=house.id).updated_at
+    assert operator.post(page(house, "settings"), form(house)).status_code == 302
+    assert Tenant.objects.get(pk=house.id).updated_at == before

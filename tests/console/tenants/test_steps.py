@@ -1,0 +1,242 @@
+"""What is done to a tenant in the console: the same actions as the commands, asked for, audited, refused where they must be."""
+
+import re
+import secrets
+import time
+import zipfile
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils.timezone import now
+
+from identity_platform.audit.models import PlatformEvent
+from identity_platform.console.jobs.models import Job
+from tenants import keys
+from tenants.capacity import main_server
+from tenants.models import Tenant, TenantDatabase
+from tenants.warm import new_database_name
+from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.console.tenants.test_pages import LIST, page
+from tests.userflow.mailbox import mails_to
+from tests.world import Api, House, sign_in_admin
+
+STEPS = ["settings", "suspend", "resume", "finish", "migrate", "backup", "delete"]
+
+
+def until_over(job: Job) -> Job:
+    """The job, once it is over; its own thread does the work."""
+    for _ in range(300):
+        job.refresh_from_db()
+        if job.is_over:
+            return job
+        time.sleep(0.1)
+    raise AssertionError(f"still {job.state}: {job.lines}")
+
+
+def job_of(answer: Any) -> Job:
+    """The job to whose page the answer leads."""
+    assert answer.status_code == 302, answer.content.decode()
+    return until_over(Job.objects.get(pk=answer.headers["Location"].split("/")[-3]))
+
+
+def state(house: House) -> str:
+    return TenantDatabase.objects.get(pk=house.id).status
+
+
+def events(house: House, action: str, by: Staff) -> int:
+    return PlatformEvent.objects.filter(tenant_id=house.id, action=action, actor_id=str(by.id)).count()
+
+
+@pytest.fixture
+def operator() -> Staff:
+    return new_operator().sign_in()
+
+
+def new_tenant(**other: str) -> dict[str, str]:
+    mark = secrets.token_hex(4)
+    form = {"name": f"New {mark}", "slug": f"new-{mark}", "server": "", "username": f"ann-{mark}"}
+    return {**form, "email": f"ann-{mark}@example.com", **other}
+
+
+def test_an_operator_provisions_a_tenant_and_its_admin_gets_a_link(operator: Staff) -> None:
+    asked = new_tenant()
+    job = job_of(operator.post(f"{LIST}provision/", asked))
+    assert (job.status, job.reason) == ("done", "")
+    tenant = Tenant.objects.select_related("database").get(slug=asked["slug"])
+    assert (tenant.database.status, job.tenant_id) == ("active", tenant.pk)
+    assert PlatformEvent.objects.filter(
+        action="tenant.created", tenant_id=tenant.pk, actor_id=str(operator.id)
+    ).exists()
+    assert mails_to(asked["email"])
+    shown = operator.get(f"/admin/console/job/{job.pk}/state/").content.decode()
+    assert "The tenant is active." in shown
+    assert "hx-get" not in shown
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"slug": "Not A Slug"}, "no dash at either end"),
+        ({"name": ""}, "required"),
+        ({"email": "nobody"}, "valid email"),
+    ],
+)
+def test_provisioning_says_what_is_wrong_with_the_form(operator: Staff, wrong: dict[str, str], says: str) -> None:
+    answer = operator.post(f"{LIST}provision/", new_tenant(**wrong))
+    assert answer.status_code == 400
+    assert says in answer.content.decode()
+
+
+def test_names_that_are_taken_are_refused_at_the_form(operator: Staff, house: House) -> None:
+    answer = operator.post(f"{LIST}provision/", new_tenant(slug=house.made.tenant.slug, username=house.admin.username))
+    for says in ("Another tenant has this slug", "Another admin user has this username"):
+        assert says in answer.content.decode()
+
+
+def test_a_tenant_is_suspended_and_resumed(operator: Staff, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    assert operator.get(page(house, "suspend")).status_code == 200
+    assert state(house) == "active"
+    assert operator.post(page(house, "suspend")).headers["Location"] == page(house)
+    assert (state(house), events(house, "tenant.suspended", operator)) == ("suspended", 1)
+    operator.post(page(house, "resume"))
+    assert (state(house), events(house, "tenant.resumed", operator)) == ("active", 1)
+
+
+def test_what_the_state_does_not_allow_is_refused_at_the_form(operator: Staff, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    answer = operator.post(page(house, "resume"))
+    assert answer.status_code == 400 or state(house) == "active"
+    TenantDatabase.objects.filter(pk=house.id).update(status="migrating")
+    answer = operator.post(page(house, "suspend"))
+    TenantDatabase.objects.filter(pk=house.id).update(status="active")
+    assert answer.status_code == 400
+    assert "cannot become suspended" in answer.content.decode()
+
+
+def test_a_tenant_is_deleted_when_its_slug_is_typed(operator: Staff, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    slug = house.made.tenant.slug
+    assert operator.post(page(house, "delete"), {"typed": "another"}).status_code == 400
+    assert state(house) == "active"
+    job = job_of(operator.post(page(house, "delete"), {"typed": slug}))
+    assert (job.status, state(house), job.params) == ("done", "deleted", {})
+    assert events(house, "tenant.deleted", operator) == 1
+    assert operator.get(page(house)).status_code == 404
+    assert operator.get(f"/admin/console/job/{job.pk}/change/").status_code == 200
+
+
+def test_a_backup_is_written_into_the_folder(
+    operator: Staff, new_house: Callable[[], House], tmp_path: Path, settings: Any
+) -> None:
+    house = new_house()
+    settings.BACKUP_FOLDER = tmp_path / "backups"
+    job = job_of(operator.post(page(house, "backup")))
+    assert (job.status, job.reason) == ("done", "")
+    [file] = settings.BACKUP_FOLDER.glob(f"{house.made.tenant.slug}-*.zip")
+    assert zipfile.is_zipfile(file)
+    assert str(file) in operator.get(f"/admin/console/job/{job.pk}/change/").content.decode()
+    assert events(house, "tenant.backed_up", operator) == 1
+
+
+def test_a_backup_that_cannot_be_written_says_why(
+    operator: Staff, new_house: Callable[[], House], tmp_path: Path, settings: Any
+) -> None:
+    house = new_house()
+    (tmp_path / "file").write_text("in the way")
+    settings.BACKUP_FOLDER = tmp_path / "file" / "backups"
+    job = job_of(operator.post(page(house, "backup")))
+    assert job.status == "failed"
+    assert "Not a directory" in job.reason
+
+
+def test_a_tenant_that_is_behind_is_migrated(operator: Staff, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    TenantDatabase.objects.filter(pk=house.id).update(schema_version="1-000000000000")
+    assert page(house, "migrate") in operator.get(page(house)).content.decode()
+    job = job_of(operator.post(page(house, "migrate")))
+    assert (job.status, job.reason) == ("done", "")
+    assert page(house, "migrate") not in operator.get(page(house)).content.decode()
+    assert events(house, "tenant.migrated", operator) == 1
+
+
+def half_made() -> TenantDatabase:
+    """A tenant whose making was killed right after its first step."""
+    slug = f"half-{secrets.token_hex(4)}"
+    tenant = Tenant.objects.create(name="Half made", slug=slug)
+    keys.make(str(tenant.pk))
+    return TenantDatabase.objects.create(tenant=tenant, server=main_server(), name=new_database_name())
+
+
+def test_a_making_that_was_interrupted_is_finished(operator: Staff) -> None:
+    half = half_made()
+    assert "Finish provisioning" in operator.get(f"{LIST}{half.pk}/change/").content.decode()
+    job_of(operator.post(f"{LIST}{half.pk}/finish/"))
+    half.refresh_from_db()
+    assert half.status == "active"
+
+
+def test_a_job_whose_process_is_gone_is_shown_so_and_runs_again(operator: Staff) -> None:
+    half = half_made()
+    job = Job.objects.create(kind="finish", tenant_id=half.pk, state="running", begun_by=operator.row())
+    Job.objects.filter(pk=job.pk).update(seen_at=now() - timedelta(minutes=5))
+    shown = operator.get(f"/admin/console/job/{job.pk}/change/").content.decode()
+    assert "interrupted" in shown
+    assert "Run again" in shown
+    operator.post(f"/admin/console/job/{job.pk}/again/")
+    until_over(job)
+    half.refresh_from_db()
+    assert (job.status, half.status) == ("done", "active")
+    again = operator.post(f"/admin/console/job/{job.pk}/again/")
+    assert again.status_code == 400
+
+
+def test_dangerous_steps_ask_for_a_fresh_sign_in(operator: Staff, house: House) -> None:
+    operator.time_passes(minutes=16)
+    for step in ("suspend", "backup", "delete"):
+        for answer in (
+            operator.get(page(house, step)),
+            operator.post(page(house, step), {"typed": house.made.tenant.slug}),
+        ):
+            assert answer.headers["Location"].startswith("/admin/reauthenticate/")
+    assert state(house) == "active"
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_nobody_without_the_permission_does_it_by_url(step: str, house: House) -> None:
+    for staff in (new_operator("tenants:read"), new_tenant_admin(house)):
+        staff.sign_in()
+        for answer in (staff.get(page(house, step)), staff.post(page(house, step), {"typed": house.made.tenant.slug})):
+            assert answer.status_code == 403
+    assert state(house) == "active"
+
+
+def test_nobody_without_the_permission_provisions_or_runs_jobs_again(house: House, operator: Staff) -> None:
+    job = Job.objects.create(kind="finish", tenant_id=house.id, state="failed", begun_by=operator.row())
+    reader, admin = new_operator("tenants:read").sign_in(), new_tenant_admin(house).sign_in()
+    for staff in (reader, admin):
+        assert staff.post(f"{LIST}provision/", new_tenant()).status_code == 403
+        assert staff.post(f"/admin/console/job/{job.pk}/again/").status_code == 403
+    assert admin.get(f"/admin/console/job/{job.pk}/change/").status_code == 403
+    assert reader.get(f"/admin/console/job/{job.pk}/change/").status_code == 200
+    assert Job.objects.get(pk=job.pk).state == "failed"
+
+
+def test_tombstones_of_other_ids_are_not_found(operator: Staff) -> None:
+    nobody = "8d2f7c52-8f9c-4c1c-9d8c-7f2d9b1a0c11"
+    for step in STEPS:
+        assert operator.post(f"{LIST}{nobody}/{step}/").status_code == 404
+    assert operator.get(f"/admin/console/job/{nobody}/change/").status_code == 404
+
+
+def test_the_first_admin_of_a_provisioned_tenant_sets_a_password_with_the_link(operator: Staff) -> None:
+    asked = new_tenant()
+    job_of(operator.post(f"{LIST}provision/", asked))
+    [mail] = mails_to(asked["email"])
+    [token] = re.findall(r"#realm=admin&token=([A-Za-z0-9_-]+)", mail.body)
+    body = {"token": token, "password": "another horse 8 battery"}
+    assert Api().post("/uflow/auth/admin/password/reset", body).status_code == 200
+    assert sign_in_admin(asked["username"], "another horse 8 battery")["user"]["username"] == asked["username"]
