@@ -170,7 +170,9 @@ class Slapd:
         loaded = subprocess.run(loading, capture_output=True, text=True)
         assert loaded.returncode == 0, loaded.stderr
         self.port, self.tls_port = free_ports(2)
-        listeners = f"ldap://127.0.0.1:{self.port} ldaps://127.0.0.1:{self.tls_port}"
+        # The certificate has the names localhost and 127.0.0.1, and not the other one.
+        places = [f"ldap://127.0.0.1:{self.port}", *(f"ldaps://127.0.0.{n}:{self.tls_port}" for n in (1, 2))]
+        listeners = " ".join(places)
         self.process = subprocess.Popen(
             [slapd, "-f", str(conf), "-h", listeners, "-d", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -218,13 +220,13 @@ class Slapd:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-def settings_of(server: Slapd, **more: Any) -> dict[str, Any]:
+def settings_of(running: Slapd, /, **more: Any) -> dict[str, Any]:
     """The members of a configuration that reads this server over LDAPS."""
     return {
         "kind": "active_directory",
         "server": "localhost",
-        "port": server.tls_port,
-        "ca_certificate": server.ca,
+        "port": running.tls_port,
+        "ca_certificate": running.ca,
         "base_dn": BASE,
         "bind_dn": READER,
         "secret": SECRET,

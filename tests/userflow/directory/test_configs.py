@@ -3,15 +3,19 @@
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from io import StringIO
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, connections
+from django.utils.timezone import now
 
 from tests.userflow.directory.conftest import CONFIGS, Directory
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
-from userflow.directory.models import DirectoryConfig
+from userflow.directory.models import BY_COMMAND, DirectoryConfig, DirectoryRun
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
@@ -277,3 +281,12 @@ def test_a_deleted_tenants_directories_are_gone(new_house: Callable[[], House], 
     slug = house.made.tenant.slug
     assert operator.delete(f"/uflow/admin/tenants/{house.id}", {"confirm": slug}).status_code == 200
     assert not DirectoryConfig.objects.filter(pk=made["id"]).exists()
+
+
+def test_runs_of_long_ago_are_purged(house: House) -> None:
+    config = DirectoryConfig.objects.get(pk=house.api.post(CONFIGS, entra()).json()["id"])
+    old, recent = (DirectoryRun.objects.create(config=config, tenant_id=house.id, trigger=BY_COMMAND) for _ in range(2))
+    DirectoryRun.objects.filter(pk=old.pk).update(started_at=now() - timedelta(days=91))
+    with pytest.raises(SystemExit):
+        call_command("purge_expired", "platform", stdout=StringIO())
+    assert list(DirectoryRun.objects.filter(config=config)) == [recent]

@@ -1,0 +1,120 @@
+"""`sync_directory`, as an operator and a scheduler call it."""
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils.timezone import now
+
+from tests.userflow.directory.conftest import Directory
+from tests.userflow.directory.entra import Entra
+from tests.world import House
+from userflow.directory.models import DirectoryConfig
+
+
+@pytest.fixture
+def entra(settings: Any) -> Iterator[Entra]:
+    standing_in = Entra()
+    settings.DIRECTORY_CLOUDS = {"standin": (standing_in.base, standing_in.base)}
+    yield standing_in
+    standing_in.end()
+
+
+@pytest.fixture
+def directory(entra: Entra, house: House, configured: Callable[..., Directory]) -> Iterator[Directory]:
+    # What other tests left would be read too, out in the world.
+    DirectoryConfig.objects.update(enabled=False)
+    made = configured(house, **entra.members(name=f"Cloud {secrets.token_hex(4)}"))
+    for number in range(3):
+        entra.add(made.mail(f"person{number}"))
+    yield made
+    house.api.delete(made.path)
+
+
+def run(*words: str) -> tuple[int, str]:
+    """Exit code and what was printed."""
+    out = StringIO()
+    try:
+        call_command("sync_directory", *words, stdout=out)
+    except SystemExit as ended:
+        return int(ended.code or 0), out.getvalue()
+    except CommandError as refused:
+        return refused.returncode, str(refused)
+    raise AssertionError("the command says how it ended")
+
+
+def test_a_tenants_directory_is_synchronised_by_name(directory: Directory) -> None:
+    slug, name = directory.house.made.tenant.slug, directory.made["name"]
+    code, said = run(slug, "--config", name.upper())
+    assert (code, "3 created" in said, "1 of 1 directories synchronised." in said) == (0, True, True)
+    assert len(directory.users(email=directory.mark)) == 3
+
+
+def test_a_dry_run_lists_people_and_changes_nothing(directory: Directory) -> None:
+    code, said = run(directory.house.made.tenant.slug, "--config", directory.made["id"], "--dry-run")
+    assert (code, "dry run: nothing was changed" in said) == (0, True)
+    assert f"create\t{directory.mail('person0')}\tperson0" in said
+    assert directory.users(email=directory.mark) == []
+
+
+def test_programs_get_one_object_a_line(directory: Directory) -> None:
+    code, said = run(directory.house.made.tenant.slug, "--config", directory.made["id"], "--json")
+    (line,) = said.splitlines()
+    told = json.loads(line)
+    assert (code, told["state"], told["users_created"], told["errors"]) == (0, "succeeded", 3, [])
+
+
+def test_a_failure_is_exit_code_one_and_stops_no_other(
+    directory: Directory, entra: Entra, new_house: Callable[[], House], configured: Callable[..., Directory]
+) -> None:
+    house = new_house()
+    broken = configured(house, **entra.members(name="Broken", secret="wrong"))
+    good = configured(house, **entra.members(name="Good"))
+    code, said = run(house.made.tenant.slug)
+    assert (code, "1 of 2 directories synchronised." in said, "gives no token" in said) == (1, True, True)
+    assert len(good.users()) == 3
+    broken.change(enabled=False)
+    assert run(house.made.tenant.slug)[0] == 0
+
+
+def test_the_due_are_those_whose_time_has_come(directory: Directory, entra: Entra) -> None:
+    mine = DirectoryConfig.objects.filter(pk=directory.made["id"])
+    name = f"{directory.house.made.tenant.slug}/{directory.made['name']}"
+    assert f"{name}: succeeded" in run("--all-due")[1]
+    assert name not in run("--all-due")[1]
+    mine.update(next_run_at=now() - timedelta(seconds=1))
+    assert f"{name}: succeeded" in run("--all-due")[1]
+    assert mine.get().next_run_at > now() + timedelta(minutes=59)
+    assert name in run("--all")[1]
+    mine.update(next_run_at=now() - timedelta(seconds=1), enabled=False)
+    assert name not in run("--all-due")[1] + run("--all")[1]
+
+
+def test_a_suspended_tenant_is_passed_over(
+    entra: Entra, new_house: Callable[[], House], configured: Callable[..., Directory]
+) -> None:
+    house = new_house()
+    configured(house, **entra.members())
+    call_command("suspend_tenant", house.made.tenant.slug, stdout=StringIO())
+    assert house.made.tenant.slug not in run("--all-due")[1]
+    assert run(house.made.tenant.slug)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("no-such-tenant",), ("no-such-tenant", "--config", "x"), ("--all", "--config", "x")],
+    ids=["tenant", "tenant-and-config", "config-of-all"],
+)
+def test_nothing_is_tried_where_nothing_is_named(words: tuple[str, ...]) -> None:
+    assert run(*words)[0] == 2
+
+
+def test_a_tenant_without_directories_is_told_so(new_house: Callable[[], House]) -> None:
+    slug = new_house().made.tenant.slug
+    assert run(slug) == (2, "The tenant has no enabled directory.")
+    assert run(slug, "--config", "any")[0] == 2

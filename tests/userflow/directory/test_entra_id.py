@@ -1,0 +1,192 @@
+"""Synchronising from Entra ID over Graph: the same rules, read by pages and changes."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils.timezone import now
+
+from tests.userflow.directory.conftest import Directory, counts
+from tests.userflow.directory.entra import Entra
+from tests.world import House
+from userflow.directory.models import DirectoryConfig
+
+
+@pytest.fixture
+def entra(settings: Any) -> Iterator[Entra]:
+    standing_in = Entra()
+    settings.DIRECTORY_CLOUDS = {"standin": (standing_in.base, standing_in.base)}
+    yield standing_in
+    standing_in.end()
+
+
+@pytest.fixture
+def directory(entra: Entra, house: House, configured: Callable[..., Directory]) -> Iterator[Directory]:
+    made = configured(house, **entra.members())
+    yield made
+    house.api.delete(made.path)
+
+
+def some_people(entra: Entra, directory: Directory, number: int = 3) -> list[str]:
+    return [entra.add(directory.mail(f"person{n}")) for n in range(number)]
+
+
+def test_people_come_in_pages_and_a_second_run_asks_for_changes_only(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory, 250)
+    first = directory.sync()
+    assert (counts(first), first["full"], len(entra.asked)) == ((250, 250, 0, 0, 0, 0), True, 3)
+    assert "accountEnabled,displayName,mail" in entra.asked[0]
+    second = directory.sync()
+    assert (counts(second), second["full"], len(entra.asked)) == ((0, 0, 0, 0, 0, 0), False, 4)
+    assert directory.user(directory.mail("person7"))["provider"] == "entra_id"
+
+
+def test_changes_are_followed(directory: Directory, entra: Entra) -> None:
+    renamed, disabled, removed = some_people(entra, directory)
+    directory.sync()
+    entra.change(renamed, mail=directory.mail("married"), displayName="Ann")
+    entra.change(disabled, accountEnabled=False)
+    entra.remove(removed)
+    entra.add(directory.mail("new"))
+    done = directory.sync()
+    assert (counts(done), done["full"]) == ((4, 1, 1, 0, 2, 0), False)
+    assert directory.user(directory.mail("married"))["name"] == "Ann"
+    assert directory.user(directory.mail("person1"))["active"] is False
+    assert directory.user(directory.mail("person2"))["active"] is False
+    entra.change(disabled, accountEnabled=True)
+    assert counts(directory.sync()) == (1, 0, 0, 1, 0, 0)
+
+
+def test_a_forgotten_delta_link_leads_to_a_read_of_everything(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory)
+    directory.sync()
+    entra.forgets_links = True
+    entra.add(directory.mail("new"))
+    entra.changes.clear()
+    done = directory.sync()
+    assert (counts(done), done["full"]) == ((4, 1, 0, 0, 0, 0), True)
+    entra.forgets_links = False
+    assert directory.sync()["full"] is False
+
+
+def test_everything_is_read_again_after_a_day_or_when_asked(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory)
+    directory.sync()
+    assert directory.sync(full=True)["full"] is True
+    assert directory.sync()["full"] is False
+    DirectoryConfig.objects.filter(pk=directory.made["id"]).update(read_in_full_at=now() - timedelta(hours=25))
+    assert directory.sync()["full"] is True
+    directory.change(mapping={"email": "mail", "name": "givenName"})
+    assert directory.sync()["full"] is True
+
+
+def test_throttling_is_waited_for(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory)
+    entra.refusals = [(429, 1), (503, 1)]
+    assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
+    assert len(entra.asked) == 3
+
+
+def test_patience_has_an_end(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory)
+    entra.refusals = [(429, 3600)]
+    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    assert (answer.status_code, "patience" in answer.json()["message"]) == (502, True)
+    (run,) = directory.house.api.get(f"{directory.path}/runs").json()["runs"]
+    assert (run["state"], run["reason"]) == ("failed", answer.json()["message"])
+    assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
+
+
+def test_an_expired_token_is_renewed_in_the_middle(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory, 450)
+    entra.token_lasts = 2
+    assert counts(directory.sync()) == (450, 450, 0, 0, 0, 0)
+    assert entra.tokens_given == 3
+
+
+def test_tokens_that_never_work_end_the_run(directory: Directory, entra: Entra) -> None:
+    entra.token_lasts = 0
+    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    assert (answer.status_code, entra.tokens_given) == (502, 1)
+
+
+def test_a_link_to_another_host_is_not_followed(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory, 150)
+    other = Entra()
+    entra.next_link_host = other.base
+    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    assert (answer.status_code, other.asked) == (502, [])
+    assert "another host" in answer.json()["message"]
+    other.end()
+
+
+def test_a_read_that_breaks_off_switches_nobody_off(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory, 150)
+    directory.sync()
+    entra.token_lasts = 0
+    entra.refusals = []
+    entra.users.clear()
+    assert directory.house.api.post(f"{directory.path}/sync", {"full": True}).status_code == 502
+    assert {user["active"] for user in directory.users(email=directory.mark)} == {True}
+
+
+def test_a_taken_address_is_looked_at_again_although_nothing_changed_over_there(
+    directory: Directory, entra: Entra
+) -> None:
+    local = directory.house.register(directory.mail("person1"))
+    some_people(entra, directory)
+    assert counts(directory.sync()) == (3, 2, 0, 0, 0, 1)
+    path = f"/uflow/user/enduser/{directory.house.id}/{local.id}"
+    assert directory.house.api.put(path, {"email": directory.mail("moved")}).status_code == 200
+    assert counts(directory.sync()) == (3, 1, 0, 0, 0, 0)
+    assert directory.sync()["full"] is False
+
+
+def test_groups_come_with_those_inside_them_also_when_only_they_change(directory: Directory, entra: Entra) -> None:
+    api, name = directory.house.api, directory.mail("Sales")
+    group = api.post("/authmgr/groups", {"name": name}).json()
+    first, second, _ = some_people(entra, directory)
+    entra.groups["g1"] = {first, "an-object-that-is-no-user"}
+    directory.change(groups={"g1": name})
+    members = f"/authmgr/groups/{group['id']}/users"
+    directory.sync()
+    assert [user["email"] for user in api.get(members).json()["users"]] == [directory.mail("person0")]
+    entra.groups["g1"] = {second}
+    assert directory.sync()["full"] is False
+    assert [user["email"] for user in api.get(members).json()["users"]] == [directory.mail("person1")]
+
+
+def test_a_trial_shows_the_first_people_and_changes_nothing(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory, 9)
+    tried = directory.test()
+    assert (tried["success"], len(tried["sample_users"])) == (True, 5)
+    assert tried["sample_users"][0]["email"] == directory.mail("person0")
+    assert directory.users(email=directory.mark) == []
+
+
+def test_a_wrong_secret_is_said_in_the_trial(directory: Directory, entra: Entra) -> None:
+    directory.change(secret="not this one")
+    tried = directory.test()
+    assert (tried["success"], "gives no token" in tried["message"]) == (False, True)
+    assert "not this one" not in str(tried)
+
+
+def test_loopback_is_refused_where_it_is_not_allowed(directory: Directory, entra: Entra, settings: Any) -> None:
+    settings.DIRECTORY_ALLOWED_NETWORKS = []
+    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["cloud"])
+    assert directory.test()["success"] is False
+    assert (entra.asked, entra.tokens_given) == ([], 0)
+
+
+def test_two_tenants_have_people_of_one_directory_each_their_own(
+    directory: Directory, entra: Entra, other_house: House, configured: Callable[..., Directory]
+) -> None:
+    identity, *_ = some_people(entra, directory)
+    theirs = configured(other_house, **entra.members())
+    assert counts(directory.sync()) == counts(theirs.sync()) == (3, 3, 0, 0, 0, 0)
+    entra.remove(identity)
+    assert counts(directory.sync()) == (1, 0, 0, 0, 1, 0)
+    assert theirs.user(directory.mail("person0"))["active"] is True
+    other_house.api.delete(theirs.path)
