@@ -14,7 +14,7 @@ from rich.console import Console
 from bench import home, report
 from bench.run import SMOKE, Row, Run, Sizes
 
-NAMES = ("provisioning", "read", "list", "login", "latency", "ratelimit", "tenants", "migrate", "start")
+NAMES = ("provisioning", "read", "list", "login", "latency", "ratelimit", "tenants", "migrate", "start", "import")
 
 
 def main() -> None:

@@ -20,9 +20,10 @@ class Sizes:
     steps: tuple[int, ...] = (1, 100, 1000)
     fleet: int = 1000
     known: int = 10_000
+    imported: int = 100_000
 
 
-SMOKE = Sizes(users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known=20)
+SMOKE = Sizes(users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known=20, imported=300)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bench.measures import fleet, limits, provisioning, reads, signin, tenancy
+from bench.measures import fleet, imports, limits, provisioning, reads, signin, tenancy
 from bench.run import Row, Run
 
 MEASURES: dict[str, Callable[[Run], list[Row]]] = {
@@ -15,4 +15,5 @@ MEASURES: dict[str, Callable[[Run], list[Row]]] = {
     "tenants": tenancy.measure,
     "migrate": fleet.measure_migrate,
     "start": fleet.measure_start,
+    "import": imports.measure,
 }

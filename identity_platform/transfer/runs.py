@@ -8,9 +8,10 @@ unless it is asked for (`--resume`): PgBouncer in transaction mode leaves no ses
 
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, models
 from django.utils.timezone import now
@@ -71,6 +72,9 @@ class Options:
     batch_size: int = 1000
     resume: bool = False
     restart: bool = False
+
+
+Judged = TypeVar("Judged")
 
 
 @dataclass(slots=True)
@@ -143,14 +147,28 @@ def take_all(
     rows: Iterator[Row],
     *,
     size: int,
-    apply: Callable[[list[Row]], Batch],
+    judge: Callable[[list[Row]], Judged],
+    apply: Callable[[list[Row], Judged], Batch],
     seen: Callable[[Tally, int], None] = lambda tally, offset: None,
     tally: Tally | None = None,
 ) -> Tally:
-    """Apply batch after batch; gives the counts, on top of `tally`. `seen` hears after each where the file stands."""
+    """Judge and apply batch after batch; gives the counts, on top of `tally`. `seen` hears where the file stands.
+
+    `judge` runs in a thread of its own, a batch ahead, while the database works on the one before: it must not ask a
+    database. No more than two batches are in memory.
+    """
     total = tally or Tally()
-    for batch in batches(rows, size):
-        done = apply(batch)
-        total.add(done.tally)
-        seen(total, batch[-1].end)
+    ahead = batches(rows, size)
+
+    def next_one() -> tuple[list[Row], Judged] | None:
+        batch = next(ahead, None)
+        return None if batch is None else (batch, judge(batch))
+
+    with ThreadPoolExecutor(1, "import-reader") as reader:
+        coming = reader.submit(next_one)
+        while (found := coming.result()) is not None:
+            coming = reader.submit(next_one)
+            batch, judged = found
+            total.add(apply(batch, judged).tally)
+            seen(total, batch[-1].end)
     return total

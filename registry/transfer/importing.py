@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any
 from uuid import UUID
 
@@ -97,9 +98,9 @@ def import_services(
             )
     report = open_report(run.line if run else 0)
 
-    def apply(rows: list[Row]) -> Batch:
+    def apply(rows: list[Row], judged: _Judged) -> Batch:
         with transaction.atomic():
-            done = _take(rows, rules)
+            done = _take(judged, rules)
             if run is not None:
                 _mark(run, rows, done)
             report.take(done.faults)
@@ -108,6 +109,7 @@ def import_services(
     tally = runs.take_all(
         rows_of(stream, form=form, known=known, after=(run.line, run.offset) if run else (0, 0)),
         size=options.batch_size,
+        judge=partial(_judge, rules=rules),
         apply=apply,
         seen=seen,
         tally=run.tally() if run else None,
@@ -133,11 +135,18 @@ def _mark(run: ServiceImport, rows: list[Row], done: Batch) -> None:
     record_for_platform("service_import.batch", tenant_id=run.tenant_id, target=(IMPORT, run.pk), details=details)
 
 
-def _take(rows: list[Row], rules: _Rules) -> Batch:
-    """Bring a batch in, in the transaction that is open; what is wrong with a row keeps that row out and no other."""
-    batch = Batch()
-    services: list[dict[str, Any]] = []
-    credentials: list[dict[str, Any]] = []
+@dataclass(slots=True)
+class _Judged:
+    """The rows of a batch that are good by themselves, and the faults of the others."""
+
+    services: list[dict[str, Any]] = field(default_factory=list)
+    credentials: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def _judge(rows: list[Row], rules: _Rules) -> _Judged:
+    """Look at each row by itself; asks no database."""
+    found = _Judged()
     for row in rows:
         kind = row.members.get("kind", SERVICE)
         spec = KINDS.get(kind) if isinstance(kind, str) else None
@@ -147,12 +156,18 @@ def _take(rows: list[Row], rules: _Rules) -> Batch:
             values = spec.read(row, from_text=rules.from_text)
             if values.get("created_at") is not None and values["created_at"] > now():
                 row.faults.append(Fault(row.line, "created_at", "Send a time that is past."))
-            (services if kind == SERVICE else credentials).append({**values, "line": row.line})
-        if row.faults:
-            batch.fail(row.faults)
-    bad = {fault.line for fault in batch.faults}
-    _take_services([one for one in services if one["line"] not in bad], rules, batch)
-    _take_credentials([one for one in credentials if one["line"] not in bad], rules, batch)
+            if not row.faults:
+                (found.services if kind == SERVICE else found.credentials).append({**values, "line": row.line})
+        found.faults += row.faults
+    return found
+
+
+def _take(judged: _Judged, rules: _Rules) -> Batch:
+    """Bring a batch in, in the transaction that is open; what is wrong with a row keeps that row out and no other."""
+    batch = Batch()
+    batch.fail(judged.faults)
+    _take_services(judged.services, rules, batch)
+    _take_credentials(judged.credentials, rules, batch)
     return batch
 
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import IO, Any
 from uuid import UUID, uuid4
@@ -16,6 +17,7 @@ from userflow.errors import TooManyRows
 from userflow.principals import Principal
 from userflow.signin import attempts
 from userflow.transfer import batches, telling
+from userflow.transfer.batches import Judged
 from userflow.transfer.members import KNOWN_IN_CSV, KNOWN_IN_JSON
 from userflow.transfer.models import EndUserImport
 
@@ -49,7 +51,9 @@ def import_end_users(
         report = open_report(0)
         rules = batches.Rules(tenant_id, options, form == CSV, default_client, planned=set())
         rows = rows_of(stream, form=form, known=known)
-        return runs.take_all(rows, size=options.batch_size, apply=_trying(rules, report), seen=seen), report
+        judge = partial(batches.judge, rules=rules)
+        size = options.batch_size
+        return runs.take_all(rows, size=size, judge=judge, apply=_trying(rules, report), seen=seen), report
     # Before a run is begun: a file that cannot be read at all leaves none behind.
     next(rows_of(stream, form=form, known=known), None)
     digest = digest_of(stream)
@@ -65,7 +69,12 @@ def import_end_users(
     rules = batches.Rules(tenant_id, options, form == CSV, default_client)
     rows = rows_of(stream, form=form, known=known, after=(run.line, run.offset))
     tally = runs.take_all(
-        rows, size=options.batch_size, apply=_committing(rules, report, run), seen=seen, tally=run.tally()
+        rows,
+        size=options.batch_size,
+        judge=partial(batches.judge, rules=rules),
+        apply=_committing(rules, report, run),
+        seen=seen,
+        tally=run.tally(),
     )
     with in_tenant(tenant_id), tenant_atomic():
         runs.finish(EndUserImport.objects.all(), run)
@@ -106,28 +115,28 @@ def import_few(
             telling.of_end(import_id, done.tally)
 
     with in_tenant(tenant_id):
-        done = batches.take(read, rules, before_commit=record)
+        done = batches.take(batches.judge(read, rules), rules, before_commit=record)
     report = Report(most=MOST_FAULTS)
     report.take(done.faults)
     return done.tally, report
 
 
-def _trying(rules: batches.Rules, report: Report) -> Callable[[list[Row]], Batch]:
+def _trying(rules: batches.Rules, report: Report) -> Callable[[list[Row], Judged], Batch]:
     """A batch of a dry run: the same checks in a transaction that writes nothing but its own staging table."""
 
-    def apply(rows: list[Row]) -> Batch:
+    def apply(rows: list[Row], judged: Judged) -> Batch:
         with in_tenant(rules.tenant_id):
-            done = batches.take(rows, rules)
+            done = batches.take(judged, rules)
         report.take(done.faults)
         return done
 
     return apply
 
 
-def _committing(rules: batches.Rules, report: Report, run: EndUserImport) -> Callable[[list[Row]], Batch]:
+def _committing(rules: batches.Rules, report: Report, run: EndUserImport) -> Callable[[list[Row], Judged], Batch]:
     """A batch with its mark, its audit row and its faults in the report, all of them or none."""
 
-    def apply(rows: list[Row]) -> Batch:
+    def apply(rows: list[Row], judged: Judged) -> Batch:
         with in_tenant(rules.tenant_id):
 
             def mark(done: Batch) -> None:
@@ -136,6 +145,6 @@ def _committing(rules: batches.Rules, report: Report, run: EndUserImport) -> Cal
                 record_for_tenant("end_user_import.batch", target=(IMPORT, run.pk), details=details)
                 report.take(done.faults)
 
-            return batches.take(rows, rules, before_commit=mark)
+            return batches.take(judged, rules, before_commit=mark)
 
     return apply

@@ -53,22 +53,32 @@ class Rules:
         return self.clients[client_id]
 
 
-def take(rows: list[Row], rules: Rules, *, before_commit: Callable[[Batch], None] = lambda batch: None) -> Batch:
-    """Bring a batch into the tenant that is entered; `before_commit` runs in its transaction, with what became of it.
+@dataclass(slots=True)
+class Judged:
+    """The rows of a batch that are good by themselves, and the faults of the others."""
+
+    moment: datetime
+    people: list[Staged] = field(default_factory=list)
+    definitions: list[Definition] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def take(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch], None] = lambda batch: None) -> Batch:
+    """Bring a judged batch into the tenant that is entered; `before_commit` runs in its transaction, with the outcome.
 
     With `dry_run` nothing is written. What is wrong with a row keeps that row out and no other.
     """
     batch = Batch()
-    moment = now()
-    people, definitions = _judged(rows, rules, batch, moment)
+    batch.fail(judged.faults)
     makes = naming.Makes(rules.options.create_missing, rules.options.dry_run, rules.by)
+    people = _with_clients(judged.people, rules, batch)
     with tenant_atomic():
         staging.be_patient()
-        naming.define(definitions, makes, batch)
+        naming.define(judged.definitions, makes, batch)
         people, names = naming.found_for(people, makes, batch)
-        made, changed = _write(people, rules, batch, moment)
+        made, changed = _write(people, rules, batch, judged.moment)
         if not rules.options.dry_run:
-            telling.of_made(people, made, moment)
+            telling.of_made(people, made, judged.moment)
             telling.of_changed(changed.values())
             _bind(people, names, made, changed)
         before_commit(batch)
@@ -78,9 +88,9 @@ def take(rows: list[Row], rules: Rules, *, before_commit: Callable[[Batch], None
 # --- one by one ------------------------------------------------------------------------------------------------------
 
 
-def _judged(rows: list[Row], rules: Rules, batch: Batch, moment: datetime) -> tuple[list[Staged], list[Definition]]:
-    people: list[Staged] = []
-    definitions: list[Definition] = []
+def judge(rows: list[Row], rules: Rules) -> Judged:
+    """Look at each row by itself; asks no database."""
+    found = Judged(now())
     ids: set[UUID] = set()
     for row in rows:
         kind = row.members.get("kind", USER)
@@ -89,38 +99,35 @@ def _judged(rows: list[Row], rules: Rules, batch: Batch, moment: datetime) -> tu
             row.faults.append(Fault(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
         elif not row.faults:
             values = spec.read(row, from_text=rules.from_text)
-            if not row.faults and spec is not KINDS[USER]:
-                definitions.append(Definition(row.line, str(kind), values))
+            _refuse_future(row, values, found.moment)
+            if not row.faults and spec is KINDS[USER]:
+                found.people.append(_staged(row.line, values, ids, found.moment))
             elif not row.faults:
-                people.append(_staged(row, values, rules, ids, moment))
-        if row.faults:
-            batch.fail(row.faults)
-    bad = {fault.line for fault in batch.faults}
-    return [person for person in people if person.line not in bad], definitions
+                found.definitions.append(Definition(row.line, str(kind), values))
+        found.faults += row.faults
+    return found
 
 
-def _staged(row: Row, values: dict[str, Any], rules: Rules, ids: set[UUID], moment: datetime) -> Staged:
-    client_id = values.get("client_id")
-    if client_id is not None and not rules.has_client(client_id):
-        if not rules.default_client:
-            row.faults.append(Fault(row.line, "client_id", "No client of this tenant has this id."))
-        client_id = None
+def _refuse_future(row: Row, values: dict[str, Any], moment: datetime) -> None:
     for name in ("created_at", "last_login"):
         if values.get(name) is not None and values[name] > moment:
             row.faults.append(Fault(row.line, name, "Send a time that is past."))
+
+
+def _staged(line: int, values: dict[str, Any], ids: set[UUID], moment: datetime) -> Staged:
     stated = values.get("id")
     if stated is None or stated in ids:
         stated = uuid4()
     ids.add(stated)
     return Staged(
-        line=row.line,
+        line=line,
         id=stated,
         email=values["email"],
         email_key=email_key(values["email"]),
         name=values.get("name"),
         active=values.get("active", True),
         provider=values.get("provider", "local"),
-        client_id=client_id or rules.client_id,
+        client_id=values.get("client_id"),
         password=values.get("password_hash", ""),
         metadata=values.get("metadata"),
         verified=values.get("email_verified", False),
@@ -132,6 +139,20 @@ def _staged(row: Row, values: dict[str, Any], rules: Rules, ids: set[UUID], mome
 
 
 # --- whole sets ------------------------------------------------------------------------------------------------------
+
+
+def _with_clients(people: list[Staged], rules: Rules, batch: Batch) -> list[Staged]:
+    """Those whose client the tenant has; who names none gets the default one."""
+    fine = []
+    for person in people:
+        if person.client_id is not None and not rules.has_client(person.client_id):
+            if not rules.default_client:
+                batch.fail([Fault(person.line, "client_id", "No client of this tenant has this id.")])
+                continue
+            person.client_id = None
+        person.client_id = person.client_id or rules.client_id
+        fine.append(person)
+    return fine
 
 
 def _write(
