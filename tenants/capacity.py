@@ -5,7 +5,6 @@ from typing import Any
 import psycopg
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F, Q
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import servers
@@ -15,6 +14,16 @@ from tenants.states import State
 
 # CREATE DATABASE … STRATEGY wal_log came with it.
 OLDEST_POSTGRESQL = 150_000
+
+
+# Deleted tenants leave a row behind and no database. Every new tenant asks this: counted beside the servers, not joined to
+# them, and without the time that the ORM takes to say it.
+_ROOMIEST = """
+SELECT s.*, s.capacity - (SELECT count(*) FROM tenants_tenantdatabase d
+  WHERE d.server_id = s.id AND d.status <> %(deleted)s::text) AS room
+FROM tenants_databaseserver s WHERE s.accepts_tenants AND (%(name)s::text IS NULL OR s.name = %(name)s::text)
+ORDER BY room DESC, s.id LIMIT 1
+"""
 
 
 def main_server() -> DatabaseServer:
@@ -32,15 +41,10 @@ def shown_host(host: str | None) -> str:
 
 def server_with_room(name: str | None) -> DatabaseServer:
     """The server of that name, or the one with most room; NoRoom if there is none or it is full."""
-    candidates = DatabaseServer.objects.filter(accepts_tenants=True)
-    if name is not None:
-        candidates = candidates.filter(name=name)
-    # Deleted tenants leave a row behind and no database.
-    held = Count("databases", filter=~Q(databases__status=State.DELETED))
-    roomiest = candidates.annotate(held=held).annotate(room=F("capacity") - F("held")).order_by("-room", "id").first()
-    if roomiest is None or roomiest.room <= 0:
-        raise NoRoom(f"There is no server {name!r} with room." if name else None)
-    return roomiest
+    for roomiest in DatabaseServer.objects.raw(_ROOMIEST, {"deleted": State.DELETED.value, "name": name}):
+        if roomiest.room > 0:  # type: ignore[attr-defined]  # a column of the statement
+            return roomiest
+    raise NoRoom(f"There is no server {name!r} with room." if name else None)
 
 
 def add_database_server(

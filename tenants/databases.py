@@ -130,17 +130,21 @@ def set_limits(raw: Raw, database: str) -> None:
 
     They are the database's and not a connection's: they hold behind a pooler, and nothing is SET per connection.
     """
-    for name, value in (
-        ("statement_timeout", f"{settings.TENANT_STATEMENT_TIMEOUT_MS}ms"),
-        ("lock_timeout", f"{settings.TENANT_STATEMENT_TIMEOUT_MS}ms"),
-        ("idle_in_transaction_session_timeout", "30s"),
-        ("timezone", "UTC"),
-    ):
-        raw.execute(
+    limits = {
+        "statement_timeout": f"{settings.TENANT_STATEMENT_TIMEOUT_MS}ms",
+        "lock_timeout": f"{settings.TENANT_STATEMENT_TIMEOUT_MS}ms",
+        "idle_in_transaction_session_timeout": "30s",
+        "timezone": "UTC",
+    }
+    # Sent as one text they are one transaction, and wait for the disk once.
+    raw.execute(
+        sql.SQL("; ").join(
             sql.SQL("ALTER DATABASE {} SET {} = {}").format(
                 sql.Identifier(database), sql.Identifier(name), sql.Literal(value)
             )
+            for name, value in limits.items()
         )
+    )
 
 
 def hold_still(raw: Raw, database: str) -> None:

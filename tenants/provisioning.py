@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.writer import record_for_platform
@@ -21,7 +21,8 @@ from tenants import databases, keys, routes, steps, warm
 from tenants.capacity import server_with_room
 from tenants.context import Place
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
-from tenants.models import DataKey, Tenant, TenantDatabase
+from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase
+from tenants.promises import promise
 from tenants.schema import is_current, schema_version, upgrade
 from tenants.states import FOLLOWS, State
 
@@ -62,19 +63,9 @@ def create_tenant(
     chosen = server_with_room(server)
     with ExitStack() as job:
         with transaction.atomic():
-            tenant = _insert_tenant(name, slug, stated, tenant_settings or {})
-            keys.make(str(tenant.pk))
-            ready_made = warm.claim(chosen)
-            mapping = TenantDatabase(
-                tenant=tenant,
-                server=chosen,
-                name=ready_made or warm.new_database_name(),
-                schema_version=schema_version() if ready_made else "",
-                status=State.ACTIVE if ready_made else State.PROVISIONING,
-            )
-            mapping.save(force_insert=True)
-            tenant.database = mapping
-            if ready_made:
+            tenant = _promised(chosen, name, slug, stated, tenant_settings or {})
+            mapping = tenant.database
+            if mapping.status == State.ACTIVE:
                 _furnish(tenant, furnish)
                 return tenant
             # Before anybody can see the row: who finds it unlocked may take it for one that was left behind.
@@ -89,16 +80,13 @@ def create_tenant(
     return tenant
 
 
-def _insert_tenant(name: str, slug: str, stated: bool, tenant_settings: dict[str, Any]) -> Tenant:
-    for attempt in range(8):
-        try:
-            with transaction.atomic():
-                candidate = slug if attempt == 0 else f"{slug[:45]}-{secrets.token_hex(2)}"
-                return Tenant.objects.create(name=name, slug=candidate, settings=tenant_settings)
-        except IntegrityError as clash:
-            # Only a slug that we made ourselves may be varied.
-            if stated:
-                raise SlugTaken from clash
+def _promised(server: DatabaseServer, name: str, slug: str, stated: bool, tenant_settings: dict[str, Any]) -> Tenant:
+    # Only a slug that we made ourselves may be varied.
+    variants = [slug] if stated else [slug, *(f"{slug[:45]}-{secrets.token_hex(2)}" for _ in range(7))]
+    for candidate in variants:
+        tenant = promise(server, name=name, slug=candidate, tenant_settings=tenant_settings)
+        if tenant is not None:
+            return tenant
     raise SlugTaken
 
 

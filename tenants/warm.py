@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Count, Q
 from django.utils.crypto import get_random_string
 from psycopg import Error as DriverError
@@ -76,19 +75,6 @@ def _promise_spare(server: DatabaseServer) -> WarmDatabase:
     spare = WarmDatabase.objects.create(server=server, name=new_database_name(), schema_version=schema_version())
     steps.ended("promised")
     return spare
-
-
-def claim(server: DatabaseServer) -> str | None:
-    """Take one ready-made database out of the pool, inside the caller's transaction; none if none waits."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM tenants_warmdatabase WHERE id = (SELECT id FROM tenants_warmdatabase"
-            " WHERE ready AND server_id = %s AND schema_version = %s ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)"
-            " RETURNING name",
-            [server.pk, schema_version()],
-        )
-        row = cursor.fetchone()
-    return row[0] if row else None
 
 
 def copy(raw: databases.Raw, server: DatabaseServer, database: str) -> None:
