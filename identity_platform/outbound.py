@@ -280,6 +280,9 @@ class GuardedSession(requests.Session):
             raise
         finally:
             timer.cancel()
+        if self._watch.over:
+            # An answer that was cut short can look like a whole one.
+            raise TooSlow("The exchange did not end in time.")
 
     def close(self) -> None:
         super().close()

@@ -31,6 +31,8 @@ from granian.server.mp import MPServer
 
 PLATFORM = "identity_platform.wsgi"
 PR_SET_PDEATHSIG = 1
+# Commands that run beside the server in embedded mode.
+COMPANIONS = ("tenant_worker", "deliver_events")
 FINISH_SECONDS = 10
 # Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
 CONNECTIONS_PER_WORKER = 512
@@ -61,8 +63,10 @@ def main() -> None:
             importlib.import_module(PLATFORM)
             load_before_forking()
             children = []
-            if embedded.attached() and "tenant_worker" in get_commands():
-                children.append(_child(_run_tenant_worker))
+            if embedded.attached():
+                # In production they are services of their own; here everything works after one command.
+                companions = [name for name in COMPANIONS if name in get_commands()]
+                children += [_child(partial(_run_companion, name)) for name in companions]
             try:
                 listen(listener)
                 serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
@@ -234,7 +238,7 @@ def _work(parent: int, work: Callable[[], None]) -> None:
     work()
 
 
-def _run_tenant_worker() -> None:
+def _run_companion(command: str) -> None:
     import django
     import structlog
     from django.core.management import call_command
@@ -244,11 +248,11 @@ def _run_tenant_worker() -> None:
     while True:
         try:
             # It says that it is ready, which nobody here waits for; it returns when it was told to end.
-            call_command("tenant_worker", stdout=io.StringIO())
+            call_command(command, stdout=io.StringIO())
             return  # it ends by itself only when it was told to
         except Exception as problem:
             # It outlives a database that is away for a while, as the web workers do.
-            structlog.get_logger().error("tenant_worker failed", kind=type(problem).__qualname__)
+            structlog.get_logger().error(f"{command} failed", kind=type(problem).__qualname__)
         connections.close_all()
         time.sleep(5)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from identity_platform.server import COMPANIONS
 from tests.machine.conftest import ROOT, Platform, environment, free_port, running, within
 
 Serve = Callable[..., Platform]
@@ -102,8 +103,8 @@ def test_after_kill_9_nothing_keeps_the_port_and_the_next_start_works(settled_ho
 
 def test_a_killed_worker_is_replaced_and_no_connection_is_refused(platform: Platform) -> None:
     before = {worker.pid for worker in platform.workers()}
-    # The oldest fills the warm pool: it answers no requests and is not replaced.
-    for worker in sorted(platform.workers(), key=lambda w: w.create_time())[1:]:
+    # The oldest are the companions of embedded mode: they answer no requests and are not replaced.
+    for worker in sorted(platform.workers(), key=lambda w: w.create_time())[len(COMPANIONS) :]:
         worker.kill()
         assert platform.get("/uflow/live").status == 200
         assert within(

@@ -29,7 +29,7 @@ from tenants.errors import UnknownTenant
 from tenants.models import WebhookTenant
 from tenants.schema import reason_of
 from userflow.webhooks import hints, queue
-from userflow.webhooks.delivery import Turn, deliver
+from userflow.webhooks.delivery import PATIENCE_SECONDS, Turn, deliver
 
 log = structlog.get_logger("identity.webhooks")
 FAULTS = Counter("identity_webhook_faults", "Tenants whose messages could not be looked at.")
@@ -48,6 +48,7 @@ class Deliverer:
     def __init__(self, *, threads: int, ending: Callable[[], bool] = lambda: False) -> None:
         self._threads = threads
         self._ending = ending
+        self._patience = PATIENCE_SECONDS
         self._running: set[Future[None]] = set()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="webhooks")
@@ -73,6 +74,7 @@ class Deliverer:
 
     def run_once(self) -> None:
         """Look at every tenant that has endpoints, and end when nothing is due any more."""
+        self._patience = 2.0  # nobody comes back for it
         tenants = WebhookTenant.objects.order_by("pk").values_list("pk", flat=True)
         try:
             for tenant_id in list(tenants):
@@ -145,7 +147,7 @@ class Deliverer:
     def _turn(self, tenant_id: UUID, endpoint_id: UUID) -> None:
         if self._ending():
             return
-        turn = deliver(tenant_id, endpoint_id, ending=self._ending)
+        turn = deliver(tenant_id, endpoint_id, ending=self._ending, patience=self._patience)
         if turn is Turn.MORE and not self._ending():
             # At the back of the queue, so that a long list of one endpoint does not make the others wait.
             self._start(partial(self._turn, endpoint_id=endpoint_id), tenant_id)

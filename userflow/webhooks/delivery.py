@@ -33,7 +33,7 @@ SECONDS = Histogram("identity_webhook_seconds", "Time of a consumer's answer.", 
 # So much at once, then the next endpoint has its turn.
 MOST_IN_A_TURN: Final = 200
 TURN_SECONDS: Final = 20.0
-CERTAIN_WITHIN_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 0.5
 AGENT: Final = "identity-platform-webhooks/1"
 GONE: Final = 410
 ASKS_TO_WAIT: Final = (429, 503)
@@ -55,8 +55,16 @@ def reach() -> Reach:
     return Reach.of(settings.WEBHOOK_ALLOWED_NETWORKS, plain_http=settings.WEBHOOK_PLAIN_HTTP)
 
 
-def deliver(tenant_id: UUID, endpoint_id: UUID, *, ending: Callable[[], bool] = lambda: False) -> Turn:
+def deliver(
+    tenant_id: UUID,
+    endpoint_id: UUID,
+    *,
+    ending: Callable[[], bool] = lambda: False,
+    patience: float = PATIENCE_SECONDS,
+) -> Turn:
     """Send what waits for the endpoint, for one turn; stops between two messages when told that the end has come.
+
+    `patience` is how long it waits for transactions that may still put something before what is there.
 
     May be called for one endpoint by many processes at the same time: one of them sends. Killed anywhere, what was not
     noted is sent again, with the same `webhook-id`. Refuses as `in_tenant` does.
@@ -68,19 +76,24 @@ def deliver(tenant_id: UUID, endpoint_id: UUID, *, ending: Callable[[], bool] = 
         secrets = [signing.open_secret(s, tenant_id=tenant_id, endpoint_id=endpoint_id) for s in held.secrets_sealed]
     try:
         with GuardedSession(reach()) as session:
-            return _turn(tenant_id, held, secrets, session, ending)
+            return _turn(tenant_id, held, secrets, session, ending, patience)
     finally:
         with in_tenant(tenant_id):
             queue.release(held)
 
 
 def _turn(
-    tenant_id: UUID, held: Claim, secrets: list[str], session: GuardedSession, ending: Callable[[], bool]
+    tenant_id: UUID,
+    held: Claim,
+    secrets: list[str],
+    session: GuardedSession,
+    ending: Callable[[], bool],
+    patience: float,
 ) -> Turn:
     began = renewed = time.monotonic()
-    highest = _certain(tenant_id, held.endpoint_id)
+    highest = _certain(tenant_id, held.endpoint_id, patience)
     if highest is None:
-        # A long transaction is under way on the server; ids below may still appear.
+        # A long transaction of the tenant is under way; ids below may still appear.
         hints.wake(tenant_id, seconds=1.0)
         return Turn.DONE
     sent = 0
@@ -107,18 +120,19 @@ def _turn(
     return Turn.MORE
 
 
-def _certain(tenant_id: UUID, endpoint_id: UUID) -> int | None:
+def _certain(tenant_id: UUID, endpoint_id: UUID, patience: float) -> int | None:
     """Up to which id nothing can appear any more; None when that is not certain soon."""
     with in_tenant(tenant_id):
-        highest, number = queue.horizon(endpoint_id)
-    gives_up = time.monotonic() + CERTAIN_WITHIN_SECONDS
-    while True:
+        highest, writers = queue.horizon(endpoint_id)
+    gives_up = time.monotonic() + patience
+    while writers:
         with in_tenant(tenant_id):
-            if queue.is_certain(number):
-                return highest
+            if queue.have_ended(writers):
+                break
         if time.monotonic() > gives_up:
             return None
         time.sleep(0.01)
+    return highest
 
 
 def _send(tenant_id: UUID, held: Claim, letter: Letter, secrets: list[str], session: GuardedSession) -> bool:

@@ -49,8 +49,7 @@ class WebhookMessage(TenantModel):
     """One event on its way to one endpoint.
 
     Messages go out in the order of their ids. The id is drawn when the deed is written, so of two deeds that touch the
-    same rows the later one has the higher id; the transaction's number is drawn before the id (migration 0005), so the
-    deliverer knows when a lower id can no longer appear (userflow.webhooks.queue).
+    same rows the later one has the higher id (userflow.webhooks.queue).
     """
 
     # No foreign key: an endpoint that is removed while a deed is being written must not undo the deed.

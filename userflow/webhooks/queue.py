@@ -2,9 +2,11 @@
 
 Order. Messages go out by their ids. An id is drawn while the deed holds its locks, so of two deeds on the same rows the
 one that came later has the higher id. But a transaction with a low id may commit after one with a high id; sent at once,
-the high one would overtake it. So a deliverer takes note of the highest id it sees, draws a transaction's number after
-that, and sends up to that id once no transaction below the number runs any more: what has not appeared by then never
-will (the numbers are drawn before the ids, migration 0005; the audit chain rests on the same).
+the high one would overtake it. So a deliverer takes note of the highest id it sees and, after that, of the transactions
+that are writing to the outbox: each holds the table's lock from before it draws its first id until it is over, and what
+it has written can be seen before the lock is let go. Once those have ended, no id up to the highest can appear any more.
+Transaction numbers would tell the same, but they are the whole server's: every other tenant's long transaction would
+hold this one's messages up.
 
 One sender for each endpoint. A lease in the endpoint's row, taken by a conditional UPDATE and renewed with every result,
 keeps two deliverers from sending the same endpoint's messages; when its holder was killed it runs out. A lease is longer
@@ -105,24 +107,30 @@ def release(held: Claim) -> None:
         )
 
 
-def horizon(endpoint_id: UUID) -> tuple[int, int]:
-    """The highest id to be seen now, and a transaction's number above that of everybody who may own a lower one."""
+_WRITERS = (
+    "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock'"
+    " AND relation = 'userflow_webhookmessage'::regclass AND granted AND pid IS DISTINCT FROM pg_backend_pid()"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+def horizon(endpoint_id: UUID) -> tuple[int, list[str]]:
+    """The highest id to be seen now, and the transactions that may own a lower one."""
     with connections[TENANT_ALIAS].cursor() as cursor:
+        # The snapshot is older than the look at the locks: who ends in between is seen by the next statement.
         cursor.execute(
-            "SELECT coalesce(max(id), 0) FROM userflow_webhookmessage WHERE endpoint_id = %s AND status = 'pending'",
+            "SELECT coalesce(max(id), 0), ARRAY(" + _WRITERS + ") FROM userflow_webhookmessage"
+            " WHERE endpoint_id = %s AND status = 'pending'",
             [endpoint_id],
         )
-        (highest,) = cursor.fetchone()
-        # Not a snapshot's xmax, which a running transaction may be above. Asked second, so that it is drawn second.
-        cursor.execute("SELECT pg_current_xact_id()::text::bigint")
-        (number,) = cursor.fetchone()
-    return highest, number
+        highest, writers = cursor.fetchone()
+    return highest, list(writers)
 
 
-def is_certain(number: int) -> bool:
-    """Whether every transaction below the number has ended."""
+def have_ended(writers: list[str]) -> bool:
+    """Whether all of these transactions are over."""
     with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= %s", [number])
+        cursor.execute(f"SELECT NOT EXISTS ({_WRITERS} AND virtualtransaction = ANY(%s))", [writers])
         return bool(cursor.fetchone()[0])
 
 
@@ -202,8 +210,8 @@ __all__ = [
     "Waiting",
     "claim",
     "failed",
+    "have_ended",
     "horizon",
-    "is_certain",
     "lease_seconds",
     "next_letters",
     "release",

@@ -1,0 +1,135 @@
+"""Calls to addresses that others have written down stay out of our own networks (CWE-918)."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import requests
+
+from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRefused, TooSlow, check_url, post
+
+LOOPBACK = Reach.of(["127.0.0.0/8"], plain_http=True)
+NOWHERE = [
+    "https://127.0.0.1/",
+    "https://127.1/",
+    "https://2130706433/",
+    "https://0x7f000001/",
+    "https://0177.0.0.1/",
+    "https://0/",
+    "https://[::1]/",
+    "https://[::]/",
+    "https://[::ffff:127.0.0.1]/",
+    "https://[::ffff:7f00:1]/",
+    "https://[::127.0.0.1]/",
+    "https://[64:ff9b::7f00:1]/",
+    "https://[2002:7f00:1::]/",
+    "https://localhost/",
+    "https://localhost./",
+    "https://169.254.169.254/latest/meta-data/",
+    "https://[fd00:ec2::254]/",
+    "https://[fe80::1]/",
+    "https://10.0.0.1/",
+    "https://172.16.0.1/",
+    "https://192.168.1.1/",
+    "https://100.64.0.1/",
+    "https://224.0.0.1/",
+    "https://255.255.255.255/",
+    "http://93.184.215.14/",
+    "https://user:pass@93.184.215.14/",
+    "ftp://93.184.215.14/",
+]
+
+
+class Site(BaseHTTPRequestHandler):
+    """/moved redirects, /drip never ends its answer's head, /long never its body."""
+
+    protocol_version = "HTTP/1.1"
+    asked: list[str] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(self.path)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path in ("/drip", "/long"):
+            self.close_connection = True
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drip: " if self.path == "/drip" else b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                try:
+                    self.wfile.write(b"x" if self.path == "/drip" else b"x" * 1000)
+                except OSError:
+                    return
+                time.sleep(0.05)
+        self.send_response(302 if self.path == "/moved" else 204)
+        if self.path == "/moved":
+            self.send_header("Location", "/secret")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    server.daemon_threads = True
+    Site.asked.clear()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("url", NOWHERE)
+def test_an_address_inside_is_refused_when_it_is_written_down_and_when_it_is_called(url: str) -> None:
+    with pytest.raises(TargetRefused):
+        check_url(url, Reach())
+    with GuardedSession(Reach()) as session, pytest.raises(TargetRefused):
+        post(session, url, body=b"{}", headers={}, seconds=2)
+
+
+def test_a_name_is_judged_by_where_it_leads() -> None:
+    # The name of this very machine leads into a private network or to itself.
+    with pytest.raises(TargetRefused):
+        check_url(f"https://{socket.gethostname()}/", Reach())
+    with pytest.raises(NotResolved):
+        check_url("https://no-such-name.invalid/", Reach())
+
+
+def test_networks_that_are_allowed_are_reached_and_only_there_without_tls(site: str) -> None:
+    check_url(site, LOOPBACK)
+    with GuardedSession(LOOPBACK) as session:
+        assert [post(session, site, body=b"{}", headers={}, seconds=5).status for _ in range(2)] == [204, 204]
+    with pytest.raises(TargetRefused):
+        check_url(site, Reach.of(["127.0.0.0/8"]))
+    with pytest.raises(TargetRefused):
+        check_url("http://93.184.215.14/", LOOPBACK)
+
+
+def test_a_redirect_is_an_answer_and_not_followed(site: str) -> None:
+    with GuardedSession(LOOPBACK) as session:
+        assert post(session, f"{site}/moved", body=b"{}", headers={}, seconds=5).status == 302
+    assert Site.asked == ["/moved"]
+
+
+def test_an_answer_that_drips_is_given_up_in_time_and_a_long_one_is_not_read(site: str) -> None:
+    began = time.monotonic()
+    with GuardedSession(LOOPBACK) as session:
+        with pytest.raises(TooSlow):
+            post(session, f"{site}/drip", body=b"{}", headers={}, seconds=1)
+        assert len(post(session, f"{site}/long", body=b"{}", headers={}, seconds=5).beginning) == 4096
+    assert time.monotonic() - began < 5
+
+
+def test_nothing_of_the_environment_leads_elsewhere(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    with GuardedSession(LOOPBACK) as session:
+        assert post(session, site, body=b"{}", headers={}, seconds=5).status == 204
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(site: str) -> None:
+    with GuardedSession(LOOPBACK) as session, pytest.raises(requests.exceptions.SSLError):
+        post(session, site.replace("http:", "https:"), body=b"{}", headers={}, seconds=5)

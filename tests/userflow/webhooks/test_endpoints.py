@@ -1,0 +1,214 @@
+"""Endpoints over REST: who may, what is refused, what is shown and what never is."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils.timezone import now
+
+from identity_platform.audit.models import TenantEvent
+from tenants import retention, trails
+from tenants.context import in_tenant, tenant_atomic
+from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
+from tests.userflow.webhooks.consumer import Consumer
+from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from userflow.admins.actions import create_admin_user
+from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
+from userflow.webhooks.outbox import publish_for_each
+
+URL = "http://127.0.0.1:9/hooks"
+
+
+@pytest.fixture
+def home(new_house: Callable[[], House]) -> House:
+    return new_house()
+
+
+def made(home: House, **members: Any) -> dict[str, Any]:
+    answer = home.api.post(ENDPOINTS, {"url": URL, **members})
+    assert answer.status_code == 201, answer.content
+    return dict(answer.json())
+
+
+def test_an_endpoint_from_its_making_to_its_end(home: House) -> None:
+    endpoint = made(home, description="CRM", events=["group.*", "group.*"])
+    assert endpoint.pop("secret").startswith("whsec_")
+    assert endpoint["events"] == ["group.*"]
+    path = f"{ENDPOINTS}/{endpoint['id']}"
+    assert home.api.get(path).json() == endpoint
+    assert home.api.get(ENDPOINTS).json() == {"endpoints": [endpoint]}
+    changed = home.api.patch(path, {"enabled": False, "description": "Old CRM"}).json()
+    assert (changed["enabled"], changed["disabled_reason"], changed["description"]) == (False, "admin", "Old CRM")
+    assert home.api.delete(path).status_code == 200
+    assert home.api.get(path).status_code == 404
+    with in_tenant(home.id):
+        actions = set(TenantEvent.objects.filter(action__startswith="webhook.").values_list("action", flat=True))
+    assert actions == {"webhook.created", "webhook.updated", "webhook.deleted"}
+
+
+def test_the_secret_is_sealed_and_shown_once(home: House) -> None:
+    endpoint = made(home)
+    assert b'secret"' not in home.api.get(f"{ENDPOINTS}/{endpoint['id']}").content
+    with in_tenant(home.id):
+        stored = bytes(WebhookEndpoint.objects.get().secret_sealed)
+    assert endpoint["secret"].encode() not in stored
+
+
+@pytest.mark.parametrize(
+    ("body", "member"),
+    [
+        ({}, "url"),
+        ({"url": "ftp://example.com/"}, "url"),
+        ({"url": "https://user:pass@example.com/"}, "url"),
+        ({"url": URL, "events": []}, "events"),
+        ({"url": URL, "events": ["group.exploded"]}, "events.0"),
+        ({"url": URL, "events": ["webhook.test"]}, "events.0"),
+        ({"url": URL, "enabled": "yes"}, "enabled"),
+    ],
+)
+def test_what_is_no_endpoint_is_refused_by_name(home: House, body: dict[str, Any], member: str) -> None:
+    answer = home.api.post(ENDPOINTS, body)
+    assert answer.status_code == 400
+    assert member in answer.json()["details"]
+
+
+def test_a_tenant_has_so_many_endpoints_and_no_more_also_in_a_race(home: House, settings: Any) -> None:
+    settings.WEBHOOK_ENDPOINTS_PER_TENANT = 3
+    answers: list[int] = []
+
+    def make() -> None:
+        answers.append(Api(token=home.api.token).post(ENDPOINTS, {"url": URL}).status_code)
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [201] * 3 + [409] * 5
+
+
+def test_reading_and_writing_need_their_permissions(home: House, operator: Api) -> None:
+    name = f"auditor-{home.admin.username}"
+    create_admin_user(
+        tenant_id=home.id, username=name, email=f"{name}@example.com", password=PASSWORD, roles=["auditor"]
+    )
+    auditor = Api(token=sign_in_admin(name)["access_token"])
+    assert auditor.get(ENDPOINTS).status_code == 200
+    assert auditor.post(ENDPOINTS, {"url": URL}).status_code == 403
+    assert home.as_user(home.register()).get(ENDPOINTS).status_code == 403
+    assert Api().get(ENDPOINTS).status_code == 401
+    assert operator.get(ENDPOINTS).status_code == 400
+    assert operator.get(ENDPOINTS, headers={"X-Tenant-ID": str(home.id)}).status_code == 200
+
+
+def test_a_neighbour_neither_sees_nor_touches_it(home: House, other_house: House) -> None:
+    endpoint = made(home)
+    path = f"{ENDPOINTS}/{endpoint['id']}"
+    calls = [
+        other_house.api.get(path),
+        other_house.api.patch(path, {"enabled": False}),
+        other_house.api.delete(path),
+        other_house.api.post(f"{path}/secret"),
+        other_house.api.post(f"{path}/test"),
+        other_house.api.get(f"{path}/messages"),
+        other_house.api.post(f"{path}/replay", {"status": "dead"}),
+    ]
+    assert [answer.status_code for answer in calls] == [404] * len(calls)
+    assert other_house.api.get(f"{ENDPOINTS}?tenant_id={home.id}").status_code == 403
+    assert home.api.get(path).json()["enabled"]
+
+
+def test_a_test_event_goes_to_its_endpoint_alone(home: House, consumer: Consumer, other_consumer: Consumer) -> None:
+    mine = listen(home, consumer, "group.created")
+    listen(home, other_consumer)
+    message_id = home.api.post(f"{mine.path}/test").json()["message_id"]
+    deliver()
+    assert [(each.id, each.event["type"]) for each in consumer.seen] == [(message_id, "webhook.test")]
+    assert other_consumer.seen == []
+    home.api.patch(mine.path, {"enabled": False})
+    assert home.api.post(f"{mine.path}/test").status_code == 409
+
+
+def test_messages_are_paged_by_cursor_and_show_no_bodies(listening: Listening) -> None:
+    with in_tenant(listening.home.id), tenant_atomic():
+        publish_for_each("group.created", ({"name": str(number)} for number in range(5)))
+    first = listening.home.api.get(f"{listening.path}/messages", {"limit": 3}).json()
+    second = listening.home.api.get(f"{listening.path}/messages", {"limit": 3, "cursor": first["next_cursor"]}).json()
+    ids = [message["id"] for message in first["messages"] + second["messages"]]
+    assert len(ids) == 5
+    assert ids == sorted(ids, reverse=True)
+    assert second["next_cursor"] is None
+    assert "body" not in first["messages"][0]
+    assert listening.home.api.get(f"{listening.path}/messages", {"status": "odd"}).status_code == 400
+
+
+def test_replaying_takes_ids_or_a_moment_and_counts(listening: Listening, consumer: Consumer) -> None:
+    with in_tenant(listening.home.id), tenant_atomic():
+        publish_for_each("group.created", ({"name": str(number)} for number in range(4)))
+    deliver()
+    newest, *_ = listening.messages()
+    replay = f"{listening.path}/replay"
+    assert listening.home.api.post(replay, {}).status_code == 400
+    answer = listening.home.api.post(replay, {"message_ids": [newest["message_id"], "msg_unknown"]}).json()
+    assert (answer["replayed"], answer["more"]) == (1, False)
+    deliver()
+    assert [each.event["data"]["name"] for each in consumer.taken()] == ["0", "1", "2", "3", "3"]
+    answer = listening.home.api.post(replay, {"since": "2020-01-01T00:00:00Z", "status": "delivered"}).json()
+    assert answer["replayed"] == 4
+    deliver()
+    assert len(consumer.taken()) == 9
+    with in_tenant(listening.home.id):
+        assert TenantEvent.objects.filter(action="webhook.replayed").count() == 2
+
+
+def test_erasing_a_person_takes_what_was_sent_about_them_along(listening: Listening, consumer: Consumer) -> None:
+    home = listening.home
+    home.register()
+    person = home.register()
+    deliver()
+    body = {"tenant_id": str(home.id), "user_id": str(person.id)}
+    assert home.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
+    deliver()
+    assert consumer.seen[-1].event["type"] == "end_user.erased"
+    with in_tenant(home.id):
+        left = WebhookMessage.objects.filter(subject_id=person.id)
+        assert list(left.values_list("event", flat=True)) == ["end_user.erased"]
+
+
+def test_a_tenant_without_endpoints_pays_nothing_and_one_with_them_one_statement(
+    home: House, consumer: Consumer
+) -> None:
+    def counts() -> tuple[int, int]:
+        with statements() as seen:
+            home.api.post("/authmgr/groups", {"name": f"Group {len(groups)}"})
+        groups.append(1)
+        return seen.counts
+
+    groups: list[int] = []
+    counts()
+    shared, own = counts()
+    listen(home, consumer)
+    assert counts() == (shared, own + 1)
+
+
+def test_events_are_listed(home: House) -> None:
+    listed = home.api.get("/uflow/webhooks/events").json()
+    assert "end_user.created" in {each["event"] for each in listed["events"]}
+    assert "end_user.*" in listed["filters"]
+
+
+def test_messages_that_have_had_their_time_are_purged(listening: Listening) -> None:
+    home = listening.home
+    with in_tenant(home.id), tenant_atomic():
+        publish_for_each("group.created", ({"name": str(number)} for number in range(3)))
+    deliver()
+    with in_tenant(home.id):
+        oldest = WebhookMessage.objects.order_by("pk").first()
+        assert oldest is not None
+        WebhookMessage.objects.filter(pk=oldest.pk).update(settled_at=now() - timedelta(days=8))
+    owner = trails.Owner(home.made.tenant.slug, home.id)
+    assert retention.purge(owner).rows["webhook messages"] == 1
+    home.api.delete(listening.path)
+    assert retention.purge(owner).rows["webhook messages"] == 2
