@@ -304,6 +304,12 @@ class LdapNotInstalled(errors.ApiError):
     message = "This server reads no LDAP directories: an operator installs requirements-ldap.txt and starts it again."
 
 
+class DirectoriesBusy(errors.Unavailable):
+    """503: as many requests wait for directories as this server lets wait."""
+
+    message = "The server is reading as many directories as it can: try again in a moment, or use sync_directory."
+
+
 class DirectorySecretLocked(errors.Unavailable):
     """503: the secret of the directory does not open with the keys that this process has; an operator's matter."""
 

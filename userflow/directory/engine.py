@@ -27,7 +27,7 @@ from userflow.groups.models import Group
 AT_ONCE: Final = 500
 TRIES: Final = 4
 MOST_OBJECTS: Final = 1_000_000
-# So few may always go: in a directory of ten, one leaver is a tenth.
+# So few may always go, unless nobody may: in a directory of ten, one leaver is a tenth.
 ALWAYS_MAY_LEAVE: Final = 5
 
 
@@ -165,6 +165,8 @@ class Synchronisation:
     def _write(self, plan: Plan) -> None:
         if plan.adopted:
             people.adopt(plan.adopted, self.config)
+        if plan.settled:
+            people.settle(plan.settled)
         if plan.changed:
             people.update(plan.changed, self.config)
         if plan.new:
@@ -214,7 +216,8 @@ class Synchronisation:
         if not leaving:
             return ""
         percent = self.config.max_deactivation_percent
-        too_many = len(leaving) > max(ALWAYS_MAY_LEAVE, active * percent // 100)
+        may_leave = max(ALWAYS_MAY_LEAVE, active * percent // 100) if percent else 0
+        too_many = len(leaving) > may_leave
         if not self.force and (too_many or (self.reading.full and not self.tally.found)):
             return (
                 f"{len(leaving)} of {active} active users would be switched off, more than {percent} % or all of them:"

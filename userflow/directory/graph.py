@@ -6,7 +6,7 @@ environment. A link of an answer must stay on the host that we asked: the token 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -73,7 +73,7 @@ class GraphReading:
             GuardedSession(reach(plain_http=base.startswith("http://"))) for base in (self.login, self.graph)
         )
 
-    def pages(self) -> Iterator[list[Found]]:
+    def pages(self) -> Generator[list[Found], None, None]:
         """The users, or what has changed of them. Refuses with DirectoryFailed, DirectoryAddressRefused."""
         try:
             yield from self._following(self.cursor or self._everything())

@@ -8,7 +8,7 @@ choosing.
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 from django.conf import settings
@@ -75,7 +75,7 @@ class LdapReading:
         """The objects name their groups themselves (`memberOf`)."""
         return
 
-    def pages(self) -> Iterator[list[Found]]:
+    def pages(self) -> Generator[list[Found], None, None]:
         """The objects that the filter means.
 
         Refuses with DirectoryFailed (cannot be reached, certificate not trusted, bind refused, answers cut short),

@@ -1,7 +1,7 @@
 """What directories give, and what becomes of it by a configuration's mapping: a mechanism without tables or network."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -73,7 +73,7 @@ class Reading(Protocol):
     full: bool
     cursor: str
 
-    def pages(self) -> Iterator[list[Found]]:
+    def pages(self) -> Generator[list[Found], None, None]:
         """The objects, a page at a time. Refuses with DirectoryFailed, DirectoryAddressRefused."""
 
     def members(self) -> Iterator[tuple[str, set[str]]] | None:

@@ -177,6 +177,11 @@ def adopt(people: Sequence[Person], config: DirectoryConfig) -> None:
     DirectoryLink.objects.filter(pk__in=[person.link_id for person in people]).update(config_id=config.pk)
 
 
+def settle(people: Sequence[Person]) -> None:
+    """Whoever was switched on by somebody since: from now on a switch here counts, whichever way."""
+    DirectoryLink.objects.filter(pk__in=[person.link_id for person in people]).update(switched_off=False)
+
+
 def activate(people: Sequence[Person], config: DirectoryConfig) -> None:
     """Switch on again whom a run had switched off, and nobody else."""
     with connections["tenant"].cursor() as cursor:

@@ -60,6 +60,8 @@ class Plan:
     leaving: list[Person] = field(default_factory=list)
     # Linked to a configuration that is no more; the object is the same one.
     adopted: list[Person] = field(default_factory=list)
+    # Switched off by a run before and on again by an admin since: what that run did is over.
+    settled: list[Person] = field(default_factory=list)
     # With the code of the reason.
     skipped: list[tuple[Entry, str]] = field(default_factory=list)
     # Whose address somebody else has at the moment; by the end of the run it may have become free.
@@ -67,11 +69,12 @@ class Plan:
 
     def touched(self) -> list[UUID]:
         """The users who would be written to."""
-        return sorted({*(c.person.user_id for c in self.changed), *(p.user_id for p in [*self.back, *self.adopted])})
+        linked = [*self.back, *self.adopted, *self.settled]
+        return sorted({*(change.person.user_id for change in self.changed), *(person.user_id for person in linked)})
 
     def writes(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self.new or self.changed or self.back or self.adopted)
+        return bool(self.new or self.changed or self.back or self.adopted or self.settled)
 
 
 @dataclass(slots=True)
@@ -112,6 +115,8 @@ def decide(
             continue
         if person.config_id != config_id:
             plan.adopted.append(person)
+        if person.active and person.switched_off:
+            plan.settled.append(person)
         if not entry.enabled:
             if person.active:
                 plan.leaving.append(person)

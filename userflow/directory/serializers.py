@@ -7,10 +7,11 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, Flag, Identifier, StrictField, Text, Whole
-from userflow.directory.actions import TARGET, Ran, Shown, Tried
+from userflow.directory.actions import TARGET, Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
 from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun
 from userflow.directory.objects import METADATA_KEY, MOST_ATTRIBUTES, Entry, is_readable
+from userflow.directory.synchronising import Ran, Tried
 
 MOST_GROUPS = 100
 LONGEST_PEM = 65_536

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.directory import actions, serializers
+from userflow.directory import actions, serializers, synchronising
 from userflow.errors import (
     DirectoryBusy,
     DirectoryFailed,
@@ -112,7 +112,9 @@ class DirectoryViewSet(ApiViewSet):
     )
     def test(self, request: Request, config_id: str) -> Response:
         """Connect and read the first few people, changing nothing; what does not work is said in the answer."""
-        found = actions.try_directory(tenant_id=self._tenant(request), config_id=id_or(config_id, UnknownDirectory))
+        found = synchronising.try_directory(
+            tenant_id=self._tenant(request), config_id=id_or(config_id, UnknownDirectory)
+        )
         return Response(serializers.tried(found), headers={"Cache-Control": "no-store"})
 
     @endpoint(
@@ -135,7 +137,7 @@ class DirectoryViewSet(ApiViewSet):
         """
         asked = self.valid(serializers.SyncIn)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
-        done = actions.synchronise(
+        done = synchronising.synchronise(
             tenant_id=tenant_id,
             config_id=id_or(config_id, UnknownDirectory),
             seconds=settings.DIRECTORY_REQUEST_SECONDS,

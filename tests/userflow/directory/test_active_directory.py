@@ -175,6 +175,19 @@ def test_who_is_switched_off_here_stays_off(directory: Directory, server: ad.Sla
     assert directory.user(person.mail)["active"] is False
 
 
+def test_who_was_switched_on_and_off_again_here_stays_off(directory: Directory, server: ad.Slapd) -> None:
+    person, *_ = some_people(server, directory)
+    directory.sync()
+    server.change(person, userAccountControl="514")
+    directory.sync()
+    status = f"/uflow/user/enduser/{directory.house.id}/{directory.user(person.mail)['id']}/status"
+    for active in (True, False):
+        assert directory.house.api.put(status, {"active": active}).status_code == 200
+    server.change(person, userAccountControl="512")
+    assert counts(directory.sync()) == (3, 0, 0, 0, 0, 0)
+    assert directory.user(person.mail)["active"] is False
+
+
 def test_switching_off_ends_what_is_open(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()

@@ -6,15 +6,15 @@ from typing import Any
 
 import orjson
 from django.core.management.base import BaseCommand, CommandError
-from django.db import close_old_connections
+from django.db import DatabaseError, close_old_connections
 
 from identity_platform.api.errors import ApiError
 from tenants.errors import UnknownTenant
 from tenants.management import terminal
 from tenants.queries import tenant_named
-from userflow.directory.actions import Ran, directories_of, directories_to_run, synchronise
 from userflow.directory.models import BY_COMMAND, BY_SCHEDULE, SUCCEEDED, DirectoryConfig
 from userflow.directory.runs import COUNTS
+from userflow.directory.synchronising import Ran, directories_of, directories_to_run, synchronise
 from userflow.errors import DirectoryBusy
 
 
@@ -84,6 +84,12 @@ class Command(BaseCommand):
                 full=options["full"],
                 progress=progress,
             )
+        except DatabaseError as problem:
+            # One tenant's server that is away is no reason to pass over the others.
+            self._report(
+                options, name, {"state": "failed"}, f"Its database does not answer ({type(problem).__name__})."
+            )
+            return False
         except ApiError as refusal:
             # Suspended, moved or deleted since the list was made, or read by another machine: nobody's fault here.
             elsewhere = options["all_due"] and isinstance(refusal, DirectoryBusy | UnknownTenant)

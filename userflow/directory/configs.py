@@ -1,0 +1,52 @@
+"""What configuring and running a directory both ask of its configuration."""
+
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+
+from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import RingKeyMissing, SealBroken
+from tenants import keys
+from tenants.models import DataKey
+from userflow.clients.models import Client
+from userflow.directory.models import DirectoryConfig
+from userflow.errors import DirectorySecretLocked, UnknownClient, UnknownDirectory
+
+log = structlog.get_logger("identity.directory")
+
+DIRECTORY: Final = "directory"
+
+
+def config_of(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
+    """The tenant's configuration of this id; UnknownDirectory if there is none."""
+    config = DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id).first()
+    if config is None:
+        raise UnknownDirectory
+    return config
+
+
+def client_of(tenant_id: UUID, client_id: UUID | None) -> UUID:
+    """The client that new people belong to; the tenant's default one if none is named. UnknownClient if it is gone."""
+    found = Client.objects.filter(tenant_id=tenant_id)
+    found = found.filter(is_default=True) if client_id is None else found.filter(pk=client_id)
+    known = found.values_list("pk", flat=True).first()
+    if known is None:
+        raise UnknownClient
+    return known
+
+
+def data_key(tenant_id: UUID) -> bytes:
+    """The key that seals the tenant's secrets; DirectorySecretLocked where it does not open."""
+    try:
+        return keys.tenant_key(tenant_id)
+    except (RingKeyMissing, SealBroken, DataKey.DoesNotExist) as problem:
+        log.error("data_key_locked", tenant_id=tenant_id, kind=type(problem).__name__)
+        raise DirectorySecretLocked from problem
+
+
+def record(action: str, config: DirectoryConfig, outcome: str = "success", **details: Any) -> None:
+    """One row in the platform\'s trail about a directory of a tenant."""
+    record_for_platform(
+        action, tenant_id=config.tenant_id, target=(DIRECTORY, config.pk), outcome=outcome, details=details
+    )
