@@ -47,12 +47,24 @@ def request(path: str) -> bytes:
 
 
 def test_a_run_measures_both_sides_and_writes_what_it_found(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "bench", "read", "ratelimit", "--smoke", "--results", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "bench",
+        "read",
+        "ratelimit",
+        "import",
+        "--smoke",
+        "--results",
+        str(tmp_path / "out"),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(tmp_path / "var"), "COLUMNS": "150"}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
     assert ended.returncode == 0, ended.stderr
     [found] = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")]
-    assert [row["target"] for row in found["rows"]] == ["1", "12"]
+    assert [row["target"] for row in found["rows"]][:3] == ["1", "12", "14"]
+    assert found["samples"]["import"]["rows"] == 300
     assert {name for name, samples in found["samples"]["read"].items() if samples[0]["answers"]} == {"platform", "bare"}
     assert found["about"]["load_average_before"]
     assert not (tmp_path / "var" / "bench").exists()
