@@ -7,8 +7,7 @@ address could enrol a key for somebody else. So every begin, confirm and finish 
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from django.utils.timezone import now
 
@@ -26,7 +25,6 @@ from userflow.signin.tickets import Spendable
 
 Kind = Literal["totp", "sms", "webauthn"]
 Rung = Literal["bearer", "admin", "ticket", "window"]
-FRESH: Final = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def bearer_rung(realm: Realm, user: Any, principal: Principal) -> Rung:
     Refuses with SignInTooOld (401), SomebodyElse (403).
     """
     if is_this_user(realm, user, principal):
-        if principal.auth_time is None or now() - principal.auth_time > FRESH:
+        if not principal.is_fresh():
             raise SignInTooOld
         return "bearer"
     if not may_change_others(realm, user, principal):

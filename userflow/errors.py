@@ -9,6 +9,12 @@ class WrongCredentials(errors.NotSignedIn):
     message = "Name or password is not right, or the user may not sign in."
 
 
+class AddressNeedsFreshSignIn(errors.NotSignedIn):
+    """401: one's own e-mail address changes only by a sign-in of the last fifteen minutes: passwords are reset by it."""
+
+    message = "Sign in again: changing your e-mail address needs a sign-in that is at most 15 minutes old."
+
+
 class EmailNotVerified(errors.NotAllowed):
     """403: this tenant wants the address proven before the first sign-in."""
 

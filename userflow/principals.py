@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
 OPERATOR, ADMIN, END_USER, CLIENT = "operator", "admin", "end_user", "client"
+# For what a stolen token must not do (contract.md section 6).
+FRESH: Final = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class Principal:
     def is_admin(self) -> bool:
         """Signs in to the global side: an operator or a tenant's admin."""
         return self.kind in (OPERATOR, ADMIN)
+
+    def is_fresh(self) -> bool:
+        """Whether the sign-in behind the call is at most fifteen minutes old."""
+        return self.auth_time is not None and datetime.now(UTC) - self.auth_time <= FRESH
 
     def may(self, permission: str) -> bool:
         """Whether the caller holds the permission now."""

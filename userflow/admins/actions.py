@@ -14,6 +14,7 @@ from tenants import routes
 from userflow import mail
 from userflow.admins.models import AdminRole, AdminUser, username_is
 from userflow.errors import (
+    AddressNeedsFreshSignIn,
     EmailTaken,
     GrantsMoreThanHeld,
     LastAdmin,
@@ -126,7 +127,8 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
     """Change `username`, `email`, `first_name`, `last_name`, `roles`: those that are there.
 
     Refuses with UnknownUser, UsernameTaken, EmailTaken, UnknownRole, GrantsMoreThanHeld (also for a user who holds more
-    than the caller does), LastAdmin (roles that would leave a tenant, or the platform, without an admin).
+    than the caller does), LastAdmin (roles that would leave a tenant, or the platform, without an admin),
+    AddressNeedsFreshSignIn (one's own address by an old sign-in).
     """
     user = find_admin_user(user_id=user_id, within=by.tenant_id)
     _must_outrank(by, user)
@@ -135,6 +137,8 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
     username, email = changes.get("username", user.username), changes.get("email", user.email)
     if "@" in username and username.lower() != email.lower():
         raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
+    if user.pk == by.id and email != user.email and not by.is_fresh():
+        raise AddressNeedsFreshSignIn
     with transaction.atomic():
         if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:
             _keep_one_admin(user)

@@ -11,6 +11,7 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
 from userflow.admins import actions, serializers
 from userflow.errors import (
+    AddressNeedsFreshSignIn,
     EmailTaken,
     GrantsMoreThanHeld,
     LastAdmin,
@@ -84,7 +85,15 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminUserChanges,
         returns={200: serializers.AdminProfileOut},
-        refuses=[UnknownUser, UsernameTaken, EmailTaken, UnknownRole, GrantsMoreThanHeld, LastAdmin],
+        refuses=[
+            AddressNeedsFreshSignIn,
+            UnknownUser,
+            UsernameTaken,
+            EmailTaken,
+            UnknownRole,
+            GrantsMoreThanHeld,
+            LastAdmin,
+        ],
     )
     def update(self, request: Request, user_id: str) -> Response:
         """Change the members that are there."""

@@ -8,7 +8,7 @@ from tenants.states import Purpose
 from userflow.admins.actions import update_admin_user
 from userflow.admins.models import AdminUser
 from userflow.endusers.actions import update_end_user
-from userflow.errors import UnknownUser
+from userflow.errors import AddressNeedsFreshSignIn, UnknownUser
 from userflow.principals import CLIENT, END_USER, Principal
 from userflow.profile import queries
 
@@ -53,9 +53,12 @@ def update_profile(*, of: Principal, changes: dict[str, Any]) -> dict[str, Any]:
     """Change what is there: an end user `name`, `email`, `metadata` (replaced whole); an admin user `username`, `email`,
     `first_name`, `last_name`. Gives the profile as it is then.
 
-    Refuses with NotAllowed (a client), EmailTaken, UsernameTaken, ValidationFailed.
+    Refuses with NotAllowed (a client), AddressNeedsFreshSignIn (another `email` by an old sign-in), EmailTaken,
+    UsernameTaken, ValidationFailed.
     """
     _must_have_user(of)
+    if changes.get("email", of.user["email"]) != of.user["email"] and not of.is_fresh():
+        raise AddressNeedsFreshSignIn
     if of.kind == END_USER:
         assert of.tenant_id is not None  # an end user always has a tenant
         update_end_user(tenant_id=of.tenant_id, user_id=of.id, by=of, changes=changes)

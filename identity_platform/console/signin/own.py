@@ -23,6 +23,7 @@ from identity_platform.console.access import staff_at, staff_or_none, wants_fact
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.lists import uuid_or_none
 from identity_platform.console.signin import forms, refusals, steps
+from identity_platform.console.signin.proofs import passkeys_possible
 from identity_platform.console.signin.refusals import page
 from identity_platform.console.signin.views import only_forms
 from mfa.enrollment import Caller
@@ -90,7 +91,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
     context = {**admin.site.each_context(request), "frame": who.frame}
     if not who.inside:
-        return page(request, "console/signin/choose.html", {**context, "title": _("Set up a second factor")})
+        context |= {"title": _("Set up a second factor"), "possible": passkeys_possible()}
+        return page(request, "console/signin/choose.html", context)
     principal = staff_at(request).principal
     factors = list_factors(realm=ADMINS, tenant_id=None, user_id=principal.id)
     sessions = list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN)
@@ -102,7 +104,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "sessions": sessions.rows,
         "sessions_beyond": sessions.total - len(sessions.rows),
         "this_session": principal.session_id,
-        "wanted": wants_factor(principal.tenant_id),
+        "possible": passkeys_possible(),
     }
     return page(request, "console/signin/my_sign_in.html", context)
 

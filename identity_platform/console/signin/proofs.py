@@ -36,6 +36,11 @@ AMR: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
+def passkeys_possible() -> bool:
+    """Whether the platform has said for which domain passkeys are made."""
+    return bool(settings.WEBAUTHN_RP_ID and settings.WEBAUTHN_ORIGINS)
+
+
 @dataclass(slots=True)
 class Asked:
     """The forms of a page by kind of proof, and which of them was sent."""
@@ -77,7 +82,7 @@ class Asked:
             "backup_code_form": self.forms.get(BACKUP_CODE),
             "password_form": self.forms.get(PASSWORD),
             "opened": self.sent,
-            "passkeys": bool(settings.WEBAUTHN_RP_ID and settings.WEBAUTHN_ORIGINS),
+            "passkeys": passkeys_possible(),
         }
 
 

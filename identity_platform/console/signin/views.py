@@ -99,7 +99,7 @@ def _sign_in_page(
         "title": _("Sign in"),
         "form": form,
         "next": next_path,
-        "passkeys": bool(settings.WEBAUTHN_RP_ID and settings.WEBAUTHN_ORIGINS),
+        "passkeys": proofs.passkeys_possible(),
     }
     return page(request, "console/signin/sign_in.html", context, status=status, refusal=refusal)
 

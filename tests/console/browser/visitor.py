@@ -1,8 +1,13 @@
 """Somebody at the console in a real browser: fields by their labels, buttons and links by what they say."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
@@ -47,19 +52,22 @@ class Visitor:
 
     def fills(self, label: str, text: str) -> None:
         """Type into the field with this label."""
-        box = self._shown(f"//label[starts-with(normalize-space(), {_quoted(label)})]")
-        field = self.browser.find_element(By.ID, str(box.get_attribute("for")))
-        field.clear()
-        field.send_keys(text)
+
+        def type_in(found: WebElement) -> None:
+            field = self.browser.find_element(By.ID, str(found.get_attribute("for")))
+            field.clear()
+            field.send_keys(text)
+
+        self._with(f"//label[starts-with(normalize-space(), {_quoted(label)})]", type_in)
 
     def presses(self, text: str) -> None:
-        """Press the button, or follow the link, that says this; and wait for the page that comes."""
+        """Press the button, or follow the link, that says this."""
         said = _quoted(text)
         xpath = (
             f"//*[self::button or self::a or self::summary][@aria-label={said} or normalize-space()={said}"
             f" or (.//span[contains(@class, 'material-symbols')] and contains(normalize-space(), {said}))]"
         )
-        self._shown(xpath).click()
+        self._with(xpath, WebElement.click)
 
     def reads(self, text: str) -> None:
         """Wait until the page says it."""
@@ -126,13 +134,17 @@ class Visitor:
         log = self.browser.get_log("browser")  # type: ignore[attr-defined]  # Chromium's driver has it
         return [entry["message"] for entry in log if "status of 4" not in entry["message"]]
 
-    def _shown(self, xpath: str) -> WebElement:
-        def look(browser: WebDriver) -> WebElement | None:
-            return next((found for found in browser.find_elements(By.XPATH, xpath) if found.is_displayed()), None)
+    def _with(self, xpath: str, do: Callable[[WebElement], None]) -> None:
+        """Do something with the first element that is to be seen; the page before may be on its way out still."""
 
-        waiting = WebDriverWait(self.browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException])
-        found: WebElement = waiting.until(look, f"{xpath} is not to be seen in: {self.page}")
-        return found
+        def tried(browser: WebDriver) -> bool:
+            shown = next((found for found in browser.find_elements(By.XPATH, xpath) if found.is_displayed()), None)
+            if shown is not None:
+                do(shown)
+            return shown is not None
+
+        gone = [StaleElementReferenceException, NoSuchElementException, ElementNotInteractableException]
+        WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone).until(tried, f"{xpath} is not to be seen")
 
 
 def _quoted(text: str) -> str:

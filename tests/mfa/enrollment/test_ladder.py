@@ -50,7 +50,12 @@ def aged(token: str, minutes: int) -> str:
     """A token of the same session, as refreshing gives it when the sign-in was that long ago."""
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     speaker = issue.Speaker(
-        claims["kind"], UUID(claims["sub"]), UUID(claims["tenant_id"]), UUID(claims["client_id"]), (), ()
+        claims["kind"],
+        UUID(claims["sub"]),
+        UUID(claims["tenant_id"]),
+        UUID(claims["client_id"]) if claims["client_id"] else None,
+        (),
+        (),
     )
     then = now() - timedelta(minutes=minutes)
     return issue.pair(

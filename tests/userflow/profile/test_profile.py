@@ -6,10 +6,11 @@ from uuid import uuid4
 import pytest
 from django.core import mail as django_mail
 
+from tests.mfa.enrollment.test_ladder import aged
 from tests.userflow.tokens.test_client_credentials import make_client
 from tests.userflow.tokens.test_revoke_and_introspect import own_token
 from tests.userflow.validation.test_validation import with_role
-from tests.world import Api, House, statements
+from tests.world import Api, House, sign_in_admin, statements
 from userflow import mail
 
 PATH = "/authmgr/profile"
@@ -102,7 +103,24 @@ def test_an_admin_changes_names_and_address_and_the_old_address_is_told(new_hous
 
 def test_an_admins_username_and_address_stay_unique(house: House, other_house: House) -> None:
     assert house.api.put(PATH, {"username": other_house.admin.username.upper()}).status_code == 409
-    assert house.api.put(PATH, {"email": other_house.admin.email}).status_code == 409
+    fresh = Api(token=sign_in_admin(house.admin.username)["access_token"])
+    assert fresh.put(PATH, {"email": other_house.admin.email}).status_code == 409
+
+
+def test_another_address_needs_a_fresh_sign_in(house: House) -> None:
+    person = house.register()
+    admin = sign_in_admin(house.admin.username)["access_token"]
+    mine = f"/uflow/admin/users/{house.admin.id}"
+    for path, token, own in (
+        (PATH, house.sign_in(person)["access_token"], person.email),
+        (PATH, admin, house.admin.email),
+        (mine, admin, house.admin.email),
+    ):
+        door = Api(token=aged(token, 16))
+        refused = door.put(path, {"email": f"new-{uuid4().hex[:8]}@example.com"})
+        assert (refused.status_code, "Sign in again" in refused.json()["message"]) == (401, True)
+        # A form that sends every member back changes no address.
+        assert door.put(path, {"email": own}).status_code == 200
 
 
 def test_a_profile_costs_one_statement_beyond_the_authentication(house: House) -> None:
