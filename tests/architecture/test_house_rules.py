@@ -83,6 +83,12 @@ def test_what_is_installed_is_what_is_pinned(file: str) -> None:
     assert odd == {}
 
 
+@pytest.mark.needs("python-ldap")
+def test_the_optional_package_is_the_one_that_is_pinned() -> None:
+    (line,) = [line for line in (ROOT / "requirements-ldap.txt").read_text().splitlines() if not line.startswith("#")]
+    assert line == f"python-ldap=={importlib.metadata.version('python-ldap')}"
+
+
 def test_no_migration_is_missing() -> None:
     call_command("makemigrations", check=True, dry_run=True, verbosity=0)
 
