@@ -10,6 +10,7 @@ import ctypes
 import gc
 import importlib
 import io
+import logging
 import multiprocessing
 import os
 import signal
@@ -174,9 +175,15 @@ class _Granian(MPServer):
         self._shd = holder(self._listener.fileno(), False, QUEUE)
 
 
+def _not_of_threads(record: logging.LogRecord) -> bool:
+    """granian warns of more threads than two for each core at every start; why there are more stands in the settings."""
+    return "Configuration allows spawning up to" not in str(record.msg)
+
+
 def serve(listener: socket.socket, workers: int, threads: int, *, module: str = PLATFORM) -> None:
     """Answer on the socket with the `application` of the module until a signal ends it; bin/bench runs others so."""
     host, port = listener.getsockname()[:2]
+    logging.getLogger("_granian").addFilter(_not_of_threads)
     server = _Granian(
         listener,
         address=host,
