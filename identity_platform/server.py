@@ -135,7 +135,8 @@ def listen(listener: socket.socket) -> None:
     except OSError as problem:
         raise PortTaken(f"cannot listen on {host}:{port}: {problem.strerror}. Set PORT to a free one.") from None
     listener.setblocking(False)
-    print(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C stops it)", flush=True)
+    print(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C stops it)")
+    print("The API is described at /docs/, the operators' console is at /admin/.", flush=True)
 
 
 def load_before_forking() -> None:
