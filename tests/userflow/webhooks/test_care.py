@@ -1,0 +1,125 @@
+"""What the deliverer takes care of: addresses that turn inwards, lost hints, tenants that are out of reach, slow consumers."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.conf import settings as platform_settings
+
+from identity_platform.api import valkey
+from tenants.context import in_tenant, tenant_atomic
+from tenants.models import WebhookTenant
+from tests.userflow.mailbox import mails_to
+from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
+from tests.userflow.webhooks.consumer import Consumer
+from tests.world import Api, House
+from userflow.webhooks.outbox import publish
+
+Deliverers = Callable[[], "subprocess.Popen[str]"]
+
+
+def tell(home: House, name: str = "a") -> None:
+    with in_tenant(home.id), tenant_atomic():
+        publish("group.created", {"name": name})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1/",
+        "https://2130706433/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://169.254.169.254/latest/meta-data/",
+        "https://localhost/",
+        "http://93.184.215.14/",
+    ],
+)
+def test_an_address_inside_is_refused_at_its_making_and_at_a_change(house: House, settings: Any, url: str) -> None:
+    made = house.api.post(ENDPOINTS, {"url": "http://127.0.0.1:9/"}).json()
+    settings.WEBHOOK_ALLOWED_NETWORKS = []
+    refused = house.api.post(ENDPOINTS, {"url": url})
+    assert (refused.status_code, list(refused.json()["details"])) == (400, ["url"])
+    assert house.api.patch(f"{ENDPOINTS}/{made['id']}", {"url": url}).status_code == 400
+    assert house.api.delete(f"{ENDPOINTS}/{made['id']}").status_code == 200
+
+
+def test_an_address_that_leads_inside_later_is_not_called(
+    listening: Listening, consumer: Consumer, settings: Any
+) -> None:
+    settings.WEBHOOK_ALLOWED_NETWORKS = []
+    tell(listening.home)
+    deliver()
+    (waiting,) = listening.messages()
+    assert (waiting["status"], waiting["last_error"]) == ("pending", "address not allowed")
+    assert consumer.seen == []
+
+
+def test_a_redirect_is_a_failure(listening: Listening, consumer: Consumer) -> None:
+    consumer.answer = lambda event: (307, {"Location": consumer.url + "/elsewhere"})
+    tell(listening.home)
+    deliver()
+    assert len(consumer.seen) == 1
+    assert listening.messages()[0]["last_error"] == "status 307"
+
+
+def test_a_hint_that_is_lost_is_made_up_for(listening: Listening, consumer: Consumer, deliverers: Deliverers) -> None:
+    tell(listening.home)
+    prefix = platform_settings.CACHES["default"]["KEY_PREFIX"]
+    assert valkey.client().delete(f"{prefix}:webhooks:due") == 1
+    deliverers()
+    consumer.wait_for(1)
+    assert consumer.names() == ["a"]
+
+
+def test_a_slow_consumer_holds_up_nobody_else(
+    new_house: Callable[[], House], consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers
+) -> None:
+    slow, quick = new_house(), new_house()
+    consumer.slowness = 2.5
+    listen(slow, consumer)
+    listen(quick, other_consumer)
+    deliverers()
+    for number in range(5):
+        tell(slow, str(number))
+    time.sleep(0.5)
+    tell(quick)
+    assert other_consumer.wait_for(1)
+    assert len(consumer.seen) < 5
+
+
+def test_what_a_suspended_tenant_has_to_say_waits(listening: Listening, consumer: Consumer, operator: Api) -> None:
+    home = listening.home
+    path = f"/uflow/admin/tenants/{home.id}"
+    tell(home)
+    assert operator.patch(path, {"status": "suspended"}).status_code == 200
+    deliver()
+    assert consumer.seen == []
+    assert operator.patch(path, {"status": "active"}).status_code == 200
+    deliver()
+    assert consumer.names() == ["a"]
+
+
+def test_the_admins_hear_that_an_endpoint_was_switched_off(listening: Listening, consumer: Consumer) -> None:
+    consumer.answer = lambda event: (410, {})
+    tell(listening.home)
+    deliver()
+    (mail,) = mails_to(listening.home.admin.email, "webhook")
+    assert consumer.url in mail.body
+    assert "410" in mail.body
+    assert listening.secret not in mail.body
+
+
+def test_a_tenant_without_endpoints_is_struck_off_after_a_while(listening: Listening) -> None:
+    from datetime import timedelta
+
+    from django.utils.timezone import now
+
+    listed = WebhookTenant.objects.filter(pk=listening.home.id)
+    listening.home.api.delete(listening.path)
+    deliver()
+    assert listed.exists()
+    listed.update(touched_at=now() - timedelta(hours=2))
+    deliver()
+    assert not listed.exists()

@@ -1,0 +1,149 @@
+"""Which deeds are told, and what is said of them."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tenants.models import Tenant
+from tests.mfa.people import somebody
+from tests.userflow.mailbox import mails_to, token_in
+from tests.userflow.webhooks.conftest import Listening, deliver
+from tests.userflow.webhooks.consumer import Consumer
+from tests.world import PASSWORD, Api
+
+NEW, NEWER = "another horse 8 battery", "a third horse 7 battery"
+
+
+@pytest.fixture
+def heard(listening: Listening, consumer: Consumer) -> Callable[[], list[tuple[str, dict[str, Any]]]]:
+    """What has come since the last time it was asked: type and data of each event."""
+
+    def events() -> list[tuple[str, dict[str, Any]]]:
+        deliver()
+        found = [(each.event["type"], each.event["data"]) for each in consumer.seen]
+        consumer.seen.clear()
+        return found
+
+    return events
+
+
+Heard = Callable[[], list[tuple[str, dict[str, Any]]]]
+
+
+def types(found: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    return [event for event, _ in found]
+
+
+def test_the_life_of_a_person(listening: Listening, heard: Heard) -> None:
+    home = listening.home
+    home.register()
+    person = home.register(name="Ada")
+    path = f"/uflow/user/enduser/{home.id}/{person.id}"
+    home.api.put(path, {"name": "Ada L.", "metadata": {"team": "engines"}})
+    home.api.put(f"{path}/status", {"active": False})
+    home.api.put(f"{path}/status", {"active": True})
+    home.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(home.id), "user_id": str(person.id)})
+    found = heard()[1:]
+    assert types(found) == [
+        "end_user.created",
+        "end_user.updated",
+        "end_user.deactivated",
+        "end_user.activated",
+        "end_user.erased",
+    ]
+    assert {data["user_id"] for _, data in found} == {str(person.id)}
+    created, updated, deactivated, _, erased = (data for _, data in found)
+    assert (created["via"], created["name"], deactivated["active"]) == ("registration", "Ada", False)
+    assert (updated["changed"], updated["metadata"]) == (["metadata", "name"], {"team": "engines"})
+    assert erased.keys() == {"tenant_id", "user_id"}
+
+
+def test_passwords_are_told_of_and_never_told(listening: Listening, consumer: Consumer) -> None:
+    home = listening.home
+    person = home.register()
+    change = {"current_password": PASSWORD, "new_password": NEW}
+    assert home.as_user(person).post("/authmgr/profile/password", change).status_code == 200
+    Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "client_id": str(home.client_id)})
+    token = mails_to(person.email, "password")[-1].body.partition("token=")[2].split()[0]
+    answer = Api().post("/uflow/auth/enduser/password/reset", {"token": token, "password": NEWER})
+    assert answer.status_code == 200, answer.content
+    deliver()
+    assert [each.event["type"] for each in consumer.seen][1:] == [
+        "end_user.password_changed",
+        "end_user.password_reset",
+    ]
+    sent = b" ".join(each.body for each in consumer.seen)
+    assert not any(secret.encode() in sent for secret in (PASSWORD, NEW, NEWER, token, "$argon2"))
+
+
+def test_an_invitation_from_its_making_to_the_person(listening: Listening, heard: Heard) -> None:
+    home = listening.home
+    email = f"guest-{secrets.token_hex(5)}@example.com"
+    home.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"})
+    token = token_in(mails_to(email, "invited")[-1])
+    answer = Api().post("/uflow/invitations/accept", {"token": token, "password": PASSWORD, "name": "Grace"})
+    found = heard()
+    assert types(found) == ["invitation.created", "end_user.created", "invitation.accepted"]
+    assert found[1][1]["via"] == "invitation"
+    assert found[2][1]["user_id"] == answer.json()["user_id"]
+    assert token not in str(found)
+
+
+def test_a_proven_address(listening: Listening, heard: Heard) -> None:
+    home = listening.home
+    Tenant.objects.filter(pk=home.id).update(settings={"email_verification": "required"})
+    person = home.register()
+    home.api.put(f"/uflow/user/enduser/{home.id}/{person.id}", {"email": f"new-{person.email}"})
+    # An address that waits for its proof has changed nothing yet.
+    assert types(heard()) == ["end_user.created"]
+    token = token_in(mails_to(f"new-{person.email}")[-1])
+    assert Api().post("/uflow/user/email/verify", {"token": token}).status_code == 200
+    found = heard()
+    assert types(found) == ["end_user.updated", "end_user.email_verified"]
+    assert found[0][1]["email"] == found[1][1]["email"] == f"new-{person.email}"
+
+
+def test_groups_and_roles_with_their_people(listening: Listening, heard: Heard) -> None:
+    home, api = listening.home, listening.home.api
+    person = home.register()
+    ids = {"user_ids": [str(person.id)]}
+    for kind, people in (("roles", "bindings"), ("groups", "users")):
+        path = f"/authmgr/{kind}/{api.post(f'/authmgr/{kind}', {'name': 'Readers'}).json()['id']}"
+        api.put(path, {"description": "They read"})
+        api.post(f"{path}/{people}", ids)
+        # Who is in it already is not told of again.
+        api.post(f"{path}/{people}", ids)
+        api.delete(f"{path}/{people}", ids)
+        api.delete(path)
+    found = heard()[1:]
+    assert types(found) == [
+        *("role.created", "role.updated", "role.assigned", "role.revoked", "role.deleted"),
+        *("group.created", "group.updated", "group.members_added", "group.members_removed", "group.deleted"),
+    ]
+    assert found[1][1]["changed"] == found[6][1]["changed"] == ["description"]
+    assert found[2][1]["user_ids"] == found[7][1]["user_ids"] == [str(person.id)]
+
+
+def test_factors(listening: Listening, heard: Heard) -> None:
+    ann = somebody(listening.home).enrol_totp()
+    answer = listening.home.api.post(
+        "/webauthn/factors/reset", {"user_id": str(ann.id), "tenant_id": str(listening.home.id), "reason": "lost phone"}
+    )
+    assert answer.status_code == 200, answer.content
+    found = heard()
+    assert types(found) == ["end_user.created", "factor.enrolled", "factor.reset"]
+    assert (found[1][1]["kind"], found[1][1]["mfa_methods"]) == ("totp", ["totp", "backup_code"])
+    assert found[2][1]["mfa_methods"] == []
+    assert ann.secret not in str(found)
+
+
+def test_what_is_refused_is_not_told(listening: Listening, heard: Heard) -> None:
+    home = listening.home
+    person = home.register()
+    body = {"tenant_id": str(home.id), "user_id": str(person.id)}
+    # The last active user stays, and an address is taken once.
+    assert home.api.post("/uflow/user/enduser/delete_all", body).status_code == 400
+    assert home.api.post("/authmgr/groups", {"name": "A", "roles": ["no such role"]}).status_code == 400
+    assert types(heard()) == ["end_user.created"]
