@@ -27,6 +27,8 @@ from userflow.groups.models import Group
 AT_ONCE: Final = 500
 TRIES: Final = 4
 MOST_OBJECTS: Final = 1_000_000
+# Beyond so many objects whose address is taken, no other one waits for it to become free.
+MOST_WAITING: Final = 10_000
 # So few may always go, unless nobody may: in a directory of ten, one leaver is a tenth.
 ALWAYS_MAY_LEAVE: Final = 5
 
@@ -117,7 +119,8 @@ class Synchronisation:
         self.tally.found = len(self._seen)
         if self.tally.found > MOST_OBJECTS:
             raise DirectoryFailed(f"The directory has more than {MOST_OBJECTS} objects: narrow the filter.")
-        self._apply([normalised(found, self.config.mapping) for found in page], last=False)
+        entries = [normalised(found, self.config.mapping) for found in page]
+        self._apply(entries, last=len(self._waiting) > MOST_WAITING)
         self.progress(self.tally.found)
 
     def _apply(self, entries: list[Entry], *, last: bool) -> None:

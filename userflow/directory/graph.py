@@ -18,7 +18,7 @@ from django.conf import settings
 
 from identity_platform.outbound import GuardedSession, NotResolved, TargetRefused
 from userflow.directory.addresses import reach
-from userflow.directory.objects import Found
+from userflow.directory.objects import BAD_STATUS, Found
 from userflow.errors import DirectoryAddressRefused, DirectoryFailed
 
 # National clouds (Microsoft Graph documentation, "National cloud deployments"): where tokens come from, where Graph is.
@@ -199,11 +199,14 @@ def _found(row: dict[str, Any]) -> Found:
     identity = row.get("id")
     if not isinstance(identity, str) or not 0 < len(identity) <= 64 or not identity.isascii():
         raise DirectoryFailed("The directory's answer has an object without an id.")
+    enabled, removed = row.get("accountEnabled"), "@removed" in row
     return Found(
         external_id=identity,
         attributes={name.lower(): value for name, value in row.items() if isinstance(value, str)},
-        enabled=row.get("accountEnabled") is not False,
-        removed="@removed" in row,
+        enabled=enabled is not False,
+        removed=removed,
+        # Hidden is not "enabled": nobody is switched on for it, or made.
+        problem="" if removed or isinstance(enabled, bool) else BAD_STATUS,
     )
 
 

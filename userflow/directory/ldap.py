@@ -14,7 +14,7 @@ from typing import Any, Final
 from django.conf import settings
 
 from userflow.directory.addresses import connect
-from userflow.directory.objects import BAD_STATUS, NO_ID, Found, group_key
+from userflow.directory.objects import BAD_STATUS, Found, group_key
 from userflow.directory.relay import through_tls
 from userflow.errors import DirectoryFailed, LdapNotInstalled
 
@@ -103,16 +103,21 @@ class LdapReading:
     def _found(self, row: dict[str, list[bytes]]) -> Found:
         values = {name.lower(): texts for name, texts in row.items() if texts}
         identity = values.get("objectguid", [b""])[0].hex()
-        status = values.get("useraccountcontrol", [b"0"])[0]
+        if not 0 < len(identity) <= 64:
+            # Going on without would take everybody whose id is hidden for gone.
+            raise DirectoryFailed(
+                "Objects without objectGUID: give the reading user the right to see it, or narrow the filter."
+            )
+        # Hidden is not "enabled": nobody is switched on for it, or off, or made.
+        status = values.get("useraccountcontrol", [b""])[0]
         readable = status.lstrip(b"-").isdigit() and len(status) < 12
         within = {group_key(_text(name)) for name in values.get("memberof", [])}
         return Found(
             external_id=identity,
             attributes={name: _text(texts[0]) for name, texts in values.items() if name != "objectguid"},
-            # Unreadable is not "disabled": nobody is switched off for it, and nobody made.
             enabled=not (readable and int(status) & DISABLED),
             groups=frozenset(name for key, name in self.groups.items() if key in within),
-            problem=NO_ID if not 0 < len(identity) <= 64 else ("" if readable else BAD_STATUS),
+            problem="" if readable else BAD_STATUS,
         )
 
 

@@ -41,14 +41,13 @@ DEFAULT_MAPPING: Final[dict[str, Any]] = {"email": "mail", "name": "displayName"
 _SPACES = re.compile(r"\s*([,=+])\s*")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
-NO_EMAIL, BAD_EMAIL, TAKEN, NO_ID = "no_email", "email_invalid", "email_taken", "no_id"
+NO_EMAIL, BAD_EMAIL, TAKEN = "no_email", "email_invalid", "email_taken"
 BAD_STATUS, NO_GROUP = "status_unreadable", "group_unknown"
 SAYS: Final[dict[str, str]] = {
     NO_EMAIL: "The object has no e-mail address in the mapped attribute.",
     BAD_EMAIL: "The object's e-mail address is none that the platform takes.",
     TAKEN: "Another user has this e-mail address; users are never merged.",
-    NO_ID: "The object has no objectGUID that the reading user may see.",
-    BAD_STATUS: "The object's userAccountControl is no number.",
+    BAD_STATUS: "Whether the object is enabled cannot be read: give the reading user the right to see it.",
     NO_GROUP: "The tenant has no group of a name that the configuration maps to: make it, or change `groups`.",
 }
 

@@ -48,8 +48,8 @@ ATTRIBUTES = {
 }
 SCHEMA = (
     "".join(f"attributetype ( {oid} NAME '{name}' {rest} )\n" for name, (oid, rest) in ATTRIBUTES.items())
-    + "objectclass ( 1.2.840.113556.1.5.9 NAME 'user' SUP top STRUCTURAL MUST ( cn $ objectGUID )"
-    + " MAY ( sn $ givenName $ mail $ sAMAccountName $ userPrincipalName $ userAccountControl $ memberOf"
+    + "objectclass ( 1.2.840.113556.1.5.9 NAME 'user' SUP top STRUCTURAL MUST cn"
+    + " MAY ( objectGUID $ sn $ givenName $ mail $ sAMAccountName $ userPrincipalName $ userAccountControl $ memberOf"
     + " $ displayName $ department $ objectCategory ) )\n"
 )
 # RFC 4511 section 4.6.
@@ -83,7 +83,7 @@ class Somebody:
     number: int
     mail: str = ""
     status: int = ENABLED
-    guid: UUID = field(default_factory=uuid4)
+    guid: UUID | None = field(default_factory=uuid4)
     attributes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -104,7 +104,8 @@ class Somebody:
             name: [text.encode() for text in (value if isinstance(value, list) else [value])]
             for name, value in stated.items()
         }
-        return {"objectClass": [b"user"], "objectGUID": [self.guid.bytes_le], **values}
+        known = {"objectGUID": [self.guid.bytes_le]} if self.guid else {}
+        return {"objectClass": [b"user"], **known, **values}
 
     def ldif(self) -> str:
         lines = [f"dn: {self.dn}"]

@@ -248,6 +248,21 @@ def test_what_cannot_be_taken_is_reported_and_the_rest_comes(directory: Director
     assert counts(directory.sync()) == (4, 0, 0, 0, 0, 3)
 
 
+def test_what_the_reading_user_may_not_see_switches_nobody_on_or_off(directory: Directory, server: ad.Slapd) -> None:
+    off, on, _ = some_people(server, directory)
+    directory.sync()
+    server.change(off, userAccountControl="514")
+    directory.sync()
+    for person in (off, on):
+        server.change(person, userAccountControl=None)
+    done = directory.sync()
+    assert counts(done) == (3, 0, 0, 0, 0, 2)
+    assert {problem["code"] for problem in done["errors"]} == {"status_unreadable"}
+    server.add(ad.Somebody(9, directory.mail("hidden"), guid=None))
+    assert directory.house.api.post(f"{directory.path}/sync", {}).status_code == 502
+    assert [directory.user(person.mail)["active"] for person in (off, on)] == [False, True]
+
+
 def test_too_many_leavers_at_once_stop_the_run_unless_forced(directory: Directory, server: ad.Slapd) -> None:
     people = some_people(server, directory, 12)
     directory.sync()

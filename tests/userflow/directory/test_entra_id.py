@@ -157,6 +157,12 @@ def test_groups_come_with_those_inside_them_also_when_only_they_change(directory
     assert [user["email"] for user in api.get(members).json()["users"]] == [directory.mail("person1")]
 
 
+def test_an_application_that_may_not_see_who_is_enabled_makes_nobody(directory: Directory, entra: Entra) -> None:
+    entra.add(directory.mail("unknown"), accountEnabled=None)
+    done = directory.sync()
+    assert (counts(done), done["errors"][0]["code"]) == ((1, 0, 0, 0, 0, 1), "status_unreadable")
+
+
 def test_a_trial_shows_the_first_people_and_changes_nothing(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory, 9)
     tried = directory.test()
