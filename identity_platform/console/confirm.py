@@ -8,6 +8,7 @@ from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from identity_platform.api.errors import ApiError
 from identity_platform.console import sudo
@@ -19,7 +20,9 @@ from tenants.models import Tenant
 class TypedName(forms.Form):
     """To go on, the name must be typed: nobody deletes the wrong tenant by one click."""
 
-    typed = forms.CharField(max_length=255, strip=True)
+    typed = forms.CharField(
+        max_length=255, strip=True, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
+    )
 
     def __init__(self, *args: Any, wanted: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -55,6 +58,7 @@ def confirmed(
     form_options: dict[str, Any] | None = None,
     submit: str = "",
     dangerous: bool = True,
+    alarming: bool | None = None,
     shown: Callable[[HttpRequest], HttpResponse] | None = None,
     onward: Callable[[], str] | None = None,
     tenant: Tenant | None = None,
@@ -64,7 +68,8 @@ def confirmed(
     """Ask, then act. The caller has checked the permission.
 
     `act` takes the form's cleaned data, calls the action and gives the sentence that reports success; a refusal of the
-    action is shown at the form and nothing is lost. `dangerous` wants a sign-in not older than fifteen minutes. `shown`
+    action is shown at the form and nothing is lost. `dangerous` wants a sign-in not older than fifteen minutes;
+    `alarming` is the red button, which only then stands there if nothing else is said. `shown`
     answers after success in place of the way back (for what is shown once); `onward` gives where else to go then, such
     as the page of what was made. `tenant` is the one that a page inside a tenant is drawn for (console.inside): its form
     carries it, and is refused when another one has been chosen since. `template` may extend the page, with `context`.
@@ -95,7 +100,7 @@ def confirmed(
             "form": form,
             "back": back,
             "verb": submit or title,
-            "dangerous": dangerous,
+            "dangerous": dangerous if alarming is None else alarming,
         },
         status=200 if request.method != "POST" else 400,
     )

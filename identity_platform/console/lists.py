@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern
 from django.utils.functional import Promise
 from unfold.admin import ModelAdmin
+from unfold.views import ChangeList
 
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.console.access import needed, staff_at, staff_or_none
@@ -39,6 +40,16 @@ class BoundedPaginator(AnyPaginator):
         if isinstance(self.object_list, QuerySet):
             return self.object_list.order_by()[: COUNTED_AT_MOST + 1].count()
         return len(self.object_list)
+
+
+class ConsoleChangeList(ChangeList):  # type: ignore[misc]  # unfold has no types
+    """A list that knows how many rows it found, and of no other number."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        # Without it the frame offers to "show all", which these lists do not.
+        self.full_result_count = self.result_count
+        self.counted_all = self.result_count <= COUNTED_AT_MOST
 
 
 class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
@@ -77,6 +88,9 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
         raise Http404
+
+    def get_changelist(self, request: HttpRequest, **_: Any) -> type[ChangeList]:
+        return ConsoleChangeList
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # Asked by the frame of the sign-in's pages too, where nobody is known yet.
@@ -124,6 +138,9 @@ class TenantModelAdmin(ConsoleModelAdmin):
 
     # What the audit trail calls such a row, e.g. `end_user`.
     audited_as: ClassVar[str]
+    # What can be made here: words, the page, and the permission that it needs.
+    ways_on: ClassVar[tuple[tuple[str | Promise, str, str], ...]] = ()
+    list_before_template = "console/people/ways_on.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # The database is the tenant's own; there is nothing of others in it.
@@ -137,7 +154,11 @@ class TenantModelAdmin(ConsoleModelAdmin):
         def draw(tenant: Tenant) -> HttpResponse:
             # Which filters, never what for: that may be somebody's address.
             record_for_tenant(f"{self.audited_as}.listed", details={"console": True, "filters": filters})
-            answer: HttpResponse = super(TenantModelAdmin, self).changelist_view(request, extra_context)
+            staff = staff_at(request)
+            ways_on = [(words, page) for words, page, permission in self.ways_on if staff.may(permission)]
+            answer: HttpResponse = super(TenantModelAdmin, self).changelist_view(
+                request, {"ways_on": ways_on, **(extra_context or {})}
+            )
             return answer
 
         return draw_inside(request, draw)

@@ -96,6 +96,7 @@ def edit(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
         form_class=forms.GroupForm,
         form_options={"initial": before},
         submit=_("Save"),
+        alarming=False,
         tenant=tenant,
     )
 

@@ -1,8 +1,10 @@
 """Lists inside a tenant, read from its own database: end users, groups, roles, sessions."""
 
+from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db import connections
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Lower
@@ -27,8 +29,8 @@ from userflow.signin.models import EndUserSession
 # Up to this size of a table the words are looked for anywhere in it; in a larger one at the beginning, by the index.
 # 64 MiB are about 200,000 users, which PostgreSQL reads from memory in some ten milliseconds.
 READ_WHOLE: Final = 64 * 1024 * 1024
-# More users than this behind one search of sessions are no search.
-MOST_FOUND: Final = 200
+# What finds more people than this is no search; the newest of them are shown.
+MOST_FOUND: Final = 500
 _NAMES_OF_PROVIDERS = """
     WITH RECURSIVE names AS (
         (SELECT provider FROM userflow_enduser ORDER BY provider LIMIT 1)
@@ -49,12 +51,22 @@ def tag(text: StrOrPromise, kind: str) -> SafeString:
     return format_html('<span class="people-tag {}">{}</span>', kind, text)
 
 
+def moment(at: datetime | None) -> str:
+    """A time as all pages inside a tenant show it, UTC."""
+    return f"{at:%Y-%m-%d %H:%M}" if at else ""
+
+
 def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
     """The users whose address or name has the words in it; in a large table those whose address begins with them."""
     key = words.lower()
     if "@" in key or is_large():
         return users.filter(email_key__startswith=key)
     return users.filter(Q(email_key__contains=key) | Q(name__icontains=words))
+
+
+def found(users: QuerySet[EndUser], words: str) -> list[UUID]:
+    """The ids of the newest of `matching`, read once: a page that counts and shows them would search twice."""
+    return list(matching(users, words).order_by("-created_at", "-id").values_list("pk", flat=True)[:MOST_FOUND])
 
 
 def is_large() -> bool:
@@ -165,7 +177,11 @@ class EndUserAdmin(TenantModelAdmin):
     view_permission = "endusers:read"
     audited_as = "end_user"
     list_title = _("End users")
-    list_display = ("person", "called", "state", "provider", "second_factors", "created_at", "last_login")
+    ways_on = (
+        (_("Invite a person"), "admin:invite_person", "invitations:write"),
+        (_("Register a person"), "admin:register_person", "endusers:write"),
+    )
+    list_display = ("person", "called", "state", "provider", "second_factors", "registered", "signed_in")
     list_display_links = None
     sortable_by = ()
     ordering = ("-created_at", "-id")
@@ -181,7 +197,12 @@ class EndUserAdmin(TenantModelAdmin):
         self, request: HttpRequest, queryset: QuerySet[EndUser], search_term: str
     ) -> tuple[QuerySet[EndUser], bool]:
         words = search_term.strip()
-        return (matching(queryset, words) if words else queryset), False
+        if not words:
+            return queryset, False
+        ids = found(queryset, words)
+        if len(ids) == MOST_FOUND:
+            messages.info(request, _("Only the newest %(number)s are shown: type more.") % {"number": MOST_FOUND})
+        return queryset.filter(pk__in=ids), False
 
     @admin.display(description=_("E-mail"))
     def person(self, user: EndUser) -> SafeString:
@@ -199,6 +220,14 @@ class EndUserAdmin(TenantModelAdmin):
     def second_factors(self, user: EndUser) -> str:
         return ", ".join(user.mfa_methods)
 
+    @admin.display(description=_("Registered"))
+    def registered(self, user: EndUser) -> str:
+        return moment(user.created_at)
+
+    @admin.display(description=_("Last sign-in"), empty_value="–")
+    def signed_in(self, user: EndUser) -> str:
+        return moment(user.last_login)
+
 
 @admin.register(Group)
 class GroupAdmin(TenantModelAdmin):
@@ -207,7 +236,8 @@ class GroupAdmin(TenantModelAdmin):
     view_permission = "groups:read"
     audited_as = "group"
     list_title = _("Groups")
-    list_display = ("group", "description", "carries", "created_at")
+    ways_on = ((_("New group"), "admin:new_group", "groups:write"),)
+    list_display = ("group", "description", "carries", "made")
     list_display_links = None
     sortable_by = ()
     search_fields = ("name",)
@@ -231,6 +261,10 @@ class GroupAdmin(TenantModelAdmin):
     def carries(self, group: Group) -> str:
         return ", ".join(sorted(role.name for role in group.roles.all()))
 
+    @admin.display(description=_("Made"))
+    def made(self, group: Group) -> str:
+        return moment(group.created_at)
+
 
 @admin.register(Role)
 class RoleAdmin(TenantModelAdmin):
@@ -239,7 +273,8 @@ class RoleAdmin(TenantModelAdmin):
     view_permission = "roles:read"
     audited_as = "role"
     list_title = _("Roles")
-    list_display = ("role", "description", "grants", "origin", "created_at")
+    ways_on = ((_("New role"), "admin:new_role", "roles:write"),)
+    list_display = ("role", "description", "grants", "origin", "made")
     list_display_links = None
     sortable_by = ()
     search_fields = ("name",)
@@ -268,6 +303,10 @@ class RoleAdmin(TenantModelAdmin):
     def origin(self, role: Role) -> str:
         return str(_("built-in") if role.built_in else _("own"))
 
+    @admin.display(description=_("Made"))
+    def made(self, role: Role) -> str:
+        return moment(role.created_at)
+
 
 @admin.register(EndUserSession)
 class EndUserSessionAdmin(TenantModelAdmin):
@@ -276,7 +315,7 @@ class EndUserSessionAdmin(TenantModelAdmin):
     view_permission = "sessions:read"
     audited_as = "session"
     list_title = _("Sessions")
-    list_display = ("person", "address", "browser", "how", "auth_time", "refreshed_at", "expires_at", "ended")
+    list_display = ("person", "address", "browser", "how", "began", "used", "expires", "ended")
     list_display_links = None
     list_select_related = ("user",)
     sortable_by = ()
@@ -294,8 +333,7 @@ class EndUserSessionAdmin(TenantModelAdmin):
         words = search_term.strip()
         if not words:
             return queryset, False
-        users = matching(EndUser.objects.all(), words).values_list("pk", flat=True)[:MOST_FOUND]
-        return queryset.filter(user_id__in=list(users)), False
+        return queryset.filter(user_id__in=found(EndUser.objects.all(), words)), False
 
     @admin.display(description=_("Person"))
     def person(self, session: EndUserSession) -> SafeString:
@@ -308,6 +346,18 @@ class EndUserSessionAdmin(TenantModelAdmin):
     @admin.display(description=_("Signed in by"), empty_value="–")
     def how(self, session: EndUserSession) -> str:
         return ", ".join(session.amr)
+
+    @admin.display(description=_("Began"))
+    def began(self, session: EndUserSession) -> str:
+        return moment(session.auth_time)
+
+    @admin.display(description=_("Last used"), empty_value="–")
+    def used(self, session: EndUserSession) -> str:
+        return moment(session.refreshed_at)
+
+    @admin.display(description=_("Ends"))
+    def expires(self, session: EndUserSession) -> str:
+        return moment(session.expires_at)
 
     @admin.display(description=_("Ended"), empty_value="–")
     def ended(self, session: EndUserSession) -> str:

@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.people import forms
+from identity_platform.console.people.lists import found as found_in
 from identity_platform.console.people.lists import matching
 from tenants.models import Tenant
 from userflow.endusers.models import EndUser
@@ -43,8 +44,9 @@ def page_of(request: HttpRequest, bonds: Any) -> Members:
     asked.is_valid()
     words, before = asked.cleaned_data.get("q", ""), asked.cleaned_data.get("before")
     if words:
-        found = matching(EndUser.objects.all(), words).values_list("pk", flat=True)
-        bonds = bonds.filter(user_id__in=found)
+        # Who is in is asked first: a search of all people that finds many might leave the members out.
+        within = EndUser.objects.filter(pk__in=bonds.values("user_id"))
+        bonds = bonds.filter(user_id__in=found_in(within, words))
     if before:
         bonds = bonds.filter(pk__lt=before)
     rows = list(bonds.select_related("user").order_by("-pk")[: ON_A_PAGE + 1])

@@ -13,7 +13,7 @@ from django.urls import reverse
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.console.access import Staff, staff_at
 from identity_platform.console.inside import Page, inside, looking
-from identity_platform.console.people.record import find_person, record_of
+from identity_platform.console.people.record import LOOK, find_person, record_of
 from tenants.models import Tenant
 from userflow.endusers.models import EndUser
 
@@ -27,7 +27,7 @@ def of_person(*permissions: str) -> Callable[[Page], Page]:
         def drawn(request: HttpRequest, tenant: Tenant, user_id: UUID, **named: Any) -> HttpResponse:
             user = find_person(user_id)
             if request.method != "POST":
-                record_for_tenant("end_user.viewed", target=("end_user", user.pk), details={"console": True})
+                record_for_tenant(LOOK, target=("end_user", user.pk), details={"console": True})
             return page(request, tenant, user, **named)
 
         return drawn

@@ -77,6 +77,7 @@ def edit(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         form_class=forms.PersonForm,
         form_options={"initial": {"name": user.name, "email": user.email, "metadata": user.metadata}},
         submit=_("Save"),
+        alarming=False,
         tenant=tenant,
     )
 
@@ -260,5 +261,6 @@ def roles(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         form_class=forms.ChosenForm,
         form_options={"label": _("Roles"), "choices": forms.role_choices(), "had": [str(key) for key in had]},
         submit=_("Save"),
+        alarming=False,
         tenant=tenant,
     )

@@ -26,6 +26,7 @@ from userflow.realms import END_USERS
 from userflow.roles.models import RoleBinding
 from userflow.signin.models import EndUserSession
 
+LOOK: Final = "end_user.viewed"
 SHOWN_SESSIONS: Final = 20
 SHOWN_EVENTS: Final = 25
 SHOWN_GROUPS: Final = 100
@@ -139,7 +140,8 @@ def _events(user: EndUser, staff: Staff) -> list[dict[str, Any]]:
         "address",
         "details",
     )
-    of = TenantEvent.objects.filter(target_id=key).order_by("-id").values(*columns)[:SHOWN_EVENTS]
+    # Looks of staff would push everything else out of the page; the trail has them.
+    of = TenantEvent.objects.filter(target_id=key).exclude(action=LOOK).order_by("-id").values(*columns)[:SHOWN_EVENTS]
     by = TenantEvent.objects.filter(actor_id=key).exclude(target_id=key).order_by("-id").values(*columns)[:SHOWN_EVENTS]
     rows = sorted([*of, *by], key=lambda event: -event["id"])[:SHOWN_EVENTS]
     return with_actors(rows, staff)

@@ -94,6 +94,7 @@ def edit(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
         form_class=forms.RoleForm,
         form_options={"initial": {**before, "permissions": "\n".join(shown.permissions)}},
         submit=_("Save"),
+        alarming=False,
         tenant=tenant,
     )
 
