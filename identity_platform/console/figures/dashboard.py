@@ -1,31 +1,24 @@
 """What the dashboard shows: a handful of statements on the global database, whatever the number of tenants."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Count, Max, Min, Q, Sum
+from django.db.models import Count, Max, Q, Sum
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
-from django.utils.timesince import timesince
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
-from identity_platform.audit.models import PlatformEvent
 from identity_platform.console.access import Staff, staff_at
-from identity_platform.console.figures import plots, queries
+from identity_platform.console.figures import plots, queries, tables
 from identity_platform.console.figures.models import PlatformDay, TenantDay, TenantFigures
 from identity_platform.console.tenants.labels import STATE_COLOURS, state_label
 from tenants.models import TenantDatabase
 from tenants.states import State
-from userflow.admins.models import AdminUser
-from userflow.invitations.models import AdminInvitation
 
 DAYS: Final = 30
-SHOWN: Final = 8
 # Older figures are pointed at: the worker collects every five minutes.
 STALE: Final = timedelta(minutes=30)
 
@@ -54,9 +47,11 @@ def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     if staff.may("services:read"):
         context["registry_plot"] = _registry(scope)
     if staff.may("audit:read"):
-        context["events"] = recent_events(scope.tenant_id)
+        context["events"] = tables.recent_events(scope.tenant_id)
     if staff.may("invitations:read"):
-        context["invitations"] = _invitations(scope)
+        context["invitations"] = tables.pending_invitations(scope.tenant_id)
+    if staff.may("directory:read"):
+        context["failed_runs"] = tables.failed_runs(scope.tenant_id)
     return context
 
 
@@ -66,21 +61,19 @@ def _figures(scope: Scope) -> dict[str, Any]:
         users=Sum("users"),
         active=Sum("active_users"),
         protected=Sum("protected_users"),
-        size=Sum("database_bytes"),
-        oldest=Min("collected_at"),
         newest=Max("collected_at"),
         failing=Count("pk", filter=~Q(failure="")),
     )
     shown: dict[str, Any] = {
-        "sums": {name: value or 0 for name, value in sums.items() if name not in ("oldest", "newest")},
+        "sums": {name: sums[name] or 0 for name in ("users", "active", "protected", "failing")},
         "freshness": _freshness(sums["newest"]),
         "sign_in_plot": _sign_ins(scope),
         "adoption": _adoption(scope, sums["active"] or 0, sums["protected"] or 0),
     }
     if scope.tenant_id is None:
         shown["states"] = _states()
-        shown["failing"] = _table(mine.exclude(failure="").order_by("-checked_at"), failing=True)
-        shown["slowest"] = _table(mine.exclude(collected_at=None).order_by("-check_ms"), failing=False)
+        shown["failing"] = tables.failing(mine)
+        shown["slowest"] = tables.slowest()
     else:
         shown["own"] = TenantDatabase.objects.select_related("tenant").get(pk=scope.tenant_id)
     return shown
@@ -104,7 +97,7 @@ def _states() -> list[dict[str, Any]]:
 def _freshness(newest: datetime | None) -> dict[str, Any]:
     return {
         "collected": newest,
-        "age": timesince(newest) if newest else "",
+        "age": tables.ago(newest) if newest else "",
         "stale": newest is None or newest < now() - STALE,
     }
 
@@ -163,78 +156,3 @@ def _adoption(scope: Scope, active: int, protected: int) -> list[dict[str, Any]]
         {"name": name, "count": total, "percent": round(100 * total / active, 1) if active else 0}
         for name, total in rows
     ]
-
-
-def _table(rows: Any, *, failing: bool) -> dict[str, Any]:
-    found = rows.select_related("tenant")[:SHOWN]
-    if failing:
-        headers = [_("Tenant"), _("Reason"), _("Since the last good look")]
-        cells = [
-            [
-                tenant_link(each.pk, each.tenant.slug),
-                each.failure,
-                timesince(each.collected_at) if each.collected_at else _("never"),
-            ]
-            for each in found
-        ]
-    else:
-        headers = [_("Tenant"), _("First answer"), _("Users")]
-        cells = [[tenant_link(each.pk, each.tenant.slug), f"{each.check_ms:.1f} ms", each.users] for each in found]
-    return {"headers": headers, "rows": cells}
-
-
-def tenant_link(tenant_id: UUID, name: str) -> str:
-    """A link to the page of one tenant."""
-    return format_html(
-        '<a class="text-link" href="{}">{}</a>', reverse("admin:tenants_tenant_change", args=[tenant_id]), name
-    )
-
-
-def recent_events(tenant_id: UUID | None, *, shown: int = 10) -> dict[str, Any]:
-    """The newest events of the platform's trail, or of what in it concerns one tenant: two statements."""
-    found = PlatformEvent.objects.order_by("-id")
-    if tenant_id is not None:
-        found = found.filter(tenant_id=tenant_id)
-    events = list(found[:shown])
-    names = actor_names(events)
-    return {
-        "headers": [_("When"), _("What"), _("Who"), _("Outcome")],
-        "rows": [
-            [
-                format_html(
-                    '<time datetime="{}" title="{}">{}</time>',
-                    e.at.isoformat(),
-                    e.at.isoformat(" ", "seconds"),
-                    _("%(age)s ago") % {"age": timesince(e.at).split(",")[0]},
-                ),
-                e.action,
-                names.get(e.actor_id) or e.actor_kind,
-                e.outcome,
-            ]
-            for e in events
-        ],
-    }
-
-
-def actor_names(events: Iterable[PlatformEvent]) -> dict[str, str]:
-    """Usernames of the admin users among the actors, by id; one statement."""
-    ids = {event.actor_id for event in events if event.actor_kind in ("operator", "admin") and event.actor_id}
-    if not ids:
-        return {}
-    return {str(key): name for key, name in AdminUser.objects.filter(pk__in=ids).values_list("pk", "username")}
-
-
-def _invitations(scope: Scope) -> dict[str, Any]:
-    pending = AdminInvitation.objects.filter(accepted_at=None, cancelled_at=None, expires_at__gt=now())
-    if scope.tenant_id is not None:
-        pending = pending.filter(tenant_id=scope.tenant_id)
-    rows = [
-        [
-            each.email,
-            each.tenant.slug if each.tenant else _("the platform"),
-            ", ".join(each.roles),
-            timesince(now(), each.expires_at).split(",")[0],
-        ]
-        for each in pending.select_related("tenant").order_by("expires_at")[:SHOWN]
-    ]
-    return {"headers": [_("Address"), _("For"), _("Roles"), _("Expires in")], "rows": rows}

@@ -81,11 +81,11 @@ def by_day(title: str, *, first: date, days: int, found: dict[date, tuple[int, i
     for each in (first + timedelta(days=number) for number in range(days)):
         counts = found.get(each, (0, 0))
         rows.append((date_format(each, "M j"), counts[0], counts[1]))
-    summary = _("%(good)s %(first)s, %(bad)s %(second)s in the last %(days)s days.") % {
-        "good": f"{good}:",
-        "first": sum(row[1] for row in rows),
-        "bad": f"{bad}:",
-        "second": sum(row[2] for row in rows),
+    summary = _("In the last %(days)s days: %(good)s %(first)s, %(bad)s %(second)s.") % {
+        "good": good.lower(),
+        "first": f"{sum(row[1] for row in rows):,}",
+        "bad": bad.lower(),
+        "second": f"{sum(row[2] for row in rows):,}",
         "days": days,
     }
     return Plot(title, summary, (_("Day"), good, bad), rows)

@@ -7,11 +7,10 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
-from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from identity_platform.console.access import Staff, staff_at
-from identity_platform.console.figures.dashboard import recent_events
+from identity_platform.console.figures.tables import linked, recent_events, when
 from identity_platform.console.jobs.models import Job
 from identity_platform.console.lists import uuid_or_none
 from identity_platform.console.scope import may_see_tenant
@@ -22,7 +21,7 @@ from registry.models import Service, ServiceCount
 from tenants.fleet import MIGRATED
 from tenants.models import Tenant
 from tenants.schema import schema_version
-from tenants.states import State
+from tenants.states import ALLOWED, Purpose, State
 from userflow.admins.models import AdminUser
 from userflow.clients.models import Client
 
@@ -63,7 +62,7 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
         "state_colour": STATE_COLOURS.get(tenant.database.status, ""),
         "facts": _facts(tenant, staff),
         "settings_table": _settings(tenant),
-        "buttons": _buttons(tenant) if _may_write(staff) else [],
+        "buttons": _looks(tenant, staff) + (_buttons(tenant) if _may_write(staff) else []),
     }
     if staff.may("admins:read"):
         context["admins"] = _admins(tenant)
@@ -81,6 +80,13 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
 def _may_write(staff: Staff) -> bool:
     """Over the API too only operators write tenants."""
     return staff.is_operator and staff.may("tenants:write")
+
+
+def _looks(tenant: Tenant, staff: Staff) -> list[tuple[str, str, str]]:
+    """The way to the tenant's people: operators choose it first."""
+    if not staff.is_operator or Purpose.INSPECT not in ALLOWED[State(tenant.database.status)]:
+        return []
+    return [(f"{reverse('admin:choose_tenant')}?tenant={tenant.pk}", _("Look inside"), "default")]
 
 
 def _buttons(tenant: Tenant) -> list[tuple[str, str, str]]:
@@ -195,26 +201,14 @@ def _services(tenant: Tenant) -> dict[str, Any]:
 def _jobs(tenant: Tenant) -> dict[str, Any]:
     rows = [
         [
-            format_html(
-                '<a class="text-link" href="{}">{}</a>',
-                reverse("admin:console_job_change", args=[job.pk]),
-                KIND_NAMES.get(job.kind, job.kind),
-            ),
+            linked("console_job", job.pk, str(KIND_NAMES.get(job.kind, job.kind))),
             job.status,
             job.begun_by.username if job.begun_by else "–",
-            job.created_at.strftime("%Y-%m-%d %H:%M"),
+            when(job.created_at),
         ]
         for job in Job.objects.filter(tenant_id=tenant.pk).select_related("begun_by").order_by("-created_at")[:SHOWN]
     ]
     return {"headers": [_("Job"), _("State"), _("Who"), _("When")], "rows": rows}
-
-
-def linked(model: str, key: Any, name: str) -> str:
-    """The name with a link to its page, where the console has one."""
-    try:
-        return format_html('<a class="text-link" href="{}">{}</a>', reverse(f"admin:{model}_change", args=[key]), name)
-    except NoReverseMatch:
-        return name
 
 
 def listed(model: str) -> str:
