@@ -82,7 +82,7 @@ def record_page(
 
 def moment(value: datetime | None) -> str:
     """A time as staff in several zones can compare it, and as logs and the API write it."""
-    return f"{value:%Y-%m-%d %H:%M:%S} UTC" if value is not None else NOTHING
+    return f"{value:%Y-%m-%d %H:%M} UTC" if value is not None else NOTHING
 
 
 def yes_or_no(value: bool) -> Cell:

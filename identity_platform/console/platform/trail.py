@@ -26,7 +26,7 @@ from django.utils.translation import gettext_lazy
 from identity_platform.console.access import needs, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.forms import Line, Moment, Pick
-from identity_platform.console.records import BAD, GOOD, MIND, NOTHING, Cell, Table, moment
+from identity_platform.console.records import BAD, GOOD, MIND, NOTHING, Cell, Table
 from userflow.audit.actions import PLATFORM, Filters, export_events, page_of_events
 
 PAGE: Final = 50
@@ -99,7 +99,7 @@ class ExportForm(SearchForm):
 def _events(rows: list[dict[str, Any]], *, with_tenant: bool) -> list[tuple[Cell, ...]]:
     return [
         (
-            Cell(moment(row["at"])),
+            Cell(f"{row['at']:%Y-%m-%d %H:%M:%S}"),
             Cell(row["action"]),
             Cell(row["outcome"], tone=_TONES.get(row["outcome"], MIND)),
             Cell(f"{row['actor_kind']} {row['actor_id']}".strip(), mono=True),
@@ -113,7 +113,7 @@ def _events(rows: list[dict[str, Any]], *, with_tenant: bool) -> list[tuple[Cell
 
 
 def _headers(*, with_tenant: bool) -> tuple[str, ...]:
-    named = (_("When"), _("Action"), _("Outcome"), _("Who"), _("On what"), _("Address"), _("Details"))
+    named = (_("When (UTC)"), _("Action"), _("Outcome"), _("Who"), _("On what"), _("Address"), _("Details"))
     return (*named, _("Tenant")) if with_tenant else named
 
 

@@ -67,7 +67,7 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     list_title = _("Services")
     empty_title = _("No services yet")
     empty_text = _("Register the outside services that this tenant's applications call, then bind credentials to them.")
-    list_display = ("name", "type", "shown_status", "base_url", "updated_at")
+    list_display = ("name", "type", "shown_status", "address", "updated_at")
     list_filter = (OfType, InStatus)
     search_fields = ("name",)
     search_help_text = _("Part of a name")
@@ -77,6 +77,10 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     @display(description=_("Status"), label={"active": "success", "inactive": "info"})  # type: ignore[untyped-decorator]  # unfold has no types
     def shown_status(self, service: Service) -> str:
         return service.status
+
+    @display(description=_("Base URL"))  # type: ignore[untyped-decorator]  # unfold has no types
+    def address(self, service: Service) -> str:
+        return service.base_url
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         staff = staff_or_none(request)

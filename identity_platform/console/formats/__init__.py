@@ -1,0 +1,1 @@
+"""How the console writes times: as logs and the API do, so that staff in several zones can compare them."""
