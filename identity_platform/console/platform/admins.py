@@ -129,6 +129,7 @@ def create(request: HttpRequest) -> HttpResponse:
         form_class=NewAdminForm,
         form_options={"staff": staff, "tenant": chosen_tenant(request)},
         submit=_("Save"),
+        alarming=False,
         onward=lambda: _page_of(made["user"]),
     )
 
@@ -160,6 +161,7 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
             "choices": None if user.pk == staff.user.pk else roles_for(staff, user.tenant_id, held),
         },
         submit=_("Save"),
+        alarming=False,
     )
 
 

@@ -109,6 +109,8 @@ def create(request: HttpRequest) -> HttpResponse:
         act=act,
         form_class=ClientForm,
         submit=_("Save"),
+        tenant=tenant,
+        alarming=False,
         shown=shown,
     )
 
@@ -135,6 +137,7 @@ def edit(request: HttpRequest, client_id: UUID) -> HttpResponse:
         form_class=_FixedTypeForm,
         form_options={"initial": initial},
         submit=_("Save"),
+        alarming=False,
     )
 
 

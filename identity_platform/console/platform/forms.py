@@ -16,8 +16,11 @@ from userflow.admins.models import AdminRole
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
 from userflow.clients.models import CONFIDENTIAL, PUBLIC
 from userflow.clients.serializers import ClientIn
+from userflow.directory.serializers import DirectoryChanges
 from userflow.invitations.serializers import InvitationIn
 from userflow.permissions_catalogue import OPERATOR_PERMISSIONS
+from userflow.webhooks.events import FILTERS
+from userflow.webhooks.serializers import STATUSES, WebhookEndpointChanges, WebhookEndpointIn
 
 PLATFORM = "platform"
 
@@ -172,4 +175,60 @@ class AtOnceForm(forms.Form):
     at_once = Tick(
         label=_("Sign with the new key at once"),
         help_text=_("Verifiers that keep a copy of the JWKS may refuse its tokens for some minutes."),
+    )
+
+
+class EndpointForm(ApiForm):
+    """A webhook endpoint; the action checks where the address leads."""
+
+    serializer: ClassVar[type[Serializer[Any]]] = WebhookEndpointIn
+
+    url = Line(label=_("Address"), help_text=_("https; it may not lead into a private network."))
+    description = Line(label=_("Description"), required=False)
+    events = forms.MultipleChoiceField(
+        label=_("Hears of"),
+        choices=[(name, name) for name in FILTERS],
+        initial=["*"],
+        widget=UnfoldAdminCheckboxSelectMultipleWidget(),
+        help_text=_("* is everything; end_user.* is all that befalls end users."),
+    )
+    enabled = Tick(label=_("Switched on"), initial=True)
+
+
+class EndpointChangesForm(EndpointForm):
+    """The same, of one that is there."""
+
+    serializer = WebhookEndpointChanges
+
+
+class MessageSearch(forms.Form):
+    """Which messages of an endpoint are shown."""
+
+    status = forms.ChoiceField(required=False, choices=[(name, name) for name in STATUSES])
+    before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+
+
+class ScheduleForm(ApiForm):
+    """Whether and how often a directory is read."""
+
+    serializer = DirectoryChanges
+
+    name = Line(label=_("Name"))
+    enabled = Tick(label=_("Read on schedule"))
+    sync_every_minutes = Number(
+        label=_("Minutes between two runs"), required=False, help_text=_("Left empty it runs only when asked for.")
+    )
+    max_deactivation_percent = Number(
+        label=_("Switches off at most (per cent)"),
+        help_text=_("A run that would switch off more of the people is refused."),
+    )
+
+
+class SyncForm(forms.Form):
+    """How a run goes about it."""
+
+    full = Tick(label=_("Read everything, also where changes would do"))
+    force = Tick(
+        label=_("Switch off however many people are missing"),
+        help_text=_("Only when you know that the directory has really lost them."),
     )

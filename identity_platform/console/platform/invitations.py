@@ -91,6 +91,7 @@ def invite(request: HttpRequest) -> HttpResponse:
         form_class=InvitationForm,
         form_options={"staff": staff, "tenant": chosen_tenant(request)},
         submit=_("Invite"),
+        alarming=False,
     )
 
 

@@ -27,12 +27,14 @@ def _item(title: Text, icon: str, page: str, permission: str, *, operators_only:
 
 
 def registry() -> dict[str, Any]:
-    """Services and clients of the chosen tenant."""
+    """Services, clients, webhooks and directories of the chosen tenant."""
     return {
         "title": _("Applications"),
         "items": [
             _item(_("Services"), "hub", "registry_service_changelist", "services:read"),
             _item(_("Clients"), "apps", "userflow_client_changelist", "clients:read"),
+            _item(_("Webhooks"), "webhook", "webhooks", "webhooks:read"),
+            _item(_("Directories"), "folder_shared", "directories", "directory:read"),
         ],
     }
 

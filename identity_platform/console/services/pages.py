@@ -166,6 +166,7 @@ def create(request: HttpRequest) -> HttpResponse:
         form_class=ServiceForm,
         submit=_("Save"),
         dangerous=False,
+        tenant=tenant_at(request),
         onward=lambda: _page_of(made["id"]),
     )
 

@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.sessions.models import Session
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent
+from identity_platform.console.signin.models import BrowserSession
+from identity_platform.console.signin.store import SessionStore
 from registry.actions import create_credential, create_service, update_credential
 from registry.models import Service, ServiceCredential
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
@@ -120,7 +121,10 @@ def test_a_revealed_secret_is_on_that_page_and_nowhere_else(
         keeper.get(path) for path in (page_of(service), at(credential, "reveal"), "/admin/", "/admin/platform/audit/")
     ]
     written = [answer.content.decode() for answer in after] + [str(answer.headers) for answer in [*after, shown]]
-    written += [str(keeper.browser.cookies), str([row.get_decoded() for row in Session.objects.all()])]
+    written += [
+        str(keeper.browser.cookies),
+        str([SessionStore().decode(row.session_data) for row in BrowserSession.objects.all()]),
+    ]
     written += [str(list(PlatformEvent.objects.values())), str(list(ServiceCredential.objects.values("metadata")))]
     written += [caplog.text, *capfd.readouterr()]
     assert [text for text in written if secret in text] == []

@@ -44,13 +44,18 @@ def a_service(house: House, **members: Any) -> Service:
     return create_service(tenant_id=house.id, **given)
 
 
+def add(staff: Staff, house: House, **form: str) -> Any:
+    """The form as the page has drawn it: it says for which tenant."""
+    return staff.post(f"{LIST}add/", {"drawn_for": str(house.id), **FORM, **form})
+
+
 def at(service: Service, page: str = "change/") -> str:
     return f"{LIST}{service.pk}/{page}"
 
 
 def test_services_are_registered_changed_and_deleted(manager: Staff, house: House) -> None:
     name = f"Payments {secrets.token_hex(4)}"
-    answer = manager.post(f"{LIST}add/", {**FORM, "name": name})
+    answer = add(manager, house, name=name)
     service = Service.objects.get(tenant_id=house.id, name=name)
     assert (answer.status_code, answer.headers["Location"]) == (302, at(service))
     assert (service.type, service.metadata) == ("payment", {"team": "till"})
@@ -62,10 +67,10 @@ def test_services_are_registered_changed_and_deleted(manager: Staff, house: Hous
 
 def test_what_the_api_refuses_stands_at_the_field(manager: Staff, house: House) -> None:
     taken = a_service(house)
-    wrong = manager.post(f"{LIST}add/", {**FORM, "base_url": "ftp://example.com", "metadata": "[]"})
+    wrong = add(manager, house, base_url="ftp://example.com", metadata="[]")
     assert wrong.status_code == 400
     assert "Type a JSON object" in wrong.text
-    clash = manager.post(f"{LIST}add/", {**FORM, "name": taken.name})
+    clash = add(manager, house, name=taken.name)
     assert (clash.status_code, "choose another name" in clash.text) == (400, True)
 
 

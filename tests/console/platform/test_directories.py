@@ -1,0 +1,123 @@
+"""Directories of the chosen tenant in the console, read from a stand-in of Entra ID."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.console.platform.test_webhooks import send
+from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.userflow.directory.conftest import Directory
+from tests.userflow.directory.conftest import configured as configured
+from tests.userflow.directory.entra import Entra
+from tests.userflow.directory.test_entra_id import entra as entra
+from tests.world import House, statements
+from userflow.directory.models import DirectoryConfig, DirectoryRun
+
+LIST = "/admin/platform/directories/"
+
+
+@pytest.fixture
+def home(new_house: Any) -> House:
+    made: House = new_house()
+    return made
+
+
+@pytest.fixture
+def head(home: House) -> Staff:
+    return new_tenant_admin(home).sign_in()
+
+
+@pytest.fixture
+def directory(entra: Entra, home: House, configured: Callable[..., Directory]) -> Directory:
+    return configured(home, **entra.members())
+
+
+def at(directory: Directory, page: str = "") -> str:
+    return f"{LIST}{directory.made['id']}/{page}"
+
+
+def test_a_dry_run_says_what_would_be_done_and_a_run_does_it(
+    head: Staff, home: House, directory: Directory, entra: Entra
+) -> None:
+    entra.add(directory.mail("ann"))
+    planned = send(head, home, at(directory, "dry-run/"))
+    assert (directory.mail("ann") in planned.text, directory.total()) == (True, 0)
+    assert "no-store" in planned.headers["Cache-Control"]
+    assert "succeeded" in send(head, home, at(directory, "sync/")).text
+    assert directory.total() == 1
+    runs = DirectoryRun.objects.filter(config_id=directory.made["id"])
+    assert [(run.dry_run, run.users_created) for run in runs.order_by("started_at")] == [(True, 1), (False, 1)]
+    kept = head.get(at(directory, f"runs/{runs.get(dry_run=True).pk}/")).text
+    assert directory.mail("ann") not in kept
+
+
+def test_a_directory_is_shown_without_its_secret(head: Staff, directory: Directory, entra: Entra) -> None:
+    assert directory.made["name"] in head.get(LIST).text
+    page = head.get(at(directory)).text
+    assert (entra.members()["application_id"] in page, entra.members()["secret"] in page) == (True, False)
+    assert "Begin with a dry run" in page
+
+
+def test_a_directory_is_tried_out(head: Staff, home: House, directory: Directory, entra: Entra) -> None:
+    entra.add(directory.mail("bea"))
+    assert directory.mail("bea") in send(head, home, at(directory, "try/")).text
+    entra.end()
+    page = send(head, home, at(directory, "try/"))
+    assert (page.status_code, bool(page.context["record"].warning)) == (200, True)
+
+
+def test_a_run_that_fails_says_why(head: Staff, home: House, directory: Directory, entra: Entra) -> None:
+    entra.end()
+    answer = send(head, home, at(directory, "dry-run/"))
+    assert (answer.status_code, bool(answer.context["form"].non_field_errors())) == (400, True)
+    assert "failed" in head.get(at(directory)).text
+
+
+def test_its_schedule_is_changed_and_it_is_deleted(head: Staff, home: House, directory: Directory) -> None:
+    body = {"name": directory.made["name"], "sync_every_minutes": "", "max_deactivation_percent": "5"}
+    assert send(head, home, at(directory, "change/"), **body).status_code == 302
+    row = DirectoryConfig.objects.get(pk=directory.made["id"])
+    assert (row.enabled, row.sync_every_minutes, row.max_deactivation_percent) == (False, None, 5)
+    wrong = send(head, home, at(directory, "change/"), **{**body, "sync_every_minutes": "1"})
+    assert (wrong.status_code, bool(wrong.context["form"].errors["sync_every_minutes"])) == (400, True)
+    assert send(head, home, at(directory, "delete/")).headers["Location"] == LIST
+
+
+def test_directories_of_another_tenant_are_not_there(directory: Directory, house: House) -> None:
+    run = directory.sync()
+    theirs = new_tenant_admin(house).sign_in()
+    operator = new_operator().sign_in().choose(house)
+    for person in (theirs, operator):
+        assert directory.made["name"] not in person.get(LIST).text
+        for page in ("", "dry-run/", "sync/", "try/", "change/", "delete/", f"runs/{run['id']}/"):
+            found = [person.get(at(directory, page)), send(person, house, at(directory, page))]
+            assert {answer.status_code for answer in found} == {404}
+    assert DirectoryRun.objects.filter(config_id=directory.made["id"]).count() == 1
+
+
+def test_looking_does_not_mean_running_or_changing(home: House, directory: Directory) -> None:
+    reader = new_tenant_admin(home, "directory:read").sign_in()
+    assert "/sync/" not in reader.get(at(directory)).text
+    for page in ("dry-run/", "sync/", "try/", "change/", "delete/"):
+        assert [reader.get(at(directory, page)).status_code, send(reader, home, at(directory, page)).status_code] == [
+            403,
+            403,
+        ]
+    assert reader.get(at(directory, f"runs/{uuid4()}/")).status_code == 404
+
+
+def test_pages_cost_the_same_with_many_runs(head: Staff, home: House, directory: Directory) -> None:
+    DirectoryRun.objects.bulk_create(
+        DirectoryRun(config_id=directory.made["id"], tenant_id=home.id, trigger="request") for _ in range(30)
+    )
+    # Session, who asks, tenant; then the directories, their runs and how many there are.
+    for path, costs in ((LIST, 6), (at(directory), 8)):
+        with statements() as seen:
+            assert head.get(path).status_code == 200
+        assert seen.counts == (costs, 0), "\n".join(seen.shared)
+
+
+def test_an_empty_list_says_what_to_do(head: Staff) -> None:
+    assert "No directory yet." in head.get(LIST).text

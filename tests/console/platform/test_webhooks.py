@@ -1,0 +1,145 @@
+"""Webhook endpoints of the chosen tenant in the console."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.utils.timezone import now
+
+from identity_platform.audit.models import PlatformEvent, TenantEvent
+from tenants.context import in_tenant
+from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.userflow.webhooks.conftest import _consumers_on_this_machine as _consumers_on_this_machine
+from tests.userflow.webhooks.conftest import consumer as consumer
+from tests.userflow.webhooks.conftest import deliver
+from tests.userflow.webhooks.consumer import Consumer
+from tests.world import House, statements
+from userflow.webhooks.actions import create_endpoint
+from userflow.webhooks.models import DEAD, WebhookEndpoint, WebhookMessage
+
+LIST = "/admin/platform/webhooks/"
+
+
+@pytest.fixture
+def home(new_house: Any) -> House:
+    made: House = new_house()
+    return made
+
+
+@pytest.fixture
+def head(home: House) -> Staff:
+    return new_tenant_admin(home).sign_in()
+
+
+@pytest.fixture
+def endpoint(home: House, consumer: Consumer) -> WebhookEndpoint:
+    return create_endpoint(tenant_id=home.id, url=consumer.url, events=["*"])[0]
+
+
+def at(endpoint: WebhookEndpoint, page: str = "") -> str:
+    return f"{LIST}{endpoint.pk}/{page}"
+
+
+def send(staff: Staff, house: House, path: str, **form: Any) -> Any:
+    """A form as the page has drawn it: it says for which tenant."""
+    return staff.post(path, {"drawn_for": str(house.id), **form})
+
+
+def give_up(home: House, endpoint: WebhookEndpoint, number: int = 1) -> None:
+    with in_tenant(home.id):
+        for _ in range(number):
+            WebhookMessage.objects.create(
+                endpoint_id=endpoint.pk,
+                message_id=f"evt_{uuid4().hex}",
+                event="group.created",
+                body="{}",
+                status=DEAD,
+                attempts=9,
+                settled_at=now(),
+                last_error="refused",
+            )
+
+
+def test_an_endpoint_is_made_and_its_secret_shown_once(head: Staff, home: House, consumer: Consumer) -> None:
+    answer = send(head, home, f"{LIST}add/", url=consumer.url, events=["end_user.*"], enabled="on")
+    secret = answer.context["secret"]
+    assert secret in answer.text
+    assert "no-store" in answer.headers["Cache-Control"]
+    page = head.get(LIST).text
+    assert (consumer.url in page, "end_user.*" in page, secret in page) == (True, True, False)
+    with in_tenant(home.id):
+        written = [*TenantEvent.objects.values_list("details", flat=True), list(PlatformEvent.objects.values())]
+    assert secret not in str(written)
+
+
+def test_an_address_that_may_not_be_called_is_refused_at_its_field(head: Staff, home: House) -> None:
+    answer = send(head, home, f"{LIST}add/", url="https://10.0.0.1/", events=["*"])
+    assert (answer.status_code, bool(answer.context["form"].errors["url"])) == (400, True)
+
+
+def test_an_endpoint_is_changed_switched_off_and_deleted(head: Staff, home: House, endpoint: WebhookEndpoint) -> None:
+    body = {"url": endpoint.url, "events": ["group.*"], "description": "Till"}
+    assert send(head, home, at(endpoint, "edit/"), **body).status_code == 302
+    page = head.get(at(endpoint)).text
+    assert ("Till" in page, "off: admin" in page, "/test/" in page) == (True, True, False)
+    assert send(head, home, at(endpoint, "rotate/")).context["secret"]
+    assert send(head, home, at(endpoint, "delete/")).headers["Location"] == LIST
+    assert head.get(at(endpoint)).status_code == 404
+
+
+def test_a_test_arrives(head: Staff, home: House, endpoint: WebhookEndpoint, consumer: Consumer) -> None:
+    assert send(head, home, at(endpoint, "test/")).status_code == 302
+    deliver()
+    assert "delivered" in head.get(at(endpoint)).text
+    assert [seen.event["type"] for seen in consumer.seen] == ["webhook.test"]
+
+
+def test_dead_letters_are_shown_and_replayed(head: Staff, home: House, endpoint: WebhookEndpoint) -> None:
+    give_up(home, endpoint, 60)
+    first = head.get(f"{at(endpoint)}?status=dead")
+    (table,) = first.context["record"].tables
+    assert (len(table.rows), "refused" in first.text) == (50, True)
+    older = next(button.link for button in table.buttons if "before" in button.link)
+    assert len(head.get(at(endpoint) + older).context["record"].tables[0].rows) == 10
+    assert send(head, home, at(endpoint, "replay/")).status_code == 302
+    assert "60 messages go out again." in head.get(at(endpoint)).text
+    with in_tenant(home.id):
+        assert not WebhookMessage.objects.filter(status=DEAD).exists()
+
+
+def test_a_form_of_another_tenant_is_refused(head: Staff, home: House, endpoint: WebhookEndpoint) -> None:
+    answer = head.post(at(endpoint, "delete/"), {"drawn_for": str(uuid4())})
+    assert (answer.status_code, head.get(at(endpoint)).status_code) == (409, 200)
+
+
+def test_endpoints_of_another_tenant_are_not_there(
+    head: Staff, home: House, endpoint: WebhookEndpoint, house: House
+) -> None:
+    theirs = new_tenant_admin(house).sign_in()
+    operator = new_operator().sign_in().choose(house)
+    for person in (theirs, operator):
+        assert endpoint.url not in person.get(LIST).text
+        for page in ("", "edit/", "rotate/", "test/", "replay/", "delete/"):
+            found = [person.get(at(endpoint, page)), send(person, house, at(endpoint, page), url="x")]
+            assert {answer.status_code for answer in found} == {404}
+    assert head.get(at(endpoint)).status_code == 200
+
+
+def test_looking_does_not_mean_changing(home: House, endpoint: WebhookEndpoint) -> None:
+    reader = new_tenant_admin(home, "webhooks:read").sign_in()
+    assert "/delete/" not in reader.get(at(endpoint)).text
+    for path in (f"{LIST}add/", *(at(endpoint, page) for page in ("edit/", "rotate/", "test/", "replay/", "delete/"))):
+        assert [reader.get(path).status_code, send(reader, home, path).status_code] == [403, 403]
+
+
+def test_pages_cost_the_same_with_many_messages(head: Staff, home: House, endpoint: WebhookEndpoint) -> None:
+    for number, (path, own) in enumerate(((LIST, 1), (at(endpoint), 3))):
+        give_up(home, endpoint, 10 * number)
+        with statements() as seen:
+            assert head.get(path).status_code == 200
+        # Session, who asks (with the tenant's route), tenant.
+        assert seen.counts == (3, own), "\n".join([*seen.shared, *seen.own])
+
+
+def test_an_empty_list_says_what_to_do(head: Staff) -> None:
+    assert "No endpoint yet. Add one" in head.get(LIST).text
