@@ -26,7 +26,7 @@ from identity_platform.console.records import (
     yes_or_no,
 )
 from identity_platform.console.scope import tenant_at
-from userflow.directory import actions
+from userflow.directory import actions, synchronising
 from userflow.directory.models import FAILED, INCOMPLETE, INTERRUPTED, REFUSED, RUNNING, SUCCEEDED, DirectoryRun
 
 MOST_SHOWN = 100
@@ -220,7 +220,7 @@ def _synchronise(request: HttpRequest, config_id: UUID, *, dry: bool, title: str
     done: dict[str, Any] = {}
 
     def act(typed: dict[str, Any]) -> str:
-        done["ran"] = actions.synchronise(
+        done["ran"] = synchronising.synchronise(
             tenant_id=tenant.pk,
             config_id=config.pk,
             dry_run=dry,
@@ -249,10 +249,10 @@ def try_it(request: HttpRequest, config_id: UUID) -> HttpResponse:
     """Connect and read the first few people, changing nothing."""
     tenant = tenant_at(request)
     config = _found(request, config_id).config
-    found: dict[str, actions.Tried] = {}
+    found: dict[str, synchronising.Tried] = {}
 
     def act(_typed: dict[str, Any]) -> str:
-        found["tried"] = actions.try_directory(tenant_id=tenant.pk, config_id=config.pk)
+        found["tried"] = synchronising.try_directory(tenant_id=tenant.pk, config_id=config.pk)
         return _("The directory was asked.")
 
     def shown(_request: HttpRequest) -> HttpResponse:
