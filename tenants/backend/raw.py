@@ -36,9 +36,35 @@ class BoundByClient(ClientCursor[Any]):
         return super().execute(query, params, **how)
 
 
+# How often a statement has run in this process, on whatever connection, before it is worth a plan that is kept.
+REPEATED = 50
+# More texts than that are not repeated statements but lists of values written out.
+_MOST_KNOWN = 2_000
+_runs: dict[str, int] = {}
+
+
+def _is_repeated(query: Any) -> bool:
+    if not isinstance(query, str):
+        return False
+    runs = _runs.get(query, 0)
+    if runs < REPEATED:
+        if runs == 0 and len(_runs) >= _MOST_KNOWN:
+            _runs.clear()
+        _runs[query] = runs + 1  # threads may lose a count to each other: then it takes one run more
+        return False
+    return True
+
+
 class BoundByServer(base.BoundByServer):
-    """The cursor of Django's option `server_side_binding`; it marks its connection."""
+    """The cursor of Django's option `server_side_binding`; it marks its connection.
+
+    A statement that the process repeats is prepared at its first use on a new connection. With many tenants each
+    connection is used rarely: counted apart, the driver would have every statement planned five times on every one of them.
+    """
 
     def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
         _look(self.connection, query)
+        # Without parameters it may be several statements in one text, which cannot be prepared.
+        if params and _is_repeated(query):
+            how.setdefault("prepare", True)
         return super().execute(query, params, **how)

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import DatabaseError, ProgrammingError, connection, connections
 
 from tenants.backend.base import POOL
+from tenants.backend.raw import REPEATED
 from tenants.checks import budget_fits
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import Tenant
@@ -229,3 +230,24 @@ def test_a_budget_that_the_server_cannot_hold_is_an_error(settings: Any) -> None
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
     settings.PGBOUNCER = True
     assert budget_fits(databases=["default"]) == []
+
+
+def test_what_the_process_repeats_is_prepared_at_its_first_use_on_a_new_connection(house: House) -> None:
+    mark = f"repeated_{random.getrandbits(32)}"
+
+    def run() -> None:
+        with connections["tenant"].cursor() as cursor:
+            cursor.execute(f"SELECT %s::int AS {mark}", [1])
+
+    def prepared() -> int:
+        return int(answer(f"SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%AS {mark}'"))
+
+    with in_tenant(house.id):
+        run()
+        assert prepared() == 0
+        for _ in range(REPEATED):
+            run()
+    POOL.close_idle()
+    with in_tenant(house.id):
+        run()
+        assert prepared() == 1
