@@ -391,7 +391,7 @@ AUTH_PASSWORD_VALIDATORS = [{"NAME": "userflow.signin.console.PasswordRules"}]
 # How many passwords one worker process hashes at the same moment.
 HASHES_AT_ONCE = whole("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_WORKERS), least=1, most=256)
 # How many may hash or wait for it: the other threads stay free for requests that hash nothing.
-HASHES_WAITED_FOR = max(HASHES_AT_ONCE, WEB_THREADS // 2)
+HASHES_WAITED_FOR = whole("HASHES_WAITED_FOR", max(HASHES_AT_ONCE, WEB_THREADS // 2), least=1, most=256)
 PASSWORD_HASH_WAIT_SECONDS = 2.0
 NEW_HASH_WAIT_SECONDS = 10.0
 # A file of further passwords that nobody may choose, one a line (userflow/signin/blocklist.py).
