@@ -254,11 +254,11 @@ class Synchronisation:
         for name, here in self.config.groups.items():
             wanted[here.lower()] |= members.get(name, set())
         with in_tenant(self.config.tenant_id):
-            found = dict(Group.objects.annotate(key=Lower("name")).filter(key__in=wanted).values_list("key", "pk"))
+            found = {group.key: group for group in Group.objects.annotate(key=Lower("name")).filter(key__in=wanted)}
             for _ in wanted.keys() - found.keys():
                 self.tally.refuse("", NO_GROUP, SAYS[NO_GROUP])
             if self.run.dry_run:
                 return
-            for key, group_id in sorted(found.items()):
+            for key, group in sorted(found.items()):
                 with tenant_atomic():
-                    people.set_members(group_id, wanted[key], self.config, only_add=not all_known)
+                    people.set_members(group, wanted[key], self.config, only_add=not all_known)

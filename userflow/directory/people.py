@@ -18,9 +18,11 @@ from userflow.directory.objects import Entry
 from userflow.directory.plan import Change, Person
 from userflow.email.models import EmailProof
 from userflow.endusers.models import EndUser
+from userflow.groups.models import Group
 from userflow.realms import END_USERS
 from userflow.roles.models import DEFAULT_ROLE
 from userflow.webhooks.outbox import publish_for_each
+from userflow.webhooks.payloads import person
 
 MOST_NAMED: Final = 1000
 _COLUMNS: Final = (
@@ -132,21 +134,8 @@ def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_BIND_DEFAULT_ROLE, [moment, ids, DEFAULT_ROLE])
     _record("end_user.registered", ids, config)
-    made = (
-        {
-            "user_id": user.pk,
-            "email": user.email,
-            "name": user.name,
-            "active": True,
-            "provider": user.provider,
-            "client_id": client_id,
-            "metadata": user.metadata,
-            "via": "directory",
-            "directory_id": config.pk,
-        }
-        for user in users
-    )
-    publish_for_each("end_user.created", made)
+    told = (person(user, via="directory", directory_id=config.pk) for user in users)
+    publish_for_each("end_user.created", told)
     return ids
 
 
@@ -212,22 +201,24 @@ def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
     return len(off)
 
 
-def set_members(group_id: UUID, external_ids: Collection[str], config: DirectoryConfig, *, only_add: bool) -> None:
+def set_members(group: Group, external_ids: Collection[str], config: DirectoryConfig, *, only_add: bool) -> None:
     """Make these objects the group's members among the configuration's users; others' memberships are left alone.
 
     With `only_add` nobody leaves: a read that was cut short does not know who is no member.
     """
     present = list(external_ids)
-    joined = _rows(_JOIN, [group_id, now(), config.pk, present, group_id])
-    left = [] if only_add else _rows(_LEAVE, [group_id, config.pk, present])
+    joined = _rows(_JOIN, [group.pk, now(), config.pk, present, group.pk])
+    left = [] if only_add else _rows(_LEAVE, [group.pk, config.pk, present])
     for action, rows in (("group.joined", joined), ("group.left", left)):
         if rows:
             ids = [user_id for (user_id,) in rows]
-            record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"group_id": str(group_id)})
+            record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"group_id": str(group.pk)})
             event = "group.members_added" if action == "group.joined" else "group.members_removed"
             # One message as the API's calls send it, and never one of unbounded length.
             batches = (ids[start : start + MOST_NAMED] for start in range(0, len(ids), MOST_NAMED))
-            publish_for_each(event, ({"group_id": group_id, "user_ids": batch} for batch in batches))
+            publish_for_each(
+                event, ({"group_id": group.pk, "name": group.name, "user_ids": batch} for batch in batches)
+            )
 
 
 def _about(person: Person, config: DirectoryConfig) -> dict[str, Any]:

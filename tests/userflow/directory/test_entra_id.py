@@ -9,7 +9,7 @@ from django.utils.timezone import now
 
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
-from tests.world import House
+from tests.world import House, statements
 from userflow.directory.models import DirectoryConfig
 
 
@@ -196,3 +196,12 @@ def test_two_tenants_have_people_of_one_directory_each_their_own(
     assert counts(directory.sync()) == (1, 0, 0, 0, 1, 0)
     assert theirs.user(directory.mail("person0"))["active"] is True
     other_house.api.delete(theirs.path)
+
+
+def test_a_run_without_news_costs_a_dozen_statements(directory: Directory, entra: Entra) -> None:
+    some_people(entra, directory)
+    directory.sync()
+    with statements() as seen:
+        directory.sync()
+    # The run is claimed, kept alive and ended in the global database; the tenant's is asked who is active and who listens.
+    assert seen.counts == (12, 2), (seen.shared, seen.own)
