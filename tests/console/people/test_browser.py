@@ -1,0 +1,114 @@
+"""A working day of support inside a tenant, in a browser and by keyboard; and that every page fits a phone."""
+
+from collections.abc import Callable
+from urllib.parse import quote_plus
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.console.people.inside import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, trail
+from tests.console.staff import new_operator
+from tests.mfa.people import somebody
+from tests.userflow.mailbox import mails_to
+from tests.userflow.test_pages import browser as browser
+from tests.userflow.tokens.test_oauth_libraries import place as place
+from tests.world import House
+
+pytestmark = pytest.mark.needs("chromium", "chromedriver")
+# Fields that nobody can name who does not see the page, and what is wider than the window.
+NAMELESS = """
+    return [...document.querySelectorAll('#main :is(input:not([type=hidden]), select, textarea, button, a[href])')]
+        .filter(e => e.offsetParent !== null)
+        .filter(e => !(e.labels && e.labels.length) && !e.ariaLabel && !e.placeholder && !e.textContent.trim() && !e.title)
+        .map(e => e.outerHTML)
+"""
+WIDTH = "return document.documentElement.scrollWidth"
+
+
+def sign_in(browser: webdriver.Chrome, place: str) -> None:
+    staff = new_operator()
+    browser.get(f"{place}/admin/login/")
+    browser.find_element(By.NAME, "username").send_keys(staff.username)
+    browser.find_element(By.NAME, "password").send_keys(staff.password, Keys.ENTER)
+    shows(browser, staff.username)
+
+
+def shows(browser: webdriver.Chrome, text: str) -> None:
+    # The page may be left while it is read.
+    waiting = WebDriverWait(browser, 15, ignored_exceptions=[StaleElementReferenceException])
+    waiting.until(lambda _: text in browser.find_element(By.TAG_NAME, "body").text)
+
+
+def type_into(browser: webdriver.Chrome, name: str, text: str) -> None:
+    """Type and press Enter; the page that comes has it in its address."""
+    browser.find_element(By.NAME, name).send_keys(text, Keys.ENTER)
+    WebDriverWait(browser, 15).until(lambda _: f"{name}={quote_plus(text)}" in browser.current_url)
+
+
+def press(browser: webdriver.Chrome, words: str) -> None:
+    """The link or button of these words, by the Enter key."""
+    found = f"//a[normalize-space()='{words}'] | //button[normalize-space()='{words}']"
+    next(e for e in browser.find_elements(By.XPATH, found) if e.is_displayed()).send_keys(Keys.ENTER)
+
+
+def test_support_finds_a_person_and_resets_what_they_have_lost(
+    place: str, browser: webdriver.Chrome, new_house: Callable[[], House]
+) -> None:
+    house = new_house()
+    person = somebody(house).enrol_totp()
+    sign_in(browser, place)
+    browser.get(f"{place}{USERS}")
+    type_into(browser, "q", house.made.tenant.slug)
+    shows(browser, "Found")
+    press(browser, "Look into it")
+    shows(browser, house.made.tenant.name)
+    type_into(browser, "q", person.email[:12])
+    shows(browser, person.email)
+    press(browser, person.email)
+    shows(browser, "Authenticator app")
+    press(browser, "Reset second factors")
+    shows(browser, "They are told by mail.")
+    browser.find_element(By.NAME, "reason").send_keys("Phone lost, seen at the desk")
+    press(browser, "Remove all factors")
+    shows(browser, "All second factors are removed")
+    assert "removed by an administrator" in mails_to(person.email)[-1].body
+    assert trail(house, "factor.reset")[0].target_id == str(person.id)
+    press(browser, "Leave")
+    shows(browser, "Name or slug of the tenant")
+
+
+def test_pages_inside_a_tenant_fit_a_phone_and_name_their_fields(
+    place: str, browser: webdriver.Chrome, new_house: Callable[[], House]
+) -> None:
+    house = new_house()
+    person = house.register(
+        f"{'long' * 12}@{'long-domain.' * 6}example", name="Wolfeschlegelsteinhausenbergerdorff " * 3
+    )
+    house.sign_in(person)
+    role = house.api.post("/authmgr/roles", {"name": "r" * 63, "permissions": ["p" * 63 + ":" + "a" * 63]}).json()
+    group = house.api.post("/authmgr/groups", {"name": "g" * 200, "roles": [role["name"]]}).json()
+    house.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(person.id)]})
+    sign_in(browser, place)
+    browser.get(f"{place}{CHOOSER}?tenant={house.id}")
+    press(browser, "Look into this tenant")
+    shows(browser, person.email)
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    own, groups, roles = (
+        f"{PEOPLE}{person.id}/",
+        f"/admin/inside/groups/{group['id']}/",
+        f"/admin/inside/roles/{role['id']}/",
+    )
+    for path in (
+        *(CHOOSER, USERS, f"{USERS}?q=nobody", GROUPS, ROLES, SESSIONS, "/admin/inside/trail/"),
+        *(own, f"{own}edit/", f"{own}erase/", f"{own}groups/", f"{PEOPLE}register/"),
+        *(groups, f"{groups}edit/", f"{groups}members/?q=long", roles, f"{roles}edit/"),
+        *("/admin/inside/invitations/", "/admin/inside/invitations/new/"),
+    ):
+        browser.get(f"{place}{path}")
+        assert browser.execute_script(WIDTH) <= 390, path
+        assert browser.execute_script(NAMELESS) == [], path
