@@ -6,16 +6,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from selenium import webdriver
 
+from tests.console.browser.pictures import Camera
 from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.machine.conftest import ROOT, Platform, environment, free_port, kill_servers, within
 from tests.mfa.browser.conftest import browser as browser
+from tests.mfa.browser.demo import totp
 
 WANTING = {"CONSOLE_REQUIRES_FACTOR": "true", "WEB_WORKERS": "1", "LOG_LEVEL": "WARNING"}
 
@@ -65,6 +69,50 @@ class Place:
         )
         return dict(json.loads(said))
 
+    def new_tenant_staff(self, tenant: dict[str, Any], *, role: str) -> str:
+        """The username of somebody of the tenant with this role; the password is PASSWORD."""
+        name = f"{role}-{secrets.token_hex(4)}"
+        admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
+        token = self.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
+        body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "roles": [role]}
+        body |= {"first_name": "Cleo", "last_name": "Checker"}
+        self.call("POST", "/uflow/admin/users", {**body, "tenant_id": tenant["tenant_id"]}, token=token)
+        return name
+
+    def call(self, method: str, path: str, body: Any = None, *, token: str = "") -> Any:
+        """One call of the API; gives what it answers."""
+        sent = json.dumps(body).encode() if body is not None else None
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+        request = Request(self.url + path, data=sent, headers=headers, method=method)
+        with urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def furnish(self, tenant: dict[str, Any]) -> dict[str, Any]:
+        """What a tenant has in daily use: people, one of them with an authenticator app, and a service with a key."""
+        named = {"tenant_id": tenant["tenant_id"], "client_id": tenant["client_id"]}
+        admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
+        token = self.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
+        for who in ("Vera Visitor", "Gil Gardener", "Mara Miller", "Olu Okafor"):
+            body = {"email": address_of(who), "password": PASSWORD, "name": who, **named}
+            self.call("POST", "/uflow/user/clients/register", body)
+        vera = {"email": address_of("Vera Visitor")}
+        own = self.call(
+            "POST", "/uflow/auth/enduser/login", {**vera, "password": PASSWORD, "client_id": named["client_id"]}
+        )
+        setup = self.call("POST", "/webauthn/totp/beginSetup", {**vera, **named}, token=own["access_token"])
+        code = {"secret": setup["secret"], "code": totp(setup["secret"], time.time())}
+        self.call("POST", "/webauthn/totp/confirmSetup", {**vera, **named, **code}, token=own["access_token"])
+        service = {"name": "Card payments", "type": "payment", "base_url": "https://pay.example.com"}
+        made = self.call("POST", "/exsvc/api/v1/services", service, token=token)
+        key = {"name": "Live key", "type": "api_key", "secret": "sk-0815"}
+        self.call("POST", f"/exsvc/api/v1/services/{made['id']}/credentials", key, token=token)
+        return tenant
+
+
+def address_of(name: str) -> str:
+    """Where somebody of a furnished tenant has mail."""
+    return f"{name.split()[0].lower()}@example.com"
+
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
@@ -89,3 +137,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def visit(browser: webdriver.Chrome, place: Place) -> Callable[[str], Visitor]:
     """`visit(username)` sits down at the browser as somebody."""
     return lambda username: Visitor(browser, place.url, username)
+
+
+@pytest.fixture
+def camera() -> Camera:
+    """Takes pictures where the environment asks for them."""
+    return Camera.of_the_environment()

@@ -7,8 +7,10 @@ from selenium.common.exceptions import (
     ElementNotInteractableException,
     NoSuchElementException,
     StaleElementReferenceException,
+    TimeoutException,
 )
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
@@ -69,11 +71,32 @@ class Visitor:
         )
         self._with(xpath, WebElement.click)
 
+    def follows(self, text: str) -> None:
+        """Follow the link with these words, or with an icon and these words, in the sidebar or on the page."""
+        said = _quoted(text)
+        self._with(f"//a[normalize-space()={said} or .//*[normalize-space(text())={said}]]", WebElement.click)
+
+    def searches(self, text: str) -> None:
+        """In the field for searching a list."""
+
+        def type_in(field: WebElement) -> None:
+            field.clear()
+            field.send_keys(text + Keys.ENTER)
+
+        self._with("//input[@name='q' or @id='searchbar']", type_in)
+
+    def is_refused(self) -> bool:
+        """Whether the page says that there is nothing to see or do here, in the console's own frame."""
+        return any(said in self.page for said in ("Not allowed", "Not found"))
+
     def reads(self, text: str) -> None:
-        """Wait until the page says it."""
-        WebDriverWait(self.browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException]).until(
-            lambda _: text in self.page, f"{text!r} is not on the page"
-        )
+        """Wait until the page says it, in whatever letters."""
+        gone = [StaleElementReferenceException, NoSuchElementException]
+        waiting = WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone)
+        try:
+            waiting.until(lambda _: text.lower() in self.page.lower())
+        except TimeoutException as late:
+            raise AssertionError(f"{text!r} is not on {self.browser.current_url}: {self.page}") from late
 
     def is_at(self, path: str) -> None:
         """Wait until the browser shows that page."""
@@ -144,7 +167,11 @@ class Visitor:
             return shown is not None
 
         gone = [StaleElementReferenceException, NoSuchElementException, ElementNotInteractableException]
-        WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone).until(tried, f"{xpath} is not to be seen")
+        waiting = WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone)
+        try:
+            waiting.until(tried)
+        except TimeoutException as late:
+            raise AssertionError(f"{xpath} is not on {self.browser.current_url}: {self.page}") from late
 
 
 def _quoted(text: str) -> str:

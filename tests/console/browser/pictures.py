@@ -1,0 +1,54 @@
+"""Screenshots of the console for the guides: with PICTURES=docs/images in the environment they are written there."""
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from PIL import Image
+
+from tests.console.browser.visitor import Visitor
+
+PLACES: Final = {"laptop": (1280, 800), "phone": (390, 844)}
+THEMES: Final = ("light", "dark")
+# As many colours as a page has that shows no photographs.
+COLOURS: Final = 96
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Takes a page on a laptop and on a phone, light and dark; or nothing at all."""
+
+    into: Path | None
+
+    @classmethod
+    def of_the_environment(cls) -> "Camera":
+        """One that writes where PICTURES says, if it is set."""
+        named = os.environ.get("PICTURES")
+        return cls(Path(named).resolve() if named else None)
+
+    def off(self) -> "Camera":
+        """One that takes nothing."""
+        return replace(self, into=None)
+
+    def takes(self, name: str, visitor: Visitor) -> None:
+        """Four pictures of the page that is open."""
+        if self.into is None:
+            return
+        self.into.mkdir(parents=True, exist_ok=True)
+        command = visitor.browser.execute_cdp_cmd  # type: ignore[attr-defined]  # Chromium's driver has it
+        for place, (width, height) in PLACES.items():
+            size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": place == "phone"}
+            command("Emulation.setDeviceMetricsOverride", size)
+            for theme in THEMES:
+                command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+                visitor.browser.refresh()
+                time.sleep(1)
+                taken = self.into / f"console-{name}-{place}-{theme}.png"
+                visitor.browser.save_screenshot(str(taken))
+                with Image.open(taken) as picture:
+                    picture.convert("RGB").quantize(COLOURS).save(taken, optimize=True)
+        command("Emulation.setEmulatedMedia", {"features": []})
+        command("Emulation.clearDeviceMetricsOverride", {})
+        visitor.browser.refresh()
