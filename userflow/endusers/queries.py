@@ -15,6 +15,8 @@ def _time(column: str) -> str:
 
 _LISTED = f"id, email, name, active, provider, client_id, {_time('created_at')}, {_time('last_login')}"
 _DETAIL = f"{_LISTED}, {_time('updated_at')}, metadata, mfa_methods"
+# Writing times in the specified form takes PostgreSQL longer than all the rest of a page: there they come in its own.
+_PAGED = "id, email, name, active, provider, client_id, created_at, last_login"
 # A row as JSON costs half of what json_build_object() does.
 _ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL} FROM userflow_enduser WHERE id = %s) u"
 
@@ -59,13 +61,22 @@ def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tupl
         f"SELECT ({total_of}), (SELECT coalesce(json_agg(u), '[]')::text FROM"
         # e.: the column; without it the text of the same name would be sorted, for every row of the table. The limit
         # stands in the statement, as the server would plan one with an unknown limit anew each time.
-        f" (SELECT {_LISTED} FROM userflow_enduser e{where} ORDER BY e.created_at DESC, e.id DESC"
+        f" (SELECT {_PAGED} FROM userflow_enduser e{where} ORDER BY e.created_at DESC, e.id DESC"
         f" LIMIT {int(limit)} OFFSET %s) u)"
     )
     with connections["tenant"].cursor() as cursor:
         cursor.execute(statement, [*values, *values, offset(page, limit)])
         total, rows = cursor.fetchone()
-    return total, orjson.Fragment(rows)
+    return total, orjson.Fragment(_in_utc(rows))
+
+
+def _in_utc(rows: str) -> str:
+    """The rows with Z for +00:00 in both times, which are a row's last two members.
+
+    Tenant databases are set to UTC (`tenants.databases.set_limits`). A quote inside a value has a backslash before it, so
+    no value, whatever somebody is called, holds what is replaced here.
+    """
+    return rows.replace('+00:00","last_login":', 'Z","last_login":').replace('+00:00"}', 'Z"}')
 
 
 def one_end_user(user_id: UUID) -> orjson.Fragment | None:

@@ -4,6 +4,7 @@ import contextlib
 import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -152,6 +153,23 @@ def test_the_list_costs_two_statements(village: House) -> None:
 
 def ids(house: House, person: Person) -> dict[str, str]:
     return {"tenant_id": str(house.id), "user_id": str(person.id)}
+
+
+def test_times_are_utc_and_no_name_is_taken_for_the_end_of_one(new_house: Any) -> None:
+    own = new_house()
+    names = ['2026-01-01T00:00:00+00:00","last_login":', '+00:00"}', '+00:00\\"}', '+00:00","last_login":null}']
+    made = [own.register(name=name) for name in names]
+    own.sign_in(made[0])
+    found = {user["id"]: user for user in listed(own)["users"]}
+    assert [found[str(person.id)]["name"] for person in made] == names
+    for person in made:
+        shown = found[str(person.id)]
+        alone = own.api.get(f"/uflow/user/enduser/{own.id}/{person.id}").json()
+        for member in ("created_at", "last_login"):
+            assert (shown[member] is None) == (person is not made[0] and member == "last_login")
+            if shown[member] is not None:
+                assert shown[member].endswith("Z")
+                assert datetime.fromisoformat(shown[member]) == datetime.fromisoformat(alone[member])
 
 
 def people(house: House, number: int) -> list[EndUser]:
