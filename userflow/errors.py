@@ -69,6 +69,14 @@ class UnknownRole(errors.ApiError):
     message = "A role that you name does not exist."
 
 
+class TooManyNames(errors.ValidationFailed):
+    """400: an import that names more groups and roles than one call looks up or makes."""
+
+    message = (
+        "Name at most 200 different groups and roles in one call: an operator imports larger files with import_users."
+    )
+
+
 class TooManyRows(errors.ValidationFailed):
     """400: more rows than one call imports."""
 

@@ -44,14 +44,6 @@ def json_text(text: str) -> dict[str, Any]:
         raise ValueError(problem.text.replace("The body", "The cell")) from None
 
 
-def json_list(text: str) -> list[Any]:
-    """A JSON array; its members are judged by the parser of objects."""
-    found = json_text(f'{{"list": {text}}}').get("list")
-    if not isinstance(found, list):
-        raise ValueError("Write a JSON array.")
-    return found
-
-
 class Members:
     """The members of one kind of row: a field of the API for each, and how text becomes its value where it must."""
 

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -80,6 +81,7 @@ class ReportFile:
         self.form = format_of(path.name, None)
         earlier = [fault for fault in self._read(path) if fault.line <= after_line] if after_line else []
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        path.chmod(0o600)  # also a file that was there
         self.stream: IO[str] = os.fdopen(handle, "w", encoding="utf-8", newline="")
         self.csv = csv.writer(self.stream)
         if self.form == CSV:
@@ -89,13 +91,20 @@ class ReportFile:
 
     def _read(self, path: Path) -> Iterator[Fault]:
         try:
-            stream = path.open(encoding="utf-8", newline="")
+            stream = path.open(encoding="utf-8", errors="replace", newline="")
         except FileNotFoundError:
             return
         with stream:
-            rows = csv.DictReader(stream) if self.form == CSV else map(json.loads, stream)
-            for row in rows:
-                yield Fault(int(row["line"]), unmarked(row["field"]), unmarked(row["reason"]))
+            if self.form == CSV:
+                for cells in csv.reader(stream):
+                    if len(cells) == len(COLUMNS) and cells[0].isdecimal():
+                        yield Fault(int(cells[0]), unmarked(cells[1]), unmarked(cells[2]))
+                return
+            for line in stream:
+                # The last one may have been cut by the kill; its row was not committed.
+                with suppress(ValueError, KeyError, TypeError):
+                    said = json.loads(line)
+                    yield Fault(int(said["line"]), said["field"], said["reason"])
 
     def write(self, fault: Fault) -> None:
         """One line."""

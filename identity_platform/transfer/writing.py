@@ -22,7 +22,7 @@ def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
         otherwise.flush()
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
             yield stream

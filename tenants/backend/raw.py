@@ -11,9 +11,10 @@ from identity_platform.postgresql import base
 # hand them to somebody else); a connection on which one appears all the same does not go back into the pool. Looking
 # costs well under a microsecond; asking the server to DISCARD ALL would be a round trip each time a tenant is left.
 _LEAVES_STATE = re.compile(
-    r"\s*(?:SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|CREATE\s+(?:LOCAL\s+|GLOBAL\s+)?TEMP|LISTEN\b|PREPARE\b|LOAD\b"
+    r"\s*(?:SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)"
+    r"|CREATE\s+(?:LOCAL\s+|GLOBAL\s+)?TEMP(?!.*\bON\s+COMMIT\s+DROP\b)|LISTEN\b|PREPARE\b|LOAD\b"
     r"|DECLARE\b|SELECT\s+pg_(?:try_)?advisory_lock)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError
 
 from identity_platform.api.errors import ApiError
+from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.report import COLUMNS, Report, ReportFile, Tally
 from identity_platform.transfer.rows import FORMATS, JSONL, format_of, size_of
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT, Options
@@ -85,6 +86,8 @@ class ImportCommand(BaseCommand):
         form = format_of(options["file"].name, options["format"])
         if options["report"] is not None:
             format_of(options["report"].name, None)
+            if options["report"].resolve() == options["file"].resolve():
+                raise FileUnusable("The report would replace the file that is imported: give --report another name.")
         tenant_id = tenant_named(options["tenant"]).pk
         files: list[ReportFile] = []
 

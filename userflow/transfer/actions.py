@@ -13,7 +13,7 @@ from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
 from identity_platform.transfer.runs import Batch, Options
 from tenants.context import in_tenant, tenant_atomic
-from userflow.errors import TooManyRows
+from userflow.errors import TooManyNames, TooManyRows
 from userflow.principals import Principal
 from userflow.signin import attempts
 from userflow.transfer import batches, telling
@@ -23,6 +23,8 @@ from userflow.transfer.models import EndUserImport
 
 IMPORT = "end_user_import"
 MOST_OVER_REST = 1000
+# Groups and roles that the rows of a call name together: `create_missing` would make all of them.
+MOST_NAMES = 200
 # As many faults as an answer holds; `failed` counts them all.
 MOST_FAULTS = 1000
 # Takes the counts so far and the byte up to which the file is read.
@@ -94,8 +96,8 @@ def import_few(
 ) -> tuple[Tally, Report]:
     """The same for at most MOST_OVER_REST rows, in one transaction: objects, or the content of a file.
 
-    The caller grants no more than they hold. Refuses with FileUnusable, TooManyRows, TooManyFromAddress, UnknownTenant,
-    TenantSuspended, TenantBusy.
+    The caller grants no more than they hold. Refuses with FileUnusable, TooManyRows, TooManyNames, TooManyFromAddress,
+    UnknownTenant, TenantSuspended, TenantBusy.
     """
     attempts.limit_address("transfer")
     from_text = rows is None and form == CSV
@@ -107,6 +109,9 @@ def import_few(
     if len(read) > MOST_OVER_REST:
         raise TooManyRows
     rules = batches.Rules(tenant_id, options, from_text, by=by)
+    judged = batches.judge(read, rules)
+    if len({name for one in judged.people for name in (*one.groups, *(one.roles or ()))}) > MOST_NAMES:
+        raise TooManyNames
 
     def record(done: Batch) -> None:
         if not options.dry_run:
@@ -115,7 +120,7 @@ def import_few(
             telling.of_end(import_id, done.tally)
 
     with in_tenant(tenant_id):
-        done = batches.take(batches.judge(read, rules), rules, before_commit=record)
+        done = batches.take(judged, rules, before_commit=record)
     report = Report(most=MOST_FAULTS)
     report.take(done.faults)
     return done.tally, report

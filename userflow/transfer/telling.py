@@ -15,6 +15,7 @@ from userflow.groups.models import Group
 from userflow.roles.models import Role
 from userflow.transfer.staging import Named, Staged
 from userflow.webhooks.outbox import publish, publish_for_each
+from userflow.webhooks.payloads import person
 
 # As many users as one call of the API binds: no message becomes larger than those of other deeds.
 MOST_IDS = 1000
@@ -25,7 +26,7 @@ def of_made(people: Iterable[Staged], ids: Mapping[int, UUID], moment: datetime)
     publish_for_each(
         "end_user.created",
         (
-            _person(
+            person(
                 EndUser(
                     id=ids[one.line],
                     email=one.email,
@@ -49,7 +50,7 @@ def of_made(people: Iterable[Staged], ids: Mapping[int, UUID], moment: datetime)
 def of_changed(ids: Iterable[UUID]) -> None:
     """`end_user.updated` for each whom a row has changed."""
     found = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
-    publish_for_each("end_user.updated", (_person(user, changed=["metadata", "name"]) for user in found.iterator()))
+    publish_for_each("end_user.updated", (person(user, changed=["metadata", "name"]) for user in found.iterator()))
 
 
 def of_bound(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
@@ -98,20 +99,3 @@ def of_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> 
 def of_end(import_id: UUID, tally: Tally) -> None:
     """`import.finished` with its counts."""
     publish("import.finished", {"import_id": import_id, **tally.counts()})
-
-
-def _person(user: EndUser, **more: Any) -> dict[str, Any]:
-    return {
-        "user_id": user.pk,
-        "email": user.email,
-        "name": user.name,
-        "active": user.active,
-        "provider": user.provider,
-        "client_id": user.client_id,
-        "metadata": user.metadata,
-        "mfa_methods": user.mfa_methods,
-        "created_at": user.created_at,
-        "updated_at": user.updated_at,
-        "last_login": user.last_login,
-        **more,
-    }

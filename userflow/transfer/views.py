@@ -7,18 +7,23 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.runs import Options
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.errors import TooManyFromAddress, TooManyRows
+from userflow.errors import TooManyFromAddress, TooManyNames, TooManyRows
 from userflow.permissions import ADMIN, OPERATOR, needs, principal_at, reading, require, tenant_at
 from userflow.signin.views import NO_STORE
 from userflow.transfer import actions, exporting, serializers
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired, TooManyFromAddress]
+UNFIT = [FileUnusable, TooManyRows, TooManyNames]
 
 
 class ImportViewSet(ApiViewSet):
     permission_classes = [needs("endusers:write")]
 
-    @endpoint(serializers.ImportIn, returns={200: serializers.ImportOut}, refuses=[*TENANCY, FileUnusable, TooManyRows])
+    @endpoint(
+        serializers.ImportIn,
+        returns={200: serializers.ImportOut},
+        refuses=[*TENANCY, FileUnusable, TooManyRows, TooManyNames],
+    )
     def create(self, request: Request) -> Response:
         """Bring in up to 1000 end users; a bad row stays out and is in the report, the others come in.
 

@@ -89,6 +89,14 @@ def test_too_much_or_unusable_content_is_refused(house: House) -> None:
         assert says in answer.json()["message"]
 
 
+def test_one_call_does_not_make_groups_without_end(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    rows = [{"email": address(), "groups": [f"group {row} {n}" for n in range(101)]} for row in range(2)]
+    answer = bring(house, *rows, create_missing=True)
+    assert (answer.status_code, "200 different" in answer.json()["message"]) == (400, True)
+    assert house.api.get("/authmgr/groups").json()["total"] == 0
+
+
 def test_nobody_grants_more_than_they_hold(house: House) -> None:
     mark = secrets.token_hex(4)
     strong, plain = f"strong-{mark}", f"plain-{mark}"

@@ -124,6 +124,34 @@ def test_beginning_anew_forgets_the_interrupted_run(new_house: Callable[[], Hous
         assert EndUserImport.objects.count() == 2
 
 
+def test_a_report_cut_by_the_kill_is_gone_on_with(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    file = jsonl(tmp_path / "p.jsonl", {"email": "one"}, {"email": "a@example.com"}, {"email": "three"})
+    for report, rest in ((tmp_path / "bad.csv", '3,email,"Send an e'), (tmp_path / "bad.jsonl", '{"line": 3, "fie')):
+        run("import_users", slug(house), file, "--report", report, "--on-conflict", "skip")
+        before = report.read_text()
+        report.write_text("".join(before.splitlines(keepends=True)[:-1]) + rest)
+        with in_tenant(house.id):
+            # As a process leaves it that is killed in the middle of its second batch.
+            last = EndUserImport.objects.order_by("-begun_at").first()
+            assert last is not None
+            EndUserImport.objects.filter(pk=last.pk).update(ended_at=None, line=1, offset=len(b'{"email": "one"}\n'))
+        again = ["import_users", slug(house), file, "--report", report, "--on-conflict", "skip", "--resume"]
+        assert run(*again).code == 1
+        assert [line for line, _, _ in reported(report)] == [1, 3]
+    assert run("import_users", slug(house), file, "--report", file).code == 2
+    assert file.read_bytes().startswith(b'{"email": "one"}')
+
+
+def test_a_suspended_tenant_lets_nobody_in_but_everybody_out(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house = new_house()
+    person = house.register()
+    assert run("suspend_tenant", slug(house)).code == 0
+    ended = run("import_users", slug(house), jsonl(tmp_path / "p.jsonl", {"email": "a@example.com"}))
+    assert (ended.code, "suspended" in ended.said) == (2, True)
+    assert person.email in run("export_users", slug(house)).said
+
+
 def test_a_file_or_a_tenant_that_is_not_there_is_not_tried(house: House, tmp_path: Path) -> None:
     assert run("import_users", slug(house), tmp_path / "none.csv").code == 2
     file = jsonl(tmp_path / "p.jsonl", {"email": "a@example.com"})
