@@ -90,6 +90,7 @@ def test_who_is_removed_is_switched_off_and_comes_back(directory: Directory, ser
     server.remove(gone)
     assert counts(directory.sync()) == (2, 0, 0, 0, 1, 0)
     assert directory.user(gone.mail)["active"] is False
+    assert directory.sync()["preview_users"] == []
     server.add(gone)
     assert counts(directory.sync()) == (3, 0, 0, 1, 0, 0)
 
