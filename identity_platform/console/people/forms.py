@@ -85,7 +85,7 @@ def boxes(label: Any, help_text: Any = "") -> forms.MultipleChoiceField:
     )
 
 
-class Client_(forms.Form):
+class ClientChoice(forms.Form):
     """Through which of the tenant's applications somebody comes."""
 
     client_id = forms.ChoiceField(label=_("Client"), widget=UnfoldAdminSelectWidget())
@@ -124,7 +124,7 @@ class PersonForm(Shaped):
         return {**self.cleaned_data, "metadata": self.cleaned_data["metadata"] or {}}
 
 
-class RegisterForm(Client_, Shaped):
+class RegisterForm(ClientChoice, Shaped):
     """A new person with a first password."""
 
     shape = RegisterIn
@@ -147,7 +147,7 @@ class RegisterForm(Client_, Shaped):
         return {**super().members(), "tenant_id": str(self.tenant_id)}
 
 
-class InviteForm(Client_, Shaped):
+class InviteForm(ClientChoice, Shaped):
     """Whom to invite, through which client and with which roles."""
 
     shape = InvitationIn

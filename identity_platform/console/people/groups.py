@@ -54,10 +54,11 @@ def group(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
 @inside("groups:read", "groups:write")
 def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Make a group."""
+    made: list[Group] = []
 
     def act(fields: dict[str, Any]) -> str:
-        made = actions.create_group(tenant_id=tenant.pk, by=staff_at(request).principal, **fields)
-        return _("The group %(name)s is made.") % {"name": made.name}
+        made.append(actions.create_group(tenant_id=tenant.pk, by=staff_at(request).principal, **fields))
+        return _("The group is made: take the first members in.")
 
     return confirmed(
         request,
@@ -67,6 +68,7 @@ def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         act=act,
         form_class=forms.GroupForm,
         submit=_("Make the group"),
+        onward=lambda: reverse("admin:group", args=[made[0].pk]),
         dangerous=False,
         tenant=tenant,
     )
@@ -118,7 +120,7 @@ def delete(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse
         act=act,
         form_class=TypedName,
         form_options={"wanted": shown.name},
-        shown=lambda _request: HttpResponse(status=302, headers={"Location": reverse(LIST)}),
+        onward=lambda: reverse(LIST),
         tenant=tenant,
     )
 

@@ -31,12 +31,14 @@ from userflow.signin.models import EndUserSession
 @inside("endusers:read", "endusers:write")
 def register(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Register a person with a first password."""
+    made: list[EndUser] = []
 
     def authorise() -> None:
         require(request, "endusers:write")
 
     def act(fields: dict[str, Any]) -> str:
         user, _ticket = actions.register_end_user(**fields, authorise=authorise)
+        made.append(user)
         return _("%(email)s is registered.") % {"email": user.email}
 
     return confirmed(
@@ -48,6 +50,7 @@ def register(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         form_class=forms.RegisterForm,
         form_options={"clients": forms.clients_of(tenant.pk), "tenant_id": tenant.pk},
         submit=_("Register"),
+        onward=lambda: path_of(made[0]),
         dangerous=False,
         tenant=tenant,
     )
@@ -129,9 +132,7 @@ def erase(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         form_class=TypedName,
         form_options={"wanted": user.email},
         submit=_("Erase for good"),
-        shown=lambda _request: HttpResponse(
-            status=302, headers={"Location": reverse("admin:userflow_enduser_changelist")}
-        ),
+        onward=lambda: reverse("admin:userflow_enduser_changelist"),
         tenant=tenant,
     )
 

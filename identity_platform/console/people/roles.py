@@ -54,10 +54,11 @@ def role(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
 @inside("roles:read", "roles:write")
 def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Make a role."""
+    made: list[Role] = []
 
     def act(fields: dict[str, Any]) -> str:
-        made = actions.create_role(tenant_id=tenant.pk, by=staff_at(request).principal, **fields)
-        return _("The role %(name)s is made.") % {"name": made.name}
+        made.append(actions.create_role(tenant_id=tenant.pk, by=staff_at(request).principal, **fields))
+        return _("The role is made: give it to people, or let a group carry it.")
 
     return confirmed(
         request,
@@ -69,6 +70,7 @@ def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         act=act,
         form_class=forms.RoleForm,
         submit=_("Make the role"),
+        onward=lambda: reverse("admin:role", args=[made[0].pk]),
         dangerous=False,
         tenant=tenant,
     )
@@ -116,7 +118,7 @@ def delete(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
         act=act,
         form_class=TypedName,
         form_options={"wanted": shown.name},
-        shown=lambda _request: HttpResponse(status=302, headers={"Location": reverse(LIST)}),
+        onward=lambda: reverse(LIST),
         tenant=tenant,
     )
 
