@@ -36,8 +36,9 @@ ANSWER_BYTES: Final = 4096
 _CARRIERS: Final = tuple(
     ipaddress.ip_network(prefix) for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
 )
-# A name server that never answers would hold a thread of the web server for as long as the system's resolver waits.
-_resolvers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="resolve")
+# A name server that never answers would hold a thread of the web server for as long as the system's resolver waits. As many
+# as callers can keep waiting: somebody with a few such names must not keep others from being resolved.
+_resolvers = ThreadPoolExecutor(max_workers=64, thread_name_prefix="resolve")
 
 
 class TargetRefused(ValueError):
