@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Page:
-    """`needs` is the permission that opens it (none: everybody who is signed in). `of` names what each of its ids is.
+    """`needs` are the permissions that open it (none: everybody who is signed in). `of` names what each of its ids is.
 
-    `within` says whether ids of another tenant mean nothing on it, also to an operator who has chosen a tenant.
+    `within` says whether ids of another tenant mean nothing on it, also to an operator who has chosen a tenant. `own`:
+    its ids are the person's own things, so there are none in the table's worlds. `works`: its form begins work that
+    outlives the request or calls somewhere; the room's own tests send it. `of_operators` is a permission that operators
+    need and a tenant's admins, who see their own tenant only, do not.
     """
 
     needs: str = ""
@@ -18,6 +21,13 @@ class Page:
     operators: bool = False
     public: bool = False
     within: bool = False
+    own: bool = False
+    works: bool = False
+    of_operators: str = ""
+
+    def wants(self, *, operator: bool) -> set[str]:
+        """The permissions that somebody of this kind needs."""
+        return set(self.needs.split()) | ({self.of_operators} if operator and self.of_operators else set())
 
 
 def _service(needs: str, *of: str) -> Page:
@@ -28,7 +38,21 @@ def _client(needs: str) -> Page:
     return Page(needs, ("client",), within=True)
 
 
+def _person(needs: str = "", *of: str) -> Page:
+    return Page(f"endusers:read {needs}".strip(), ("person", *of), within=True)
+
+
+def _inside(needs: str, *of: str) -> Page:
+    return Page(needs, of, within=True)
+
+
+def _step(*, works: bool = False) -> Page:
+    return Page("tenants:write", ("tenant",), operators=True, works=works)
+
+
 _SECRET = "services:credentials"
+_GROUPS, _ROLES = "groups:read groups:write", "roles:read roles:write"
+_INVITING = "invitations:read invitations:write"
 _SERVERS = Page("tenants:read", ("server",), operators=True)
 PAGES: dict[str, Page] = {
     # The frame and the sign-in.
@@ -43,8 +67,83 @@ PAGES: dict[str, Page] = {
     "passkey_options": Page(public=True),
     "reauthenticate": Page(),
     "my_sign_in": Page(),
+    "add_passkey": Page(public=True),
+    "creation_options": Page(public=True),
+    "set_up_app": Page(public=True),
+    "new_backup_codes": Page(own=True),
+    "remove_my_factor": Page(of=("factor",), own=True),
+    "end_my_other_sessions": Page(own=True),
+    "end_my_session": Page(of=("session",), own=True),
     "password_change": Page(),
     "password_change_done": Page(),
+    # Tenants, and the work on them.
+    "tenants_tenant_changelist": Page(of_operators="tenants:read"),
+    "tenants_tenant_change": Page(of=("tenant",), of_operators="tenants:read"),
+    "tenants_tenant_add": Page("never"),
+    "tenants_tenant_provision": Page("tenants:write", operators=True),
+    "tenants_tenant_settings": _step(),
+    "tenants_tenant_suspend": _step(works=True),
+    "tenants_tenant_resume": _step(works=True),
+    "tenants_tenant_finish": _step(works=True),
+    "tenants_tenant_migrate": _step(works=True),
+    "tenants_tenant_backup": _step(works=True),
+    "tenants_tenant_delete": _step(),
+    "console_job_changelist": Page("tenants:read", operators=True),
+    "console_job_add": Page("never"),
+    "console_job_change": Page("tenants:read", ("job",), operators=True),
+    "console_job_delete": Page("never", ("job",)),
+    "console_job_state": Page("tenants:read", ("job",), operators=True),
+    "console_job_again": Page("tenants:write", ("job",), operators=True, works=True),
+    # Inside a tenant.
+    "choose_tenant": Page("tenants:read", operators=True),
+    "userflow_enduser_changelist": _inside("endusers:read"),
+    "userflow_group_changelist": _inside("groups:read"),
+    "userflow_role_changelist": _inside("roles:read"),
+    "userflow_endusersession_changelist": _inside("sessions:read"),
+    "register_person": _inside("endusers:read endusers:write"),
+    "person": _person(),
+    "edit_person": _person("endusers:write"),
+    "person_activity": _person("endusers:write"),
+    "erase_person": _person("endusers:delete"),
+    "reset_person_factors": _person("endusers:write"),
+    "end_person_sessions": _person("sessions:write"),
+    "end_person_session": _person("sessions:write", "person_session"),
+    "person_groups": _person(_GROUPS),
+    "person_roles": _person(_ROLES),
+    "leave_group": _person(_GROUPS, "group"),
+    "take_role": _person(_ROLES, "tenant_role"),
+    "new_group": _inside(_GROUPS),
+    "group": _inside("groups:read", "group"),
+    "edit_group": _inside(_GROUPS, "group"),
+    "delete_group": _inside(_GROUPS, "group"),
+    "add_to_group": _inside(f"{_GROUPS} endusers:read", "group"),
+    "new_role": _inside(_ROLES),
+    "role": _inside("roles:read", "tenant_role"),
+    "edit_role": _inside(_ROLES, "tenant_role"),
+    "delete_role": _inside(_ROLES, "tenant_role"),
+    "give_role": _inside(f"{_ROLES} endusers:read", "tenant_role"),
+    "invitations": _inside("invitations:read"),
+    "invite_person": _inside(_INVITING),
+    "resend_invitation": _inside(_INVITING, "person_invitation"),
+    "cancel_invitation": _inside(_INVITING, "person_invitation"),
+    "tenant_trail": _inside("audit:read"),
+    # Webhooks and directories of the chosen tenant.
+    "webhooks": _inside("webhooks:read"),
+    "webhook_add": _inside("webhooks:write"),
+    "webhook": _inside("webhooks:read", "endpoint"),
+    "webhook_edit": _inside("webhooks:write", "endpoint"),
+    "webhook_rotate": _inside("webhooks:write", "endpoint"),
+    "webhook_test": _inside("webhooks:write", "endpoint"),
+    "webhook_replay": _inside("webhooks:write", "endpoint"),
+    "webhook_delete": _inside("webhooks:write", "endpoint"),
+    "directories": _inside("directory:read"),
+    "directory": _inside("directory:read", "directory"),
+    "directory_run": _inside("directory:read", "directory", "run"),
+    "directory_dry_run": Page("directory:sync", ("directory",), within=True, works=True),
+    "directory_sync": Page("directory:sync", ("directory",), within=True, works=True),
+    "directory_try": Page("directory:sync", ("directory",), within=True, works=True),
+    "directory_change": _inside("directory:write", "directory"),
+    "directory_delete": _inside("directory:write", "directory"),
     # Services.
     "registry_service_changelist": Page("services:read"),
     "registry_service_add": Page("services:write"),
@@ -78,7 +177,7 @@ PAGES: dict[str, Page] = {
     "admin_reset_factors": Page("admins:write", ("admin",)),
     "admin_end_sessions": Page("admins:write", ("admin",)),
     "userflow_admininvitation_changelist": Page("invitations:read"),
-    "userflow_admininvitation_add": Page("invitations:write"),
+    "userflow_admininvitation_add": Page("invitations:write admins:write"),
     "userflow_admininvitation_change": Page("invitations:read", ("invitation",)),
     "userflow_admininvitation_delete": Page("never", ("invitation",)),
     "invitation_resend": Page("invitations:write", ("invitation",)),
