@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.utils.timezone import now
 from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
@@ -24,7 +25,7 @@ from tenants import databases, dumps, routes, steps
 from tenants.capacity import server_with_room
 from tenants.context import Place
 from tenants.errors import BackupUnfit, CopyFailed, UnknownTenant, UpgradeFailed, WrongState
-from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase, WebhookTenant
 from tenants.provisioning import change_state
 from tenants.schema import is_current, is_older, schema_version, upgrade
 from tenants.states import State
@@ -80,6 +81,9 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
         dump = _unpacked(file, tenant_id, Path(folder))
         with databases.working_on(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
             name = _copy_into(mapping.server, tenant_id, dump)
+            # The backup may hold webhook endpoints that there were none of any more. Without any, the deliverer strikes
+            # the tenant off again.
+            WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
             _switch(mapping, mapping.server, name, "tenant.restored")
     return _mapping(tenant_id)
 

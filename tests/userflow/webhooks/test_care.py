@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.conf import settings as platform_settings
 from identity_platform.api import valkey
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
+from tests.tenants.conftest import said_by
 from tests.userflow.mailbox import mails_to
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer
@@ -123,3 +125,16 @@ def test_a_tenant_without_endpoints_is_struck_off_after_a_while(listening: Liste
     listed.update(touched_at=now() - timedelta(hours=2))
     deliver()
     assert not listed.exists()
+
+
+def test_endpoints_that_a_backup_brings_back_hear_again(
+    listening: Listening, consumer: Consumer, tmp_path: Path
+) -> None:
+    home, file = listening.home, tmp_path / "home.zip"
+    said_by("backup_tenant", home.made.tenant.slug, str(file))
+    home.api.delete(listening.path)
+    WebhookTenant.objects.filter(pk=home.id).delete()
+    said_by("restore_tenant", home.made.tenant.slug, str(file), yes=True)
+    home.api.post("/authmgr/groups", {"name": "Readers"})
+    deliver()
+    assert consumer.names() == ["Readers"]
