@@ -46,9 +46,9 @@ class Place:
         )
         return done.stdout
 
-    def new_operator(self) -> str:
+    def new_operator(self, name: str = "") -> str:
         """An operator's username; the password is PASSWORD."""
-        name = f"op-{secrets.token_hex(4)}"
+        name = name or f"op-{secrets.token_hex(4)}"
         self.manage(
             "createsuperuser",
             "--noinput",
@@ -60,10 +60,10 @@ class Place:
         )
         return name
 
-    def new_tenant(self, name: str) -> dict[str, Any]:
+    def new_tenant(self, name: str, *, slug: str = "") -> dict[str, Any]:
         """A tenant with an admin, whose password is PASSWORD; what `create_tenant --json` prints."""
         mark = secrets.token_hex(4)
-        words = ["create_tenant", name, "--slug", f"t-{mark}", "--admin-username", f"admin-{mark}"]
+        words = ["create_tenant", name, "--slug", slug or f"t-{mark}", "--admin-username", f"admin-{mark}"]
         said = self.manage(
             *words, "--admin-email", f"admin-{mark}@example.com", "--json", TENANT_ADMIN_PASSWORD=PASSWORD
         )

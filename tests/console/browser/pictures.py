@@ -11,14 +11,15 @@ from PIL import Image
 from tests.console.browser.visitor import Visitor
 
 PLACES: Final = {"laptop": (1280, 800), "phone": (390, 844)}
-THEMES: Final = ("light", "dark")
+LIGHT, DARK = "light", "dark"
+LAPTOP, PHONE = PLACES
 # As many colours as a page has that shows no photographs.
 COLOURS: Final = 96
 
 
 @dataclass(frozen=True)
 class Camera:
-    """Takes a page on a laptop and on a phone, light and dark; or nothing at all."""
+    """Takes a page as a laptop or a phone shows it, light or dark; or nothing at all."""
 
     into: Path | None
 
@@ -32,23 +33,24 @@ class Camera:
         """One that takes nothing."""
         return replace(self, into=None)
 
-    def takes(self, name: str, visitor: Visitor) -> None:
-        """Four pictures of the page that is open."""
+    def takes(self, name: str, visitor: Visitor, *wanted: tuple[str, str]) -> None:
+        """Pictures of the page that is open, each of a place and a theme."""
         if self.into is None:
             return
         self.into.mkdir(parents=True, exist_ok=True)
         command = visitor.browser.execute_cdp_cmd  # type: ignore[attr-defined]  # Chromium's driver has it
-        for place, (width, height) in PLACES.items():
-            size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": place == "phone"}
+        for place, theme in wanted:
+            width, height = PLACES[place]
+            size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": place == PHONE}
             command("Emulation.setDeviceMetricsOverride", size)
-            for theme in THEMES:
-                command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
-                visitor.browser.refresh()
-                time.sleep(1)
-                taken = self.into / f"console-{name}-{place}-{theme}.png"
-                visitor.browser.save_screenshot(str(taken))
-                with Image.open(taken) as picture:
-                    picture.convert("RGB").quantize(COLOURS).save(taken, optimize=True)
+            command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+            visitor.browser.refresh()
+            # Plots are drawn and fonts fetched by then.
+            time.sleep(1.5)
+            taken = self.into / f"console-{name}-{place}-{theme}.png"
+            visitor.browser.save_screenshot(str(taken))
+            with Image.open(taken) as picture:
+                picture.convert("RGB").quantize(COLOURS).save(taken, optimize=True)
         command("Emulation.setEmulatedMedia", {"features": []})
         command("Emulation.clearDeviceMetricsOverride", {})
         visitor.browser.refresh()

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.console.browser.conftest import Place, address_of
-from tests.console.browser.pictures import Camera
+from tests.console.browser.pictures import DARK, LAPTOP, LIGHT, PHONE, Camera
 from tests.console.browser.visitor import Visitor
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout
 @pytest.fixture(scope="module")
 def acme(place: Place) -> dict[str, Any]:
     """A tenant in daily use."""
-    return place.furnish(place.new_tenant("Acme Ltd"))
+    return place.furnish(place.new_tenant("Acme Ltd", slug="acme"))
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +26,11 @@ def other(place: Place) -> dict[str, Any]:
 
 
 def test_an_operators_day(place: Place, acme: dict[str, Any], visit: Callable[[str], Visitor], camera: Camera) -> None:
-    place.manage("collect_figures")
-    ann = visit(place.new_operator()).opens("/admin/")
-    camera.takes("sign-in", ann)
+    ann = visit(place.new_operator("ann")).opens("/admin/")
+    camera.takes("sign-in", ann, (PHONE, DARK))
     ann.sits_down_for_the_first_time()
-    camera.takes("dashboard", ann)
 
     ann.follows("Tenants")
-    camera.takes("tenants", ann)
     ann.presses("Provision")
     ann.fills("Name", "Borealis")
     ann.fills("Slug", "borealis")
@@ -45,12 +42,14 @@ def test_an_operators_day(place: Place, acme: dict[str, Any], visit: Callable[[s
     ann.reads("active")
 
     ann.opens(f"/admin/tenants/tenant/{acme['tenant_id']}/change/").reads("Acme Ltd")
-    camera.takes("tenant", ann)
     look_into(ann, acme)
     a_day_inside_a_tenant(ann, camera)
 
     ann.opens("/admin/platform/audit/")
     ann.reads("credential")
+    place.manage("collect_figures")
+    ann.opens("/admin/").reads("Registry calls")
+    camera.takes("dashboard", ann, (LAPTOP, LIGHT))
     assert ann.complaints() == []
 
 
@@ -104,11 +103,10 @@ def look_into(visitor: Visitor, tenant: dict[str, Any]) -> None:
 def a_day_inside_a_tenant(visitor: Visitor, camera: Camera) -> None:
     """Find a user, reset the factors, rotate a credential, read the trail."""
     visitor.follows("End users")
-    camera.takes("end-users", visitor)
     visitor.searches("vera")
     visitor.follows(address_of("Vera Visitor"))
     visitor.reads("Second factors")
-    camera.takes("end-user", visitor)
+    camera.takes("end-user", visitor, (LAPTOP, DARK), (PHONE, LIGHT))
     visitor.presses("Reset second factors")
     visitor.fills("Reason", f"Lost the phone, ticket {uuid4().hex[:6]}")
     visitor.presses("Remove all factors")
@@ -116,7 +114,6 @@ def a_day_inside_a_tenant(visitor: Visitor, camera: Camera) -> None:
 
     visitor.follows("Services")
     visitor.follows("Card payments")
-    camera.takes("service", visitor)
     visitor.presses("Rotate")
     visitor.fills("Secret", "sk-0816")
     visitor.presses("Rotate")
