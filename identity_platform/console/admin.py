@@ -7,7 +7,7 @@ from identity_platform.console.jobs.admin import JobAdmin
 from identity_platform.console.jobs.models import Job
 from identity_platform.console.people import lists as people
 from identity_platform.console.platform.lists import AdminInvitationAdmin, AdminRoleAdmin, AdminUserAdmin, ClientAdmin
-from identity_platform.console.services.lists import ServiceAdmin
+from identity_platform.console.registry.lists import ServiceAdmin
 from identity_platform.console.tenants.admin import TenantAdmin
 from registry.models import Service
 from tenants.models import Tenant

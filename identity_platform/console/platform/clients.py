@@ -80,7 +80,7 @@ def _doings(staff: Staff, client: Client) -> list[Button]:
 def _secret_page(request: HttpRequest, client: Client, secret: str) -> HttpResponse:
     title = _("Secret of %(name)s") % {"name": client.name}
     record = Record(title=title, back=_page_of(client), more={"secret": secret})
-    answer = record_page(request, record, template="console/services/secret.html")
+    answer = record_page(request, record, template="console/registry/secret.html")
     answer.headers["Cache-Control"] = "no-store"
     return answer
 

@@ -157,7 +157,7 @@ def _doings(staff: Staff, endpoint: WebhookEndpoint) -> list[Button]:
 def _secret_page(request: HttpRequest, endpoint: WebhookEndpoint, secret: str) -> HttpResponse:
     title = _("Secret of %(name)s") % {"name": endpoint.url}
     record = Record(title=title, back=_page_of(endpoint), more={"secret": secret})
-    answer = record_page(request, record, template="console/services/secret.html")
+    answer = record_page(request, record, template="console/registry/secret.html")
     answer.headers["Cache-Control"] = "no-store"
     return answer
 

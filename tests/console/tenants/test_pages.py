@@ -61,7 +61,9 @@ def test_a_tenant_admin_sees_the_own_tenant_only(house: House, other_house: Hous
     assert admin.get(page(other_house)).status_code == 404
 
 
-@pytest.mark.parametrize("nobody", ["00000000-0000-0000-0000-000000000000", "nonsense", "5d2c33e5-9a86-4c0e-8d57-c8df6a2f9b11"])
+@pytest.mark.parametrize(
+    "nobody", ["00000000-0000-0000-0000-000000000000", "nonsense", "5d2c33e5-9a86-4c0e-8d57-c8df6a2f9b11"]
+)
 def test_a_tenant_that_is_none_is_not_found_in_the_consoles_frame(nobody: str) -> None:
     answer = new_operator().sign_in().get(f"{LIST}{nobody}/change/")
     assert answer.status_code == 404

@@ -13,8 +13,8 @@ from unfold.decorators import display
 
 from identity_platform.console.access import staff_or_none
 from identity_platform.console.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin
+from identity_platform.console.registry import pages
 from identity_platform.console.scope import tenant_at
-from identity_platform.console.services import pages
 from registry.models import STATUSES, Service, ServiceCount
 
 

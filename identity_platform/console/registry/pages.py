@@ -31,8 +31,8 @@ from identity_platform.console.records import (
     moment,
     record_page,
 )
+from identity_platform.console.registry.forms import CredentialForm, ExpiryForm, SecretForm, ServiceForm
 from identity_platform.console.scope import tenant_at
-from identity_platform.console.services.forms import CredentialForm, ExpiryForm, SecretForm, ServiceForm
 from registry import actions
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from tenants import routes
@@ -382,7 +382,7 @@ def reveal(request: HttpRequest, service_id: UUID, credential_id: UUID) -> HttpR
         record = Record(
             title=_("Secret of %(name)s") % {"name": credential.name}, back=_page_of(service), more={"secret": text}
         )
-        answer = record_page(request, record, template="console/services/secret.html")
+        answer = record_page(request, record, template="console/registry/secret.html")
         answer.headers["Cache-Control"] = "no-store"
         return answer
 
