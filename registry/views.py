@@ -59,6 +59,9 @@ registry_endpoint = partial(endpoint, headers=FOR_TENANT, answer_headers=RATE_HE
 class RegistryViewSet(ApiViewSet):
     """Counts every call right after it is known who calls, and says so on every answer from there on."""
 
+    # Records carry it, and clients send records back as they got them: it is ignored here (contract.md section 4).
+    tenant_of_body_counts = False
+
     usage: Usage | None = None
     # The permission that an action needs.
     permissions: ClassVar[dict[str, str]] = {}

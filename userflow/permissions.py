@@ -77,7 +77,8 @@ def refuse_foreign_tenant(principal: Principal, request: Request, view: Any) -> 
         return
     stated: list[Any] = request.query_params.getlist("tenant_id") if "tenant_id" in request.META["QUERY_STRING"] else []
     contract = getattr(getattr(view, view.action or "", None), "contract", None)
-    if contract is not None and contract.body is not None and isinstance(request.data, Mapping):
+    counts = getattr(view, "tenant_of_body_counts", True)
+    if counts and contract is not None and contract.body is not None and isinstance(request.data, Mapping):
         stated = [*stated, request.data.get("tenant_id")]
     for value in stated:
         if isinstance(value, str) and FORM.fullmatch(value) and UUID(value) != principal.tenant_id:
