@@ -35,6 +35,7 @@ class JobAdmin(ConsoleModelAdmin):
 
     view_permission = "tenants:read"
     operators_only = True
+    of_tenant = "tenant_id"
     list_display = ("shown_kind", "shown_about", "shown_state", "begun_by", "created_at")
     ordering = ("-created_at", "pk")
     list_select_related = ("begun_by",)

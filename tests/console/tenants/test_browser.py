@@ -1,0 +1,51 @@
+"""An operator provisions a tenant in a real browser and watches it come."""
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tenants.models import Tenant
+from tests.console.staff import LOGIN, new_operator
+from tests.console.tenants.test_pages import LIST
+from tests.console.tenants.test_steps import new_tenant
+from tests.userflow.test_pages import browser as browser
+from tests.userflow.tokens.test_oauth_libraries import place as place
+from tests.world import PASSWORD
+
+pytestmark = pytest.mark.needs("chromium", "chromedriver")
+
+
+def fill(browser: webdriver.Chrome, fields: dict[str, str], form: str = "form") -> None:
+    for name, text in fields.items():
+        if text:
+            browser.find_element(By.NAME, name).send_keys(text)
+    browser.find_element(By.CSS_SELECTOR, f"{form} button[type=submit]").click()
+
+
+def test_provisioning_is_followed_to_its_end(place: str, browser: webdriver.Chrome) -> None:
+    browser.get(f"{place}{LOGIN}?next={LIST}provision/")
+    fill(browser, {"username": new_operator().username, "password": PASSWORD})
+    WebDriverWait(browser, 20).until(lambda _: browser.current_url.endswith("/provision/"))
+    asked = new_tenant()
+    fill(browser, asked, "#content form")
+    # The page asks by itself; nobody reloads it.
+    WebDriverWait(browser, 30).until(lambda _: "DONE" in browser.find_element(By.ID, "job").text.upper())
+    assert "The tenant is active." in browser.find_element(By.ID, "job").text
+    browser.find_element(By.LINK_TEXT, "To the tenant").click()
+    WebDriverWait(browser, 20).until(lambda _: str(Tenant.objects.get(slug=asked["slug"]).pk) in browser.current_url)
+    assert asked["username"] in browser.page_source
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_plots_are_drawn_and_no_page_is_wider_than_the_screen(
+    place: str, browser: webdriver.Chrome, width: int
+) -> None:
+    browser.get(f"{place}{LOGIN}")
+    fill(browser, {"username": new_operator().username, "password": PASSWORD})
+    WebDriverWait(browser, 20).until(lambda _: browser.current_url == f"{place}/admin/")
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    for path in ("/admin/", LIST, f"{LIST}provision/", "/admin/console/job/"):
+        browser.get(place + path)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width, path
