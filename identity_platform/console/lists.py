@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from django.contrib.admin import ModelAdmin as DjangoModelAdmin
+from django.contrib.admin import ShowFacets
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -66,6 +67,8 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
 
     paginator = BoundedPaginator
     show_full_result_count = False
+    # Figures beside the filters would be a count of the whole table for each of them.
+    show_facets = ShowFacets.NEVER
     list_per_page = 50
     list_max_show_all = 0
     list_filter_submit = True
@@ -143,6 +146,8 @@ class TenantModelAdmin(ConsoleModelAdmin):
     # What can be made here: words, the page, and the permission that it needs.
     ways_on: ClassVar[tuple[tuple[str | Promise, str, str], ...]] = ()
     list_before_template = "console/people/ways_on.html"
+    # The filters are links and act at once.
+    list_filter_submit = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # The database is the tenant's own; there is nothing of others in it.

@@ -51,9 +51,9 @@ def tag(text: StrOrPromise, kind: str) -> SafeString:
     return format_html('<span class="people-tag {}">{}</span>', kind, text)
 
 
-def moment(at: datetime | None) -> str:
+def moment(at: datetime | None) -> str | None:
     """A time as all pages inside a tenant show it, UTC."""
-    return f"{at:%Y-%m-%d %H:%M}" if at else ""
+    return f"{at:%Y-%m-%d %H:%M}" if at else None
 
 
 def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
@@ -209,23 +209,23 @@ class EndUserAdmin(TenantModelAdmin):
         return link("admin:person", user.pk, user.email)
 
     @admin.display(description=_("Name"), empty_value="–")
-    def called(self, user: EndUser) -> str:
-        return user.name
+    def called(self, user: EndUser) -> str | None:
+        return user.name or None
 
     @admin.display(description=_("State"))
     def state(self, user: EndUser) -> SafeString:
         return tag(_("active"), "is-good") if user.active else tag(_("deactivated"), "is-bad")
 
     @admin.display(description=_("Second factors"), empty_value="–")
-    def second_factors(self, user: EndUser) -> str:
-        return ", ".join(user.mfa_methods)
+    def second_factors(self, user: EndUser) -> str | None:
+        return ", ".join(user.mfa_methods) or None
 
     @admin.display(description=_("Registered"))
-    def registered(self, user: EndUser) -> str:
+    def registered(self, user: EndUser) -> str | None:
         return moment(user.created_at)
 
     @admin.display(description=_("Last sign-in"), empty_value="–")
-    def signed_in(self, user: EndUser) -> str:
+    def signed_in(self, user: EndUser) -> str | None:
         return moment(user.last_login)
 
 
@@ -258,11 +258,11 @@ class GroupAdmin(TenantModelAdmin):
         return link("admin:group", group.pk, group.name)
 
     @admin.display(description=_("Roles"), empty_value="–")
-    def carries(self, group: Group) -> str:
-        return ", ".join(sorted(role.name for role in group.roles.all()))
+    def carries(self, group: Group) -> str | None:
+        return ", ".join(sorted(role.name for role in group.roles.all())) or None
 
     @admin.display(description=_("Made"))
-    def made(self, group: Group) -> str:
+    def made(self, group: Group) -> str | None:
         return moment(group.created_at)
 
 
@@ -304,7 +304,7 @@ class RoleAdmin(TenantModelAdmin):
         return str(_("built-in") if role.built_in else _("own"))
 
     @admin.display(description=_("Made"))
-    def made(self, role: Role) -> str:
+    def made(self, role: Role) -> str | None:
         return moment(role.created_at)
 
 
@@ -340,25 +340,25 @@ class EndUserSessionAdmin(TenantModelAdmin):
         return link("admin:person", session.user_id, session.user.email)
 
     @admin.display(description=_("Browser"), empty_value="–")
-    def browser(self, session: EndUserSession) -> str:
-        return session.user_agent[:60]
+    def browser(self, session: EndUserSession) -> str | None:
+        return session.user_agent[:60] or None
 
     @admin.display(description=_("Signed in by"), empty_value="–")
-    def how(self, session: EndUserSession) -> str:
-        return ", ".join(session.amr)
+    def how(self, session: EndUserSession) -> str | None:
+        return ", ".join(session.amr) or None
 
     @admin.display(description=_("Began"))
-    def began(self, session: EndUserSession) -> str:
+    def began(self, session: EndUserSession) -> str | None:
         return moment(session.auth_time)
 
     @admin.display(description=_("Last used"), empty_value="–")
-    def used(self, session: EndUserSession) -> str:
+    def used(self, session: EndUserSession) -> str | None:
         return moment(session.refreshed_at)
 
     @admin.display(description=_("Ends"))
-    def expires(self, session: EndUserSession) -> str:
+    def expires(self, session: EndUserSession) -> str | None:
         return moment(session.expires_at)
 
     @admin.display(description=_("Ended"), empty_value="–")
-    def ended(self, session: EndUserSession) -> str:
-        return session.end_reason
+    def ended(self, session: EndUserSession) -> str | None:
+        return session.end_reason or None

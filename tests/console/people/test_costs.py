@@ -60,6 +60,7 @@ def crowded(house: House, number: int) -> dict[str, Any]:
     return {
         "users": USERS,
         "users, page 2": f"{USERS}?p=2",
+        "users, counts of filters": f"{USERS}?_facets=True",
         "users, address": f"{USERS}?q=p1%40crowd",
         "users, part of a name": f"{USERS}?q=abc1",
         "users, nobody": f"{USERS}?q=nobody-at-all",
@@ -91,6 +92,7 @@ def cost(staff: Staff, path: str) -> tuple[int, int]:
 PINNED = {
     "users": (5, 4),
     "users, page 2": (5, 4),
+    "users, counts of filters": (5, 4),
     "users, address": (5, 5),
     "users, part of a name": (5, 6),
     "users, nobody": (5, 4),
