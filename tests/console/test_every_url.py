@@ -33,7 +33,7 @@ from userflow.principals import OPERATOR, Principal
 from userflow.roles.actions import create_role
 from userflow.roles.models import Role, RoleBinding
 from userflow.signin.models import EndUserSession
-from userflow.tokens.signing import key_set
+from userflow.tokens.signing import rotate_signing_keys, signing_key_status
 from userflow.webhooks.actions import create_endpoint
 from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
 
@@ -54,6 +54,12 @@ class World:
     ids_of_a: Ids
     ids_of_b: Ids
     nonsense: Ids
+
+
+def spare_key() -> str:
+    """A signing key that has signed nothing yet: where it is withdrawn, nobody's token ends."""
+    waiting = [key.kid for key in signing_key_status() if key.state == "next"]
+    return waiting[0] if waiting else rotate_signing_keys().kid
 
 
 def furnish(house: House) -> Ids:
@@ -89,7 +95,7 @@ def furnish(house: House) -> Ids:
         # The platform's, the same in both.
         "app": "registry",
         "server": DatabaseServer.objects.get(name="main").pk,
-        "kid": key_set().signing_kid,
+        "kid": spare_key(),
         "role": AdminRole.objects.get(name="auditor").pk,
         "job": Job.objects.get_or_create(kind="backup", state="done", params={"slug": "gone"})[0].pk,
         "factor": FACTOR,

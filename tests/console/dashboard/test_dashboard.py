@@ -118,24 +118,24 @@ def ten_thousand_tenants() -> Iterator[None]:
         server = DatabaseServer.objects.create(name="many", host="many", accepts_tenants=False).pk
         cursor.execute(
             "INSERT INTO tenants_tenant (id, name, slug, settings, created_at, updated_at) SELECT gen_random_uuid(), "
-            "'Many ' || n, 'many-' || n, '{}', now() - make_interval(mins => n), now() FROM generate_series(1, %s) n",
+            "'Many ' || n, 'crowded-' || n, '{}', now() - make_interval(mins => n), now() FROM generate_series(1, %s) n",
             [MANY],
         )
         cursor.execute(
             "INSERT INTO tenants_tenantdatabase (tenant_id, server_id, name, status, reason, schema_version, updated_at) "
-            "SELECT id, %s, 'none_' || slug, 'suspended', '', 'x', now() FROM tenants_tenant WHERE slug LIKE 'many-%%'",
+            "SELECT id, %s, 'none_' || slug, 'suspended', '', 'x', now() FROM tenants_tenant WHERE slug LIKE 'crowded-%%'",
             [server],
         )
         cursor.execute(
             "INSERT INTO console_tenantfigures (tenant_id, users, active_users, protected_users, factors, database_bytes, "
             "check_ms, failure, checked_at, collected_at, last_event_id) SELECT id, 1000, 900, 500, "
             """'{"totp": 400, "webauthn": 300}', 10000000, random() * 50, '', now(), now(), 0 """
-            "FROM tenants_tenant WHERE slug LIKE 'many-%'"
+            "FROM tenants_tenant WHERE slug LIKE 'crowded-%'"
         )
         cursor.execute(
             "INSERT INTO console_tenantday (tenant_id, day, sign_ins, failures, new_users, registry_calls, "
             "registry_refused) SELECT id, current_date - d, 100, 3, 1, 50, 1 FROM tenants_tenant, "
-            "generate_series(0, 2) d WHERE slug LIKE 'many-%'"
+            "generate_series(0, 2) d WHERE slug LIKE 'crowded-%'"
         )
         cursor.execute("ANALYZE tenants_tenant, tenants_tenantdatabase, console_tenantfigures, console_tenantday")
     queries.sum_days(now().date() - timedelta(days=30))
@@ -143,9 +143,9 @@ def ten_thousand_tenants() -> Iterator[None]:
     with connection.cursor() as cursor:
         for table in ("console_tenantday", "console_tenantfigures", "tenants_tenantdatabase"):
             cursor.execute(
-                f"DELETE FROM {table} WHERE tenant_id IN (SELECT id FROM tenants_tenant WHERE slug LIKE 'many-%')"
+                f"DELETE FROM {table} WHERE tenant_id IN (SELECT id FROM tenants_tenant WHERE slug LIKE 'crowded-%')"
             )
-        cursor.execute("DELETE FROM tenants_tenant WHERE slug LIKE 'many-%'")
+        cursor.execute("DELETE FROM tenants_tenant WHERE slug LIKE 'crowded-%'")
     DatabaseServer.objects.filter(name="many").delete()
     queries.sum_days(now().date() - timedelta(days=30))
 
@@ -169,7 +169,7 @@ def test_dashboard_and_list_stay_quick_with_ten_thousand_tenants(
         ("dashboard", lambda: operator.get(HOME), 16),
         ("an admin's", lambda: admin.get(HOME), 14),
         ("list", lambda: operator.get("/admin/tenants/tenant/"), 8),
-        ("search", lambda: operator.get("/admin/tenants/tenant/", q="many-77"), 8),
+        ("search", lambda: operator.get("/admin/tenants/tenant/", q="crowded-77"), 8),
         ("filtered", lambda: operator.get("/admin/tenants/tenant/", state="suspended", schema="behind"), 8),
         ("sorted", lambda: operator.get("/admin/tenants/tenant/", o="-6"), 8),
     ]

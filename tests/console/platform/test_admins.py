@@ -218,7 +218,7 @@ def test_invitations_of_others_are_not_there(head: Staff, operator: Staff, other
 def test_roles_are_read_each_side_its_own(head: Staff, operator: Staff) -> None:
     for person, sees in ((operator, True), (head, False)):
         page = person.get("/admin/userflow/adminrole/")
-        names = {role.name for role in page.context["cl"].result_list}
+        names = set(page.context["cl"].queryset.values_list("name", flat=True))
         assert ({"auditor", "tenant-admin"} <= names, "operator" in names) == (True, sees)
     with statements() as seen:
         head.get("/admin/userflow/adminrole/")

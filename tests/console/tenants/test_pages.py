@@ -42,7 +42,8 @@ def test_the_list_is_filtered(house: House, wanted: str, found: bool) -> None:
     assert (str(house.id) in shown) == found
 
 
-def test_a_tenants_page_shows_what_belongs_to_it(house: House) -> None:
+def test_a_tenants_page_shows_what_belongs_to_it(new_house: Callable[[], House]) -> None:
+    house = new_house()
     shown = new_operator().sign_in().get(page(house)).content.decode()
     for word in (house.made.tenant.slug, house.admin.username, "main", "Suspend", "Back up", "tenant.created"):
         assert word in shown
