@@ -239,7 +239,7 @@ class LastRunOut(serializers.Serializer[Any]):
     reason = serializers.CharField(allow_blank=True)
 
 
-class MappingOut(serializers.Serializer[Any]):
+class AttributeMappingOut(serializers.Serializer[Any]):
     email = serializers.CharField()
     name = serializers.CharField()
     metadata = serializers.DictField(child=serializers.CharField())
@@ -261,7 +261,7 @@ class DirectoryOut(serializers.Serializer[Any]):
     cloud = serializers.CharField(required=False)
     user_filter = serializers.CharField(allow_blank=True)
     client_id = serializers.UUIDField(allow_null=True)
-    mapping = MappingOut()
+    mapping = AttributeMappingOut()
     groups = serializers.DictField(child=serializers.CharField())
     max_deactivation_percent = serializers.IntegerField()
     sync_every_minutes = serializers.IntegerField(allow_null=True)
