@@ -39,6 +39,7 @@ def chooser(request: HttpRequest) -> HttpResponse:
     wanted = form.cleaned_data["q"] if form.is_valid() else ""
     proposed = request.GET.get("tenant")
     found = _found(wanted) if wanted else []
+    recent = _recent(request)
     context = {
         **admin.site.each_context(request),
         "title": _("Choose a tenant"),
@@ -47,7 +48,9 @@ def chooser(request: HttpRequest) -> HttpResponse:
         "found": found[:SHOWN],
         "more": len(found) > SHOWN,
         "proposed": _one(proposed) if proposed else None,
-        "recent": _recent(request),
+        "recent": recent,
+        # Whoever comes for the first time has something to choose from.
+        "newest": [] if wanted or recent else _newest(),
         "next": _way_back(request, request.GET.get("next", "")),
         "chosen": chosen_tenant(request),
     }
@@ -96,6 +99,11 @@ def _recent(request: HttpRequest) -> list[Tenant]:
     rows = Tenant.objects.select_related("database").exclude(database__status__in=GONE).filter(pk__in=ids)
     by_id = {str(tenant.pk): tenant for tenant in rows}
     return [by_id[key] for key in ids if key in by_id]
+
+
+def _newest() -> list[Tenant]:
+    rows = Tenant.objects.select_related("database").exclude(database__status__in=GONE)
+    return list(rows.order_by("-created_at", "id")[:SHOWN])
 
 
 def _way_back(request: HttpRequest, path: str) -> str:

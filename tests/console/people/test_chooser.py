@@ -1,5 +1,6 @@
 """Choosing the tenant to look into."""
 
+from collections.abc import Callable
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -93,3 +94,10 @@ def test_a_form_that_does_not_say_for_which_tenant_it_was_drawn_does_nothing(hou
     for body in ({}, {"drawn_for": ""}, {"drawn_for": "nonsense"}, {"drawn_for": str(uuid4())}):
         assert staff.post(f"{PEOPLE}{person.id}/activity/", body).status_code == 409
     assert not [event for event in trail(house, "end_user.deactivated") if event.target_id == str(person.id)]
+
+
+def test_who_comes_for_the_first_time_has_something_to_choose_from(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    shown = new_operator().sign_in().get(CHOOSER).content.decode()
+    assert "Newest tenants" in shown
+    assert house.made.tenant.slug in shown
