@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.contrib import messages
@@ -16,7 +16,9 @@ from django.utils.translation import gettext as _
 from identity_platform.audit.origin import set_actor
 from tenants import routes
 from tenants.errors import TenantSuspended, UnknownTenant
+from userflow.admins.actions import grantable_roles
 from userflow.admins.models import AdminUser
+from userflow.permissions_catalogue import TENANT_ADMIN
 from userflow.principals import Principal
 from userflow.realms import ADMINS
 from userflow.signin.actions import end_sessions
@@ -158,6 +160,12 @@ def require(request: HttpRequest, permission: str) -> Staff:
     if not staff.may(permission):
         raise PermissionDenied(needed(permission))
     return staff
+
+
+def must_grant_tenant_admin(request: HttpRequest) -> None:
+    """Whoever makes a tenant makes its first admin: GrantsMoreThanHeld or PermissionDenied for who could not over the API."""
+    # The role is the same in every tenant, also in one that is not there yet.
+    grantable_roles([TENANT_ADMIN], uuid4(), require(request, "admins:write").principal)
 
 
 def needs(permission: str, *, operators_only: bool = False) -> Callable[[Page], Page]:

@@ -61,6 +61,8 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     """
 
     view_permission: ClassVar[str]
+    # Another one that it takes as well.
+    also_needs: ClassVar[str] = ""
     operators_only: ClassVar[bool] = False
     # Path of the model to its tenant's id, e.g. `tenant_id`; rows of other tenants are not there for tenant admins.
     of_tenant: ClassVar[str | None] = None
@@ -98,10 +100,18 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # Asked by the frame of the sign-in's pages too, where nobody is known yet.
         staff = staff_or_none(request)
-        return staff is not None and staff.may(self.view_permission) and (staff.is_operator or not self.operators_only)
+        if staff is None or not staff.may(self.view_permission) or (self.also_needs and not staff.may(self.also_needs)):
+            return False
+        return staff.is_operator or not self.operators_only
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        # Django lets any column of the model be asked about, character by character also a password's hash. The filters
+        # are all there is.
+        assert request is not None  # Django's list passes it
+        return lookup in {each.parameter_name for each in self.get_list_filter(request)}
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -99,7 +99,7 @@ PAGES: dict[str, Page] = {
     "userflow_enduser_changelist": _inside("endusers:read"),
     "userflow_group_changelist": _inside("groups:read"),
     "userflow_role_changelist": _inside("roles:read"),
-    "userflow_endusersession_changelist": _inside("sessions:read"),
+    "userflow_endusersession_changelist": _inside("sessions:read endusers:read"),
     "register_person": _inside("endusers:read endusers:write"),
     "person": _person(),
     "edit_person": _person("endusers:write"),

@@ -47,7 +47,7 @@ def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     if staff.may("services:read"):
         context["registry_plot"] = _registry(scope)
     if staff.may("audit:read"):
-        context["events"] = tables.recent_events(scope.tenant_id)
+        context["events"] = tables.recent_events(scope.tenant_id, reader=staff.user.tenant_id)
     if staff.may("invitations:read"):
         context["invitations"] = tables.pending_invitations(scope.tenant_id)
     if staff.may("directory:read"):

@@ -11,11 +11,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from unfold.decorators import display
 
-from identity_platform.console.access import require, staff_at
+from identity_platform.console.access import must_grant_tenant_admin, require, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.jobs.actions import run_job_again
 from identity_platform.console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
 from identity_platform.console.lists import ConsoleModelAdmin, uuid_or_none
+from identity_platform.console.tenants import work
 from identity_platform.console.tenants.work import KIND_NAMES
 from tenants.models import Tenant
 from tenants.states import State
@@ -80,6 +81,8 @@ class JobAdmin(ConsoleModelAdmin):
         """Run a job again that failed or was interrupted."""
         require(request, "tenants:write")
         job = self._job(request, job_id)
+        if job.kind == work.PROVISION:
+            must_grant_tenant_admin(request)
         page = reverse("admin:console_job_change", args=[job.pk])
         return confirmed(
             request,
@@ -88,7 +91,7 @@ class JobAdmin(ConsoleModelAdmin):
             back=page,
             act=lambda _data: self._again(request, job),
             submit=_("Run again"),
-            dangerous=job.kind == "delete",
+            dangerous=job.kind in (work.DELETE, work.BACK_UP),
             shown=lambda request: HttpResponseRedirect(page),
         )
 

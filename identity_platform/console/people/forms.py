@@ -1,6 +1,5 @@
 """Forms of the pages inside a tenant: dressed for the console, checked by the shapes of the API."""
 
-import json
 from typing import Any, ClassVar, Final
 
 from django import forms
@@ -15,6 +14,7 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
+from identity_platform.console.forms import Members
 from userflow.clients.models import Client
 from userflow.endusers.serializers import EndUserChanges, RegisterIn
 from userflow.groups.models import Group
@@ -112,12 +112,11 @@ class PersonForm(Shaped):
     shape = EndUserChanges
     name = text(_("Name"), most=255, required=False)
     email = address()
-    metadata = forms.JSONField(
+    metadata = Members(
         label=_("Metadata"),
         required=False,
         help_text=_("A JSON object of your applications' own; replaced whole."),
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 6, "class": "people-code"}),
-        encoder=json.JSONEncoder,
     )
 
     def members(self) -> dict[str, Any]:

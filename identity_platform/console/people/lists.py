@@ -313,6 +313,8 @@ class EndUserSessionAdmin(TenantModelAdmin):
     """Sessions of all end users, those that last longest first."""
 
     view_permission = "sessions:read"
+    # The list names everybody who is signed in, which the API's sessions do not.
+    also_needs = "endusers:read"
     audited_as = "session"
     list_title = _("Sessions")
     list_display = ("person", "address", "browser", "how", "began", "used", "expires", "ended")

@@ -87,7 +87,7 @@ def take_in(
         form_class=forms.PeopleForm,
         form_options={"choices": [(str(key), f"{email} · {name}" if name else email) for key, email, name in found]},
         submit=_("Take in"),
-        dangerous=False,
+        alarming=False,
         tenant=tenant,
         template="console/people/take_in.html",
         context={"q": words, "found": found, "most": FOUND},

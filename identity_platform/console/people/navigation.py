@@ -11,13 +11,13 @@ from django_stubs_ext import StrOrPromise
 from identity_platform.console.access import staff_at
 from identity_platform.console.scope import chosen_tenant
 
-# Title, icon, name of the page, permission.
+# Title, icon, name of the page, permissions.
 PAGES: Final[tuple[tuple[StrOrPromise, str, str, str], ...]] = (
     (gettext_lazy("End users"), "group", "admin:userflow_enduser_changelist", "endusers:read"),
     (gettext_lazy("Groups"), "groups", "admin:userflow_group_changelist", "groups:read"),
     (gettext_lazy("Roles"), "badge", "admin:userflow_role_changelist", "roles:read"),
     (gettext_lazy("Invitations"), "outgoing_mail", "admin:invitations", "invitations:read"),
-    (gettext_lazy("Sessions"), "devices", "admin:userflow_endusersession_changelist", "sessions:read"),
+    (gettext_lazy("Sessions"), "devices", "admin:userflow_endusersession_changelist", "sessions:read endusers:read"),
     (gettext_lazy("Audit trail"), "history", "admin:tenant_trail", "audit:read"),
 )
 
@@ -25,14 +25,14 @@ PAGES: Final[tuple[tuple[StrOrPromise, str, str, str], ...]] = (
 def may_open(request: HttpRequest) -> Iterator[str]:
     """The paths of the lists that the person may open."""
     staff = staff_at(request)
-    return (reverse(page) for _, _, page, permission in PAGES if staff.may(permission))
+    return (reverse(page) for _, _, page, needed in PAGES if all(map(staff.may, needed.split())))
 
 
 def inside_the_tenant(request: HttpRequest) -> dict[str, Any]:
     """The group of the sidebar: the pages of the chosen tenant, or the way to choose one."""
     staff = staff_at(request)
     if chosen_tenant(request) is not None:
-        held = [page for page in PAGES if staff.may(page[3])]
+        held = [page for page in PAGES if all(map(staff.may, page[3].split()))]
     elif staff.is_operator and staff.may("tenants:read"):
         held = [(gettext("Choose a tenant"), "domain", "admin:choose_tenant", "")]
     else:

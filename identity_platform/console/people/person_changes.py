@@ -233,7 +233,7 @@ def groups(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         form_class=forms.ChosenForm,
         form_options={"label": _("Groups"), "choices": forms.group_choices(), "had": [str(key) for key in had]},
         submit=_("Save"),
-        dangerous=False,
+        alarming=False,
         tenant=tenant,
     )
 

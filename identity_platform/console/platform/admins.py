@@ -56,7 +56,7 @@ def show(request: HttpRequest, user_id: str) -> HttpResponse:
         (_("Made"), Cell(moment(user.created_at))),
         (_("Id"), Cell(user.pk, mono=True)),
     )
-    tables = [_sessions(user)]
+    tables = [_sessions(user)] if staff.may("sessions:read") or user.pk == staff.user.pk else []
     if staff.may("audit:read"):
         tables.append(of_target(user.pk, within=staff.user.tenant_id))
     return record_page(

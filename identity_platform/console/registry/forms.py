@@ -1,6 +1,5 @@
 """What is typed in about services and credentials."""
 
-import json
 from typing import Any, ClassVar
 
 from django import forms
@@ -8,6 +7,8 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from identity_platform.api.errors import MalformedBody
+from identity_platform.api.parsers import json_object
 from identity_platform.console.forms import ApiForm, Line, Members, Moment, Paragraph, Pick, Tick, as_sent
 from registry.models import ACTIVE, API_KEY, CREDENTIAL_TYPES, STATUSES
 from registry.serializers import ServiceCredentialChanges, ServiceCredentialIn, ServiceIn
@@ -59,13 +60,10 @@ class SecretForm(ApiForm):
         if not typed["is_object"]:
             return typed["secret"]
         try:
-            found = json.loads(typed["secret"])
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            return json_object(typed["secret"].encode("utf-8", "surrogatepass"))
+        except MalformedBody:
             # A list is what the serializer refuses in its own words.
             return []
-        return found
 
 
 class CredentialForm(SecretForm):

@@ -18,6 +18,11 @@ from identity_platform.console.scope import tenant_at
 from registry.models import STATUSES, Service, ServiceCount
 
 
+def asked_type(value: str | None) -> str | None:
+    """The type that is asked for; what no type can be (PostgreSQL takes no NUL) asks for nothing."""
+    return value if value and value.isprintable() else None
+
+
 class OfType(SimpleListFilter):
     """Services of one type; the types are those that the tenant's services have."""
 
@@ -29,7 +34,7 @@ class OfType(SimpleListFilter):
         return [(name, name) for name in counted.values_list("type", flat=True).distinct().order_by("type")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Service]) -> QuerySet[Service]:
-        return queryset.filter(type=self.value()) if self.value() else queryset
+        return queryset.filter(type=value) if (value := asked_type(self.value())) else queryset
 
 
 class InStatus(SimpleListFilter):
@@ -42,7 +47,7 @@ class InStatus(SimpleListFilter):
         return [(status, status) for status in STATUSES]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Service]) -> QuerySet[Service]:
-        return queryset.filter(status=self.value()) if self.value() else queryset
+        return queryset.filter(status=self.value()) if self.value() in STATUSES else queryset
 
 
 class CountedPaginator(BoundedPaginator):
@@ -102,8 +107,8 @@ class ServiceAdmin(ChosenTenantModelAdmin):
             orphans,
             allow_empty_first_page,
             tenant_id=tenant_at(request).pk,
-            type=request.GET.get("type"),
-            status=request.GET.get("status"),
+            type=asked_type(request.GET.get("type")),
+            status=status if (status := request.GET.get("status")) in STATUSES else None,
         )
 
     def get_urls(self) -> list[URLPattern]:

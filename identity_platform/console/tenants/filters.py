@@ -23,7 +23,7 @@ class StateFilter(DropdownFilter):  # type: ignore[misc]  # unfold has no types
         return [(state.value, name) for state, name in STATE_NAMES.items() if state != State.DELETED]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(database__status=self.value()) if self.value() else queryset
+        return queryset.filter(database__status=self.value()) if self.value() in dict(self.lookup_choices) else queryset
 
 
 class ServerFilter(DropdownFilter):  # type: ignore[misc]  # unfold has no types
@@ -36,7 +36,8 @@ class ServerFilter(DropdownFilter):  # type: ignore[misc]  # unfold has no types
         return [(name, name) for name in DatabaseServer.objects.order_by("name").values_list("name", flat=True)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(database__server__name=self.value()) if self.value() else queryset
+        offered = self.value() in dict(self.lookup_choices)
+        return queryset.filter(database__server__name=self.value()) if offered else queryset
 
 
 class SchemaFilter(DropdownFilter):  # type: ignore[misc]  # unfold has no types

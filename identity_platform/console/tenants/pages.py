@@ -71,8 +71,11 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
     if staff.may("services:read"):
         context["services"] = _services(tenant)
     if staff.may("audit:read"):
-        context["events"] = recent_events(tenant.pk, shown=SHOWN)
+        context["events"] = recent_events(tenant.pk, reader=staff.user.tenant_id, shown=SHOWN)
     if staff.is_operator:
+        # What a database server says is for those who run it.
+        context["reason"] = tenant.database.reason
+        context["failure"] = getattr(getattr(tenant, "figures", None), "failure", "")
         context["jobs"] = _jobs(tenant)
     return TemplateResponse(request, "console/tenants/tenant.html", context)
 

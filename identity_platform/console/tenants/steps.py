@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.console.access import needs, staff_at
+from identity_platform.console.access import must_grant_tenant_admin, needs, staff_at
 from identity_platform.console.confirm import TypedName, confirmed
 from identity_platform.console.jobs.actions import begin_job
 from identity_platform.console.jobs.models import Job
@@ -31,6 +31,7 @@ def page_of(tenant: Tenant) -> str:
 @writing
 def provision(request: HttpRequest) -> HttpResponse:
     """A new tenant; the job's page shows how far it is."""
+    must_grant_tenant_admin(request)
     return _as_job(
         request,
         kind=work.PROVISION,
@@ -69,7 +70,8 @@ def settings(request: HttpRequest, tenant_id: str) -> HttpResponse:
         form_class=SettingsForm,
         form_options={"tenant": tenant},
         submit=_("Save"),
-        dangerous=False,
+        # Where people are sent to set a new password stands among them.
+        alarming=False,
     )
 
 

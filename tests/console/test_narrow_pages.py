@@ -1,0 +1,166 @@
+"""Pages show and do no more than the API does for the same permissions, however they are asked."""
+
+import secrets
+from collections.abc import Callable
+
+import pytest
+
+from identity_platform.console.figures.models import TenantFigures
+from identity_platform.console.jobs.models import Job
+from tenants.context import in_tenant
+from tenants.models import Tenant, TenantDatabase
+from tests.console.staff import new_auditor, new_operator, new_tenant_admin
+from tests.console.tenants.test_steps import LIST, new_tenant
+from tests.console.test_every_url import furnish
+from tests.world import House
+from userflow.admins.models import AdminUser
+from userflow.endusers.models import EndUser
+from userflow.roles.models import Role, RoleBinding
+
+ADMINS, USERS, SESSIONS = (f"/admin/userflow/{name}/" for name in ("adminuser", "enduser", "endusersession"))
+# None of these has one meaning that could be stored and handed out again.
+ODD_JSON = [
+    '{"a": NaN}',
+    '{"a": 1e400}',
+    '{"a": "\\u0000"}',
+    '{"a": "\\ud800"}',
+    '{"a":' * 990 + "1" + "}" * 990,
+    '{"a":1,"a":2}',
+]
+
+
+@pytest.fixture(scope="module")
+def house(django_db_setup: None, new_world: Callable[[], House]) -> House:
+    return new_world()
+
+
+@pytest.fixture(scope="module")
+def new_world(django_db_setup: None) -> Callable[[], House]:
+    from tests.world import build_house
+
+    return build_house
+
+
+def test_no_list_answers_questions_about_password_hashes(house: House) -> None:
+    boss, person = new_tenant_admin(house), house.register()
+    spy = new_tenant_admin(house, "admins:read", "endusers:read").sign_in()
+    with in_tenant(house.id):
+        theirs = EndUser.objects.get(pk=person.id).password
+    for path, whole in ((ADMINS, boss.row().password), (USERS, theirs)):
+        answers = [spy.get(path, password__startswith=start).status_code for start in (whole[:40], "wrong")]
+        assert answers == [400, 400]
+
+
+@pytest.mark.parametrize("lookup", ["name__regex", "created_at__year", "metadata__x__regex", "id"])
+def test_no_list_takes_lookups_that_are_no_filters_of_its(house: House, lookup: str) -> None:
+    operator = new_operator().sign_in().choose(house)
+    for path in (ADMINS, USERS, SESSIONS, LIST, "/admin/registry/service/", "/admin/userflow/client/"):
+        assert operator.get(path, **{lookup: "("}).status_code == 400
+
+
+def test_filters_with_what_no_value_can_be_find_everything_or_nothing(house: House) -> None:
+    operator = new_operator().sign_in().choose(house)
+    for path, names in (("/admin/registry/service/", ("type", "status")), (LIST, ("state", "server", "schema"))):
+        for name in names:
+            assert operator.get(path, **{name: "a\0"}).status_code == 200
+    assert operator.get(f"/admin/userflow/adminrole/{'9' * 4400}/change/").status_code == 404
+
+
+def test_sessions_of_people_are_listed_to_who_may_see_people(house: House) -> None:
+    person = house.register(name="Zebulon Secretname")
+    house.sign_in(person)
+    assert new_tenant_admin(house, "sessions:read").sign_in().get(SESSIONS).status_code == 403
+    both = new_tenant_admin(house, "sessions:read", "endusers:read").sign_in()
+    assert person.email in both.get(SESSIONS, q="secretname").content.decode()
+
+
+def test_sessions_of_an_admin_are_shown_to_who_may_read_sessions(house: House) -> None:
+    boss = new_tenant_admin(house)
+    boss.browser.defaults["HTTP_USER_AGENT"] = "BossBrowser/7"
+    boss.sign_in()
+    page = f"{ADMINS}{boss.id}/change/"
+    assert "BossBrowser/7" not in new_tenant_admin(house, "admins:read").sign_in().get(page).content.decode()
+    assert (
+        "BossBrowser/7" in new_tenant_admin(house, "admins:read", "sessions:read").sign_in().get(page).content.decode()
+    )
+
+
+def test_who_works_for_the_platform_is_not_the_tenants_business(house: House) -> None:
+    operator = new_operator().sign_in()
+    changed = {"name": "Renamed", "slug": house.made.tenant.slug, "issuer_name": "x"}
+    assert operator.post(f"{LIST}{house.id}/settings/", changed).status_code == 302
+    auditor = new_auditor(house).sign_in()
+    for path in ("/admin/", f"{LIST}{house.id}/change/"):
+        shown = auditor.get(path).content.decode()
+        assert ("tenant.updated" in shown, operator.username in shown) == (True, False)
+    assert operator.username in operator.get(f"{LIST}{house.id}/change/").content.decode()
+
+
+def test_reasons_of_database_servers_are_for_operators(house: House) -> None:
+    TenantDatabase.objects.filter(pk=house.id).update(reason="host 10.0.0.7 is full")
+    TenantFigures.objects.update_or_create(tenant_id=house.id, defaults={"failure": "port 5432 refused"})
+    page = f"{LIST}{house.id}/change/"
+    shown = new_tenant_admin(house, "groups:read").sign_in().get(page).content.decode()
+    assert ("10.0.0.7" in shown, "5432" in shown) == (False, False)
+    shown = new_operator().sign_in().get(page).content.decode()
+    assert ("10.0.0.7" in shown, "5432" in shown) == (True, True)
+    TenantDatabase.objects.filter(pk=house.id).update(reason="")
+    TenantFigures.objects.filter(pk=house.id).delete()
+
+
+def test_provisioning_makes_an_admin_only_for_who_could_make_one(house: House) -> None:
+    weak = new_operator("tenants:read", "tenants:write").sign_in()
+    asked = new_tenant()
+    assert weak.get(f"{LIST}provision/").status_code == 403
+    assert weak.post(f"{LIST}provision/", asked).status_code == 403
+    half = new_operator("tenants:read", "tenants:write", "admins:write").sign_in()
+    assert half.post(f"{LIST}provision/", asked).status_code == 403
+    job = Job.objects.create(kind="provision", params=asked, state="failed")
+    assert weak.post(f"/admin/console/job/{job.pk}/again/").status_code == 403
+    assert not AdminUser.objects.filter(username=asked["username"]).exists()
+
+
+def test_no_second_door_leads_around_the_fresh_sign_in(house: House) -> None:
+    person = house.register()
+    admin, operator = new_tenant_admin(house).sign_in(), new_operator().sign_in()
+    form = {"drawn_for": str(house.id)}
+    name = f"clerks-{secrets.token_hex(4)}"
+    assert admin.post("/admin/inside/roles/new/", {**form, "name": name, "permissions": "bills:pay"}).status_code == 302
+    with in_tenant(house.id):
+        role = Role.objects.get(name=name)
+    job = Job.objects.create(kind="back_up", tenant_id=house.id, params={"slug": "x"}, state="failed")
+    for one in (admin, operator):
+        one.time_passes(20)
+    evil = {"name": "N", "slug": house.made.tenant.slug, "password_reset_url": "https://evil.example/reset"}
+    asked = [
+        admin.post(f"/admin/inside/roles/{role.pk}/members/?q={person.email}", {**form, "chosen": [str(person.id)]}),
+        admin.post(f"/admin/inside/people/{person.id}/groups/", {**form, "chosen": []}),
+        operator.post(f"{LIST}{house.id}/settings/", evil),
+        operator.post(f"/admin/console/job/{job.pk}/again/"),
+    ]
+    assert {answer.headers["Location"].partition("?")[0] for answer in asked} == {"/admin/reauthenticate/"}
+    with in_tenant(house.id):
+        assert not RoleBinding.objects.filter(role=role).exists()
+    assert "password_reset_url" not in Tenant.objects.get(pk=house.id).settings
+
+
+@pytest.mark.parametrize("place", ["service", "person", "secret"])
+def test_json_that_the_api_would_not_take_is_not_taken_here(new_world: Callable[[], House], place: str) -> None:
+    house = new_world()
+    ids = furnish(house)
+    operator = new_operator().sign_in().choose(house)
+    form = {"drawn_for": str(house.id)}
+    service = {**form, "name": "n", "type": "t", "base_url": "https://x.example.com", "status": "active"}
+    for odd in ODD_JSON:
+        path, body = {
+            "service": ("/admin/registry/service/add/", {**service, "metadata": odd}),
+            "person": (
+                f"/admin/inside/people/{ids['person']}/edit/",
+                {**form, "email": "n@example.com", "metadata": odd},
+            ),
+            "secret": (
+                f"/admin/registry/service/{ids['service']}/credentials/add/",
+                {**form, "name": "c", "type": "custom", "secret": odd, "is_object": "on"},
+            ),
+        }[place]
+        assert operator.post(path, body).status_code == 400, odd
