@@ -31,10 +31,25 @@ RESOLVE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 5.0
 ANSWER_BYTES: Final = 4096
 
-# Prefixes of IPv6 that carry an IPv4 address and would be routed to it: NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo
-# (RFC 4380), IPv4-compatible (RFC 4291, deprecated).
+# The addresses that IANA has handed out to the world.
+_UNICAST: Final = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("2000::/3"))
+# And what is special among them (IANA special-purpose registries, RFC 6890), named here because interpreters differ in what
+# they call global: `ipaddress` lets parts of 192.0.0.0/24 and all of 192.88.99.0/24 through. 168.63.129.16 is public by its
+# number and the host's own control channel on one cloud.
+_SPECIAL: Final = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16"),
+        *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
+        *("2001::/23", "2001:db8::/32", "3fff::/20"),
+    )
+)
+# Prefixes of IPv6 that carry an IPv4 address and would be routed to it: NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo
+# (RFC 4380), IPv4-translated (RFC 7915), IPv4-compatible (RFC 4291, deprecated).
 _CARRIERS: Final = tuple(
-    ipaddress.ip_network(prefix) for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
+    ipaddress.ip_network(prefix)
+    for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::ffff:0:0:0/96", "::/96")
 )
 # A name server that never answers would hold a thread of the web server for as long as the system's resolver waits. As many
 # as callers can keep waiting: somebody with a few such names must not keep others from being resolved.
@@ -76,13 +91,18 @@ class Reach:
     def check(self, address: Address, *, plain: bool) -> None:
         """TargetRefused unless this address may be called."""
         inner = getattr(address, "ipv4_mapped", None) or address
-        if any(inner.version == network.version and inner in network for network in self.allowed):
+        if _within(inner, self.allowed):
             return
-        carried = inner.version == 6 and any(inner in network for network in _CARRIERS)
-        if carried or not inner.is_global or inner.is_multicast or getattr(inner, "is_site_local", False):
+        public = _within(inner, _UNICAST) and not _within(inner, (*_SPECIAL, *_CARRIERS))
+        # The interpreter's own list only takes away: a later one may know of more.
+        if not public or not inner.is_global:
             raise TargetRefused("The address is in a private or reserved network: name a public host.")
         if plain:
             raise TargetRefused("Send an https:// address.")
+
+
+def _within(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address.version == network.version and address in network for network in networks)
 
 
 def check_url(url: str, reach: Reach) -> None:

@@ -75,7 +75,8 @@ def refuse_foreign_tenant(principal: Principal, request: Request, view: Any) -> 
     """
     if principal.tenant_id is None:
         return
-    stated: list[Any] = request.query_params.getlist("tenant_id") if "tenant_id" in request.META["QUERY_STRING"] else []
+    # Decoded names only: `tenant%5Fid` is the same member.
+    stated: list[Any] = request.query_params.getlist("tenant_id") if request.META["QUERY_STRING"] else []
     contract = getattr(getattr(view, view.action or "", None), "contract", None)
     counts = getattr(view, "tenant_of_body_counts", True)
     if counts and contract is not None and contract.body is not None and isinstance(request.data, Mapping):

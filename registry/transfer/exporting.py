@@ -39,13 +39,15 @@ def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Ite
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        after = UUID(int=0)
-        while rows := list(Service.objects.filter(tenant_id=tenant_id, pk__gt=after).order_by("pk")[:AT_ONCE]):
+        # No lower bound at first: any id may be stated by an import, the lowest too.
+        left = Service.objects.filter(tenant_id=tenant_id).order_by("pk")
+        behind = left
+        while rows := list(behind[:AT_ONCE]):
             bound = _credentials(tenant_id, rows, secrets=secrets) if credentials else {}
             for row in rows:
                 yield {name: _plain(getattr(row, name)) for name in COLUMNS}
                 yield from bound.get(row.pk, [])
-            after = rows[-1].pk
+            behind = left.filter(pk__gt=rows[-1].pk)
 
 
 def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> dict[UUID, list[dict[str, Any]]]:

@@ -1,5 +1,6 @@
 """Calls to addresses that others have written down stay out of our own networks (CWE-918)."""
 
+import ipaddress
 import socket
 import threading
 import time
@@ -80,6 +81,26 @@ def site() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("192.0.0.9", "192.0.0.192", "192.88.99.1", "168.63.129.16", "100.100.100.200", "198.18.0.1", "240.0.0.1"),
+        *("::ffff:0:127.0.0.1", "::ffff:0:93.184.215.14", "::ffff:168.63.129.16", "64:ff9b:1::5db8:d70e"),
+        *("100::1", "fec0::1", "4000::1", "5f00::1", "ff0e::1", "2001:1::1", "2001:20::1", "2001:db8::1", "3fff::1"),
+    ],
+)
+def test_what_no_consumer_can_have_is_refused_whatever_the_interpreter_thinks_of_it(address: str) -> None:
+    found = ipaddress.ip_address(address)
+    with pytest.raises(TargetRefused):
+        Reach().check(found, plain=False)
+    Reach.of([str(getattr(found, "ipv4_mapped", None) or found)]).check(found, plain=True)
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "::ffff:93.184.215.14", "192.0.1.1", "2606:2800::1", "2a00::1"])
+def test_public_addresses_are_reached(address: str) -> None:
+    Reach().check(ipaddress.ip_address(address), plain=False)
 
 
 @pytest.mark.parametrize("url", NOWHERE)

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Sum
 
@@ -88,6 +89,14 @@ def test_without_being_asked_no_secret_leaves(new_house: Callable[[], House], tm
         assert run(*command).code == 2
     assert list(tmp_path.iterdir()) == []
     assert not PlatformEvent.objects.filter(tenant_id=house.id, details__via="export").exists()
+
+
+def test_the_lowest_id_there_is_comes_out_too(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house, lowest = new_house(), UUID(int=0)
+    Service.objects.filter(pk=lowest).delete()
+    assert run("import_services", slug(house), jsonl(tmp_path / "in.jsonl", service(id=str(lowest)))).code == 0
+    rows = [json.loads(line) for line in run("export_services", slug(house)).said.splitlines()[:-1]]
+    assert [row["id"] for row in rows] == [str(lowest)]
 
 
 def test_a_table_carries_services_alone(new_house: Callable[[], House], tmp_path: Path) -> None:

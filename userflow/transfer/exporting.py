@@ -35,7 +35,7 @@ COLUMNS: Final = (
     "created_at",
     "last_login",
 )
-NOBODY = UUID(int=0)
+NO_CLIENT = UUID(int=0)
 # JSON is made by PostgreSQL, a page in one statement. The default client is left out: it is another one elsewhere.
 _PAGE = """
 SELECT u.id, row_to_json(u)::text FROM (
@@ -48,9 +48,12 @@ SELECT u.id, row_to_json(u)::text FROM (
         e.email_verified_at IS NOT NULL AS email_verified,
         to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at,
         to_char(e.last_login AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS last_login
-    FROM userflow_enduser e WHERE e.id > %(after)s ORDER BY e.id LIMIT %(limit)s
+    FROM userflow_enduser e {behind} ORDER BY e.id LIMIT %(limit)s
 ) u ORDER BY u.id
 """
+# No lower bound at first: any id may be stated by an import, the lowest too.
+_FIRST_PAGE = _PAGE.format(behind="")
+_NEXT_PAGE = _PAGE.format(behind="WHERE e.id > %(after)s")
 
 
 def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, Any]]:
@@ -71,7 +74,7 @@ def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Ite
             cursor.execute("SET LOCAL statement_timeout = 60000")
         if definitions:
             yield from _definitions()
-        after = NOBODY
+        after: UUID | None = None
         while rows := _page(after, AT_ONCE, hashes, client_id):
             yield from (orjson.loads(row) for _, row in rows)
             after = rows[-1][0]
@@ -87,7 +90,7 @@ def page_of_export(
     attempts.limit_address("transfer")
     client_id = _default_client(tenant_id)
     with in_tenant(tenant_id, purpose):
-        rows = _page(after or NOBODY, limit + 1, hashes, client_id)
+        rows = _page(after, limit + 1, hashes, client_id)
     more, rows = len(rows) > limit, rows[:limit]
     record_for_platform(
         "end_users.exported",
@@ -100,12 +103,13 @@ def page_of_export(
 
 def _default_client(tenant_id: UUID) -> UUID:
     found = Client.objects.filter(tenant_id=tenant_id, is_default=True).values_list("pk", flat=True).first()
-    return found or NOBODY
+    return found or NO_CLIENT
 
 
-def _page(after: UUID, limit: int, hashes: bool, client_id: UUID) -> list[tuple[UUID, str]]:
+def _page(after: UUID | None, limit: int, hashes: bool, client_id: UUID) -> list[tuple[UUID, str]]:
     with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_PAGE, {"after": after, "limit": limit, "hashes": hashes, "client": client_id})
+        statement = _FIRST_PAGE if after is None else _NEXT_PAGE
+        cursor.execute(statement, {"after": after, "limit": limit, "hashes": hashes, "client": client_id})
         return list(cursor.fetchall())
 
 

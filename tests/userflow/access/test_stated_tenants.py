@@ -17,6 +17,15 @@ def test_a_foreign_tenant_in_the_query_is_refused_also_where_nobody_reads_it(
     assert house.api.get(path, {"tenant_id": str(house.id).upper()}).status_code == 200
 
 
+@pytest.mark.parametrize("name", ["tenant%5Fid", "%74enant_id", "limit=1&tenant%5fid"])
+def test_a_foreign_tenant_in_the_query_is_refused_however_its_name_is_spelled(
+    house: House, other_house: House, name: str
+) -> None:
+    path = "/uflow/admin/users/me"
+    assert house.api.get(f"{path}?{name}={other_house.id}").status_code == 403
+    assert house.api.get(f"{path}?{name}={house.id}").status_code == 200
+
+
 def test_a_foreign_tenant_in_the_body_is_refused_also_where_nobody_reads_it(house: House, other_house: House) -> None:
     body = {"name": f"group-{secrets.token_hex(4)}", "tenant_id": str(other_house.id)}
     assert house.api.post("/authmgr/groups", body).status_code == 403

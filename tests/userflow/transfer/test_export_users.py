@@ -4,6 +4,8 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 from identity_platform.audit.models import PlatformEvent
 from tenants.context import in_tenant
@@ -93,6 +95,23 @@ def test_an_export_has_its_own_tenants_people_only(house: House, other_house: Ho
     said = run("export_users", slug(house)).said
     assert mine.email in said
     assert theirs.email not in said
+
+
+def test_the_lowest_id_there_is_comes_out_by_command_and_over_rest(
+    new_house: Callable[[], House], tmp_path: Path
+) -> None:
+    house = new_house()
+    rows = [{"id": str(UUID(int=number)), "email": f"n{number}@example.com"} for number in range(3)]
+    assert run("import_users", slug(house), jsonl(tmp_path / "in.jsonl", *rows)).code == 0
+    written = map(json.loads, run("export_users", slug(house)).said.splitlines()[:-1])
+    assert [row["id"] for row in written if "email" in row] == [row["id"] for row in rows]
+    seen: list[str] = []
+    asked: dict[str, Any] = {"tenant_id": str(house.id), "limit": 1}
+    while asked.get("cursor", "") is not None:
+        page = house.api.post("/uflow/admin/enduser/export", asked).json()
+        seen += [person["id"] for person in page["users"]]
+        asked["cursor"] = page["next_cursor"]
+    assert seen == [row["id"] for row in rows]
 
 
 def test_the_default_client_is_whatever_it_is_there(new_house: Callable[[], House], tmp_path: Path) -> None:
