@@ -64,8 +64,8 @@ def _change(realm: Realm, principal: Principal, route: routes.Route | None, curr
     _check(realm, user, new, route, member="new_password")
     encoded = passwords.hashed(new)
     with realm.atomic():
-        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
         ended = _set(realm, user, encoded, route, keep=principal.session_id, reason="password_changed")
+        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
         realm.record("password.changed", target=("user", user.pk), tenant_id=principal.tenant_id)
     return ended
 
@@ -105,9 +105,9 @@ def set_admin_password(*, username: str, password: str) -> int:
     _check(ADMINS, user, password, route, member="password")
     encoded = passwords.hashed(password)
     with ADMINS.atomic():
+        ended = _set(ADMINS, user, encoded, route, keep=None, reason="password_set")
         for caller in (attempts.STRANGER, attempts.KNOWN):
             attempts.clear(ADMINS, user.pk, factor=attempts.PASSWORD, caller=caller)
-        ended = _set(ADMINS, user, encoded, route, keep=None, reason="password_set")
         ADMINS.record("password.set", target=("user", user.pk), tenant_id=user.tenant_id)
     return ended
 
@@ -250,9 +250,9 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
     try:
         with realm.atomic():
             tickets.spend_ticket(realm, ticket)
+            ended = _set(realm, user, encoded, route, keep=None, reason="password_reset")
             for caller in (attempts.STRANGER, attempts.KNOWN):
                 attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
-            ended = _set(realm, user, encoded, route, keep=None, reason="password_reset")
             realm.record("password.reset", target=("user", user.pk), tenant_id=tenant_id)
     except NotSignedInByTicket as problem:
         raise ResetTokenInvalid from problem
@@ -273,7 +273,11 @@ def _check(realm: Realm, user: Any, password: str, route: routes.Route | None, *
 
 
 def _set(realm: Realm, user: Any, encoded: str, route: routes.Route | None, *, keep: UUID | None, reason: str) -> int:
-    """Store the hash, end what the old password has earned, and tell the user. Call it in the realm's transaction."""
+    """Store the hash, end what the old password has earned, and tell the user. Call it in the realm's transaction.
+
+    Before the counters of tries are cleared: a sign-in locks the user first and its counter second, and two that take
+    them in different order would wait for each other.
+    """
     realm.users._default_manager.filter(pk=user.pk).update(password=encoded, updated_at=now())
     ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
     tickets.end_tickets(realm, user)

@@ -174,11 +174,15 @@ def _after_password(
     user_agent: str,
     factor_required: bool = False,
 ) -> SignIn:
-    """What a right password earns. One statement or one transaction: the tries are forgiven with it, or not at all."""
+    """What a right password earns. One statement or one transaction: the tries are forgiven with it, or not at all.
+
+    Refuses with WrongCredentials when the password was replaced, or the user switched off, since it was compared.
+    """
     facts = {"user": user, "tenant_id": speaker.tenant_id, "client_id": speaker.client_id}
     person = ("user", user.pk)
     if user.mfa_methods:
         with realm.atomic():
+            _hold(realm, user)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD)
             ticket = tickets.issue_ticket(
                 realm, user, tickets.SECOND_STEP, client_id=speaker.client_id, amr=PASSWORD_AMR
@@ -188,6 +192,7 @@ def _after_password(
     if factor_required or (route is not None and route.settings.get("mfa_policy") == "required"):
         # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
         with realm.atomic():
+            _hold(realm, user)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD)
             enrollment = tickets.open_enrollment(realm, user, cause="login")
             realm.record("signin.factor_missing", target=person, tenant_id=speaker.tenant_id)
@@ -196,6 +201,17 @@ def _after_password(
     parts.append(attempts.clearing(realm, user.pk, factor=attempts.PASSWORD, source=STANDING))
     tokens = complete_sign_in(realm, user, speaker, amr=PASSWORD_AMR, route=route, user_agent=user_agent, also=parts)
     return SignIn(**facts, tokens=tokens, enrollment_ticket=enrollment)
+
+
+def _hold(realm: Realm, user: Any) -> None:
+    """Lock the user until the transaction ends; WrongCredentials unless active and with the password that was compared.
+
+    A reset at the same moment is seen here, or waits and ends the ticket that is issued now: without this its row would
+    outlive the old password. (Where there is a session at once, `issue.open_session` asks the same in its statement.)
+    """
+    standing = realm.users._default_manager.filter(pk=user.pk, active=True, password=user.password)
+    if not standing.select_for_update(no_key=True).values_list("pk", flat=True).first():
+        raise WrongCredentials
 
 
 def complete_sign_in(

@@ -1,0 +1,103 @@
+"""A password that is replaced, or a user who is switched off, while the old password signs in: nothing is earned by it."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.utils.timezone import now
+
+from tenants.context import in_tenant
+from tests.mfa.people import Somebody, somebody
+from tests.world import PASSWORD, Api, House, statements
+from userflow.admins.models import AdminUser
+from userflow.endusers.models import EndUser
+from userflow.realms import ADMINS, END_USERS, Realm
+
+CHANGES = {"another password": {"password": "argon2$another"}, "switched off": {"active": False}}
+# Somebody waits for the end of this very transaction.
+WAITED_FOR = "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid"
+
+
+@pytest.fixture
+def strict(new_house: Callable[..., House], operator: Api) -> House:
+    """A tenant whose people and admins need a second factor."""
+    house = new_house()
+    asked = {"settings": {"mfa_policy": "required"}}
+    assert operator.patch(f"/uflow/admin/tenants/{house.id}", asked).status_code == 200
+    return house
+
+
+def signed_in_during(realm: Realm, change: Callable[[], Any], sign_in: Callable[[], Any]) -> Any:
+    """The answer of a sign-in that reads the user before a change is committed and would write after it."""
+
+    def run() -> Any:
+        try:
+            return sign_in()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with realm.atomic(), connections[realm.alias].cursor() as cursor:
+            change()
+            answer = pool.submit(run)
+            deadline = time.monotonic() + 10
+            while not answer.done() and time.monotonic() < deadline:
+                cursor.execute(WAITED_FOR)
+                if cursor.fetchone()[0]:
+                    break
+                time.sleep(0.02)
+        return answer.result()
+
+
+def end_user_during(person: Somebody, change: dict[str, Any]) -> Any:
+    body = {"client_id": str(person.house.client_id), "email": person.email, "password": PASSWORD}
+    with in_tenant(person.house.id):
+        return signed_in_during(
+            END_USERS,
+            lambda: EndUser.objects.filter(pk=person.id).update(**change),
+            lambda: Api().post("/uflow/auth/enduser/login", body),
+        )
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_gets_no_ticket_for_the_second_step(house: House, change: str) -> None:
+    ann = somebody(house).enrol_totp()
+    answer = end_user_during(ann, CHANGES[change])
+    assert (answer.status_code, answer.json().get("mfa_token")) == (401, None)
+    with in_tenant(house.id):
+        assert not ann.row().tickets.filter(purpose="second_step").exists()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_gets_no_ticket_to_enrol_a_factor(strict: House, change: str) -> None:
+    ann = somebody(strict)
+    ann.minutes_pass(60)
+    answer = end_user_during(ann, CHANGES[change])
+    assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
+    with in_tenant(strict.id):
+        assert not ann.row().tickets.filter(expires_at__gt=now()).exists()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_admins_gets_none_either(strict: House, change: str) -> None:
+    body = {"username": strict.admin.username, "password": PASSWORD}
+    answer = signed_in_during(
+        ADMINS,
+        lambda: AdminUser.objects.filter(pk=strict.admin.id).update(**CHANGES[change]),
+        lambda: Api().post("/uflow/admin/auth/login", body),
+    )
+    assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
+
+
+def test_statements_of_a_first_step(strict: House, house: House) -> None:
+    for person, most in ((somebody(house).enrol_totp(), 6), (somebody(strict), 6)):
+        person.sign_in()
+        with statements() as seen:
+            person.sign_in()
+        # Who it is and the try; then, in one transaction, that the user still stands, the tries forgiven, the ticket
+        # (with its window) and the audit row.
+        assert seen.counts == (1, most)
+        assert "FOR NO KEY UPDATE" in seen.own[2]
