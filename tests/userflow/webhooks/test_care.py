@@ -38,7 +38,10 @@ def tell(home: House, name: str = "a") -> None:
         "http://93.184.215.14/",
     ],
 )
-def test_an_address_inside_is_refused_at_its_making_and_at_a_change(house: House, settings: Any, url: str) -> None:
+def test_an_address_inside_is_refused_at_its_making_and_at_a_change(
+    new_house: Callable[[], House], settings: Any, url: str
+) -> None:
+    house = new_house()
     made = house.api.post(ENDPOINTS, {"url": "http://127.0.0.1:9/"}).json()
     settings.WEBHOOK_ALLOWED_NETWORKS = []
     refused = house.api.post(ENDPOINTS, {"url": url})
