@@ -10,7 +10,8 @@ environment is used. TLS is checked against the name in the URL.
 import ipaddress
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 from contextlib import contextmanager, suppress
@@ -30,6 +31,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 RESOLVE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 5.0
 ANSWER_BYTES: Final = 4096
+# A name with a thousand addresses that nobody answers at would hold its caller for as many time limits.
+MOST_ADDRESSES: Final = 8
 
 # The addresses that IANA has handed out to the world.
 _UNICAST: Final = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("2000::/3"))
@@ -166,10 +169,23 @@ def connect(host: str, port: int, reach: Reach, *, seconds: float) -> socket.soc
 
     Raises TargetRefused (before anything is sent) and OSError.
     """
+    return _connected(_addresses(host, port, reach, plain=False), seconds)
+
+
+def _connected(
+    places: list[tuple[str, int]], seconds: float, *, ended: Callable[[], bool] = lambda: False
+) -> socket.socket:
+    """A connection to the first of the places that answers; all tries together take at most `seconds`. Raises OSError."""
+    places = places[:MOST_ADDRESSES]
+    until = time.monotonic() + seconds
     last: OSError = ConnectionRefusedError()
-    for place in _addresses(host, port, reach, plain=False):
+    for tried, place in enumerate(places):
+        rest = until - time.monotonic()
+        if rest <= 0 or ended():
+            raise TimeoutError from last
         try:
-            return socket.create_connection(place, seconds)
+            # A share of the rest for each: one address that swallows everything leaves time for the next.
+            return socket.create_connection(place, rest / (len(places) - tried))
         except OSError as problem:
             last = problem
     raise last
@@ -179,7 +195,7 @@ class _Guarded:
     """Opens the connection of a urllib3 connection to a checked address of its host."""
 
     plain: bool
-    watch: "_Watch"
+    watch: "Watch"
     reach: Reach
     _dns_host: str
     port: int
@@ -187,20 +203,21 @@ class _Guarded:
 
     def _new_conn(self) -> socket.socket:
         seconds = self.timeout if isinstance(self.timeout, int | float) else CONNECT_SECONDS
-        for place in _addresses(self._dns_host, self.port, self.reach, plain=self.plain):
-            try:
-                made = socket.create_connection(place, seconds)
-            except TimeoutError:
-                raise ConnectTimeoutError("The connection was not made in time.") from None
-            except OSError:
-                continue
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.watch.opened(made)
-            return made
-        raise NewConnectionError(self, "The connection was refused.")  # type: ignore[arg-type]  # a mixin of one
+        places = _addresses(self._dns_host, self.port, self.reach, plain=self.plain)
+        try:
+            made = _connected(places, seconds, ended=lambda: self.watch.over)
+        except TimeoutError:
+            raise ConnectTimeoutError("The connection was not made in time.") from None
+        except OSError:
+            raise NewConnectionError(self, "The connection was refused.") from None  # type: ignore[arg-type]  # a mixin of one
+        # The time limit of later reads is the whole one, not what was left for connecting.
+        made.settimeout(seconds)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.watch.opened(made)
+        return made
 
 
-class _Watch:
+class Watch:
     """Ends an exchange that goes on for too long.
 
     The time limits of sockets count from byte to byte, so a server that sends a byte now and then could hold its caller
@@ -213,22 +230,33 @@ class _Watch:
         self.over = False
 
     def opened(self, made: socket.socket) -> None:
+        """The connection that is watched from now on."""
         with self._lock:
             self._drop()
             self._socket = made.dup()
             if self.over:
                 self._end()
 
-    def begin(self) -> None:
-        with self._lock:
-            self.over = False
+    @contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """Ends the connection when what is done inside takes longer; `over` tells."""
+        self.over = False
+        timer = threading.Timer(seconds, self.expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def expire(self) -> None:
+        """End the connection now."""
         with self._lock:
             self.over = True
             self._end()
 
     def close(self) -> None:
+        """Watch no longer."""
         with self._lock:
             self._drop()
 
@@ -246,7 +274,7 @@ class _Watch:
 class _Adapter(HTTPAdapter):
     """Requests' adapter whose pools make guarded connections."""
 
-    def __init__(self, reach: Reach, watch: _Watch) -> None:
+    def __init__(self, reach: Reach, watch: Watch) -> None:
         self._reach = reach
         self._watch = watch
         super().__init__(pool_connections=1, pool_maxsize=1)
@@ -272,7 +300,7 @@ class GuardedSession(requests.Session):
     def __init__(self, reach: Reach) -> None:
         super().__init__()
         self.trust_env = False
-        self._watch = _Watch()
+        self._watch = Watch()
         self.adapters.clear()
         self.mount("https://", _Adapter(reach, self._watch))
         if reach.plain_http:
@@ -289,18 +317,13 @@ class GuardedSession(requests.Session):
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Bound what is done inside, from the connection to the last byte that is read: TooSlow after `seconds`."""
-        self._watch.begin()
-        timer = threading.Timer(seconds, self._watch.expire)
-        timer.daemon = True
-        timer.start()
         try:
-            yield
+            with self._watch.limit(seconds):
+                yield
         except (requests.RequestException, HTTPError, OSError) as problem:
             if self._watch.over:
                 raise TooSlow("The exchange did not end in time.") from problem
             raise
-        finally:
-            timer.cancel()
         if self._watch.over:
             # An answer that was cut short can look like a whole one.
             raise TooSlow("The exchange did not end in time.")

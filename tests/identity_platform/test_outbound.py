@@ -10,7 +10,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
-from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRefused, TooSlow, check_url, post
+from identity_platform.outbound import (
+    MOST_ADDRESSES,
+    GuardedSession,
+    NotResolved,
+    Reach,
+    TargetRefused,
+    TooSlow,
+    check_url,
+    connect,
+    post,
+)
 
 LOOPBACK = Reach.of(["127.0.0.0/8"], plain_http=True)
 NOWHERE = [
@@ -154,3 +164,44 @@ def test_nothing_of_the_environment_leads_elsewhere(site: str, monkeypatch: pyte
 def test_a_certificate_that_nobody_vouches_for_is_refused(site: str) -> None:
     with GuardedSession(LOOPBACK) as session, pytest.raises(requests.exceptions.SSLError):
         post(session, site.replace("http:", "https:"), body=b"{}", headers={}, seconds=5)
+
+
+def leads_to(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """A name server of somebody else: `many.example` has so many addresses, 127.0.9.1 and on."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.9.{n}", 0)) for n in range(1, number + 1)]
+    honest = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *rest, **more: found if host == "many.example" else honest(host, *rest, **more),
+    )
+
+
+@pytest.mark.parametrize(("last", "reached"), [(MOST_ADDRESSES, True), (MOST_ADDRESSES + 1, False)])
+def test_only_the_first_addresses_of_a_name_are_tried(
+    monkeypatch: pytest.MonkeyPatch, last: int, reached: bool
+) -> None:
+    leads_to(monkeypatch, last)
+    with socket.create_server((f"127.0.9.{last}", 0)) as listener:
+        port = listener.getsockname()[1]
+        if reached:
+            connect("many.example", port, LOOPBACK, seconds=5).close()
+            return
+        with pytest.raises(OSError, match="refused"):
+            connect("many.example", port, LOOPBACK, seconds=5)
+
+
+def test_addresses_that_swallow_everything_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    leads_to(monkeypatch, 8)
+    with socket.create_server(("0.0.0.0", 0), backlog=0) as full, GuardedSession(LOOPBACK) as session:
+        port = full.getsockname()[1]
+        # The kernel answers nobody once its queue of those who wait is full.
+        waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(1)]
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            connect("many.example", port, LOOPBACK, seconds=0.8)
+        with pytest.raises(requests.RequestException):
+            post(session, f"http://many.example:{port}/", body=b"", headers={}, seconds=0.8)
+        assert time.monotonic() - began < 3
+        for connection in waiting:
+            connection.close()

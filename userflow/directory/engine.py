@@ -5,6 +5,7 @@ one goes on from what is there. Switching people off comes last: only when all w
 many would have to go.
 """
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -62,19 +63,17 @@ class Synchronisation:
     _handed: Handed = field(default_factory=lambda: Handed(dry_run=True))
     _members: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _left_over: bool = False
+    _late: bool = False
 
     def carry_out(self) -> Outcome:
         """Do it. Refuses with DirectoryFailed, DirectoryAddressRefused, TenantSuspended, TenantBusy, UnknownTenant; what
         was done until then stays. Raises RunLost when another process took the directory over."""
         with in_tenant(self.config.tenant_id):
             active = people.count_active(self.config.pk)
-        complete = True
         for page in self._pages():
             self._take(page)
-            if self.deadline is not None and time.monotonic() > self.deadline:
-                complete = False
-                break
         self._look_again()
+        complete = not self._late
         self._set_groups(complete=complete)
         if complete and self.reading.full:
             self._find_gone()
@@ -89,25 +88,40 @@ class Synchronisation:
         # An address that is taken here becomes free without any change over there, so the next read is of everything.
         return Outcome(SUCCEEDED, cursor="" if self._left_over else self.reading.cursor)
 
+    def _time_is_up(self) -> bool:
+        self._late |= self.deadline is not None and time.monotonic() > self.deadline
+        return self._late
+
     def _look_again(self) -> None:
-        """At objects whose address somebody else had: as long as that sets others free, and then for the last time."""
+        """At objects whose address somebody else had: as long as that sets others free, and then for the last time.
+
+        Each look can set a single one free, so this too ends when the time is up.
+        """
         last = False
         while self._waiting:
             waiting, self._waiting = self._waiting, []
             for start in range(0, len(waiting), AT_ONCE):
+                if self._time_is_up():
+                    return
                 self._apply(waiting[start : start + AT_ONCE], last=last)
             last = len(self._waiting) == len(waiting)
 
     def _pages(self) -> Iterator[list[Found]]:
         """What is read, in pages of our size; of two answers about one object the later one counts."""
         page: dict[str, Found] = {}
-        for answered in self.reading.pages():
-            beat(self.run)
-            for found in answered:
-                page[found.external_id] = found
-                if len(page) == AT_ONCE:
-                    yield list(page.values())
-                    page = {}
+        with contextlib.closing(self.reading.pages()) as answers:
+            for answered in answers:
+                beat(self.run)
+                for found in answered:
+                    page[found.external_id] = found
+                    if len(page) == AT_ONCE:
+                        yield list(page.values())
+                        page = {}
+                # Here and not after our own page: answers may be of one object each.
+                if self._time_is_up():
+                    break
+        # A reading whose time was up ends as if there were no more.
+        self._time_is_up()
         if page:
             yield list(page.values())
 

@@ -6,21 +6,25 @@ choosing.
 """
 
 import contextlib
+import re
 import socket
 import ssl
+import time
 from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 from django.conf import settings
 
+from identity_platform.outbound import Watch
 from userflow.directory.addresses import connect
 from userflow.directory.objects import BAD_STATUS, Found, group_key
-from userflow.directory.relay import through_tls
+from userflow.directory.relay import relayed
 from userflow.errors import DirectoryFailed, LdapNotInstalled
 
 try:
     import ldap
     from ldap.controls import SimplePagedResultsControl
+    from pyasn1.error import PyAsn1Error
 except ImportError:  # requirements-ldap.txt
     ldap = None
 
@@ -28,10 +32,14 @@ LDAPS, STARTTLS, PLAIN = "ldaps", "starttls", "none"
 PORTS: Final = {LDAPS: 636, STARTTLS: 389, PLAIN: 389}
 DEFAULT_FILTER: Final = "(&(objectCategory=person)(objectClass=user))"
 PAGE: Final = 500
+# Names of groups are long, and somebody may be in hundreds: with a page of these an answer stays below what is taken.
+PAGE_WITH_GROUPS: Final = 100
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
 # ADS_UF_ACCOUNTDISABLE ([MS-ADTS] 2.2.16).
 DISABLED: Final = 0x2
+LATE: Final = "The directory did not answer in time: try again, or narrow base_dn or user_filter."
+_NUMBER = re.compile(rb"-?[0-9]{1,10}")
 # Never looked up (RFC 6761 section 6.4): should libldap want to connect again by itself, it reaches nobody.
 NOWHERE: Final = "ldap://directory.invalid"
 # LDAPMessage 1, extendedReq 1.3.6.1.4.1.1466.20037 (RFC 4511 section 4.14.1).
@@ -64,41 +72,68 @@ class LdapReading:
         attributes: list[str],
         groups: list[str],
         page: int,
+        deadline: float | None = None,
     ) -> None:
-        self.target, self.secret = target, secret
+        self.target, self.secret, self.deadline = target, secret, deadline
         self.filter = user_filter or DEFAULT_FILTER
         self.attributes = attributes
-        self.groups = {group_key(name): name for name in groups}
-        self.page = page
+        self.groups = {key: name for name in groups if (key := group_key(name))}
+        self.page = min(page, PAGE_WITH_GROUPS) if groups else page
 
     def members(self) -> None:
         """The objects name their groups themselves (`memberOf`)."""
         return
 
     def pages(self) -> Generator[list[Found], None, None]:
-        """The objects that the filter means.
+        """The objects that the filter means. After the deadline it ends: an answer on its way is not waited for.
 
-        Refuses with DirectoryFailed (cannot be reached, certificate not trusted, bind refused, answers cut short),
-        DirectoryAddressRefused, LdapNotInstalled.
+        Refuses with DirectoryFailed (cannot be reached, certificate not trusted, bind refused, answers cut short, or too
+        late), DirectoryAddressRefused, LdapNotInstalled.
         """
         must_be_installed()
+        watch, begun = Watch(), False
+        try:
+            with contextlib.closing(watch), contextlib.closing(self._answers(watch)) as answers:
+                for page in answers:
+                    yield page
+                    begun = True
+        except DirectoryFailed as problem:
+            if not watch.over:
+                raise
+            # With all of a run's time gone, what was read so far counts.
+            if not begun or self.deadline is None or time.monotonic() < self.deadline:
+                raise DirectoryFailed(LATE) from problem
+
+    def _answers(self, watch: Watch) -> Generator[list[Found], None, None]:
         wanted = [*self.attributes, "objectGUID", "userAccountControl", *(["memberOf"] if self.groups else [])]
-        with _speaking(), _bound(self.target, self.secret) as directory:
+        with _speaking(), _bound(self.target, self.secret, watch, self._patience()) as directory:
             paging = SimplePagedResultsControl(True, size=self.page, cookie=b"")
             while True:
-                asked = directory.search_ext(
-                    self.target["base_dn"], ldap.SCOPE_SUBTREE, self.filter, wanted, serverctrls=[paging],
-                    timeout=int(ANSWER_SECONDS),
-                )  # fmt: skip
-                _, rows, _, controls = directory.result3(asked, timeout=ANSWER_SECONDS)
+                # libldap's own time limits do not hold within a message: half of one, and it reads for ever.
+                with watch.limit(self._patience()):
+                    asked = directory.search_ext(
+                        self.target["base_dn"], ldap.SCOPE_SUBTREE, self.filter, wanted, serverctrls=[paging],
+                        timeout=int(ANSWER_SECONDS),
+                    )  # fmt: skip
+                    _, rows, _, controls = directory.result3(asked, timeout=ANSWER_SECONDS)
                 # A row without a name is a referral to another server.
-                yield [self._found(values) for name, values in rows if name is not None]
+                objects = [values for name, values in rows if name is not None]
+                if len(objects) > self.page:
+                    raise DirectoryFailed("The directory answers with more objects than asked for (RFC 2696).")
                 cookies = [c.cookie for c in controls if c.controlType == SimplePagedResultsControl.controlType]
+                if not objects and any(cookies):
+                    raise DirectoryFailed("The directory answers with empty pages: narrow base_dn or user_filter.")
+                yield [self._found(values) for values in objects]
                 if not cookies:
                     raise DirectoryFailed("The directory does not answer in pages (RFC 2696): it cannot be read whole.")
                 if not cookies[0]:
                     return
                 paging.cookie = cookies[0]
+
+    def _patience(self) -> float:
+        """How long the next answer may take; a moment also when the time is up, as that is noticed between two pages."""
+        rest = ANSWER_SECONDS if self.deadline is None else self.deadline - time.monotonic()
+        return max(1.0, min(ANSWER_SECONDS, rest))
 
     def _found(self, row: dict[str, list[bytes]]) -> Found:
         values = {name.lower(): texts for name, texts in row.items() if texts}
@@ -110,8 +145,8 @@ class LdapReading:
             )
         # Hidden is not "enabled": nobody is switched on for it, or off, or made.
         status = values.get("useraccountcontrol", [b""])[0]
-        readable = status.lstrip(b"-").isdigit() and len(status) < 12
-        within = {group_key(_text(name)) for name in values.get("memberof", [])}
+        readable = _NUMBER.fullmatch(status) is not None
+        within = {group_key(_text(name)) for name in values.get("memberof", [])} if self.groups else set()
         return Found(
             external_id=identity,
             attributes={name: _text(texts[0]) for name, texts in values.items() if name != "objectguid"},
@@ -147,30 +182,37 @@ def _speaking() -> Iterator[None]:
     except (ldap.SIZELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED, ldap.PARTIAL_RESULTS) as problem:
         raise DirectoryFailed("The directory cut its answer short: raise its limits for the reading user.") from problem
     except (ldap.TIMEOUT, ldap.TIMELIMIT_EXCEEDED) as problem:
-        raise DirectoryFailed(
-            "The directory did not answer in time: try again, or narrow base_dn or user_filter."
-        ) from problem
+        raise DirectoryFailed(LATE) from problem
     except (ldap.SERVER_DOWN, ldap.CONNECT_ERROR) as problem:
-        raise DirectoryFailed("The directory ended the connection: check port and tls.") from problem
+        raise DirectoryFailed(
+            "The directory ended the connection, or its answer was too large: check port and tls, or narrow user_filter."
+        ) from problem
     except ldap.STRONG_AUTH_REQUIRED as problem:
         raise DirectoryFailed("The directory wants an encrypted connection: set tls to ldaps or starttls.") from problem
     except ldap.LDAPError as problem:
         raise DirectoryFailed(f"The directory refused the search ({type(problem).__name__}).") from problem
+    except (ValueError, PyAsn1Error) as problem:
+        # To python-ldap names of objects and attributes are UTF-8, and controls what they say they are.
+        raise DirectoryFailed(
+            "The directory's answer cannot be read: it is not what LDAP says (RFC 4511)."
+        ) from problem
 
 
 @contextlib.contextmanager
-def _bound(target: dict[str, Any], secret: str) -> Iterator[Any]:
+def _bound(target: dict[str, Any], secret: str, watch: Watch, patience: float) -> Iterator[Any]:
+    """A connection that is bound, all of it within the patience."""
     host, tls = target["server"], target["tls"]
     if tls == PLAIN and not settings.DIRECTORY_ALLOW_PLAIN_LDAP:
         raise DirectoryFailed("LDAP without TLS is not allowed here: set tls to ldaps or starttls.")
     raw = connect(host, target["port"], timeout=CONNECT_SECONDS)
     try:
+        watch.opened(raw)
         raw.settimeout(ANSWER_SECONDS)
-        channel = raw if tls == PLAIN else through_tls(_encrypted(raw, target), patience=ANSWER_SECONDS)
+        with watch.limit(patience):
+            channel = relayed(raw if tls == PLAIN else _encrypted(raw, target), patience=ANSWER_SECONDS)
     except BaseException:
         raw.close()
         raise
-    channel.setblocking(True)
     # libldap owns the descriptor from here on.
     directory = ldap.initialize(NOWHERE, fileno=channel.detach())
     try:
@@ -178,7 +220,8 @@ def _bound(target: dict[str, Any], secret: str) -> Iterator[Any]:
         directory.set_option(ldap.OPT_REFERRALS, 0)
         directory.set_option(ldap.OPT_NETWORK_TIMEOUT, CONNECT_SECONDS)
         directory.set_option(ldap.OPT_TIMEOUT, ANSWER_SECONDS)
-        directory.simple_bind_s(target["bind_dn"], secret)
+        with watch.limit(patience):
+            directory.simple_bind_s(target["bind_dn"], secret)
         yield directory
     finally:
         with contextlib.suppress(ldap.LDAPError):

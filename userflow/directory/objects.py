@@ -38,7 +38,8 @@ SECRET_ATTRIBUTES: Final = frozenset(
     ]
 )
 DEFAULT_MAPPING: Final[dict[str, Any]] = {"email": "mail", "name": "displayName", "metadata": {}}
-_SPACES = re.compile(r"\s*([,=+])\s*")
+_SEPARATORS = re.compile(r"([,=+])")
+LONGEST_GROUP: Final = 1000
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 NO_EMAIL, BAD_EMAIL, TAKEN = "no_email", "email_invalid", "email_taken"
@@ -140,8 +141,11 @@ def is_readable(attribute: str) -> bool:
 
 
 def group_key(name: str) -> str:
-    """What directory groups are compared by: a DN without regard to case and blanks, or an object id."""
-    return _SPACES.sub(r"\1", name.strip().lower())
+    """What directory groups are compared by: a DN without regard to case and blanks, or an object id; empty for a name
+    that is too long to be one."""
+    if len(name) > LONGEST_GROUP:
+        return ""
+    return "".join(part.strip() for part in _SEPARATORS.split(name.lower()))
 
 
 def _line(text: str, longest: int) -> str:

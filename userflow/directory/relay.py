@@ -1,7 +1,8 @@
-"""TLS for a library that only speaks over a descriptor: Python's own TLS on one side, a local socket on the other.
+"""A connection for a library that only speaks over a descriptor: ours on one side, a local socket on the other.
 
-libldap would look the server's name up again, and verify certificates by whatever TLS library it was built with. So it
-gets one end of a local socket; a thread carries the bytes to the connection that `addresses.connect` has opened.
+libldap would look the server's name up again, verify certificates by whatever TLS library it was built with, and take
+answers of any length into memory. So it gets one end of a local socket; a thread carries the bytes to the connection that
+`addresses.connect` has opened, and counts them.
 """
 
 import selectors
@@ -10,20 +11,21 @@ import ssl
 import threading
 from typing import Final
 
-# What a directory may send before the next request: a page of objects is far below it.
-MOST_PER_ANSWER: Final = 64 * 1024 * 1024
+# What a directory may send before the next request. A page of objects is below it; what libldap and Python make of values
+# of a byte or two is some twenty times as much.
+MOST_PER_ANSWER: Final = 4 * 1024 * 1024
 AT_ONCE: Final = 65_536
 
 
-def through_tls(outside: ssl.SSLSocket, *, patience: float) -> socket.socket:
-    """A local socket whose bytes go through the TLS connection; closing it closes that as well."""
+def relayed(outside: socket.socket, *, patience: float) -> socket.socket:
+    """A local socket whose bytes go through the connection; closing it closes that as well."""
     inside, given = socket.socketpair()
     outside.setblocking(False)
-    threading.Thread(target=_carry, args=(inside, outside, patience), name="directory-tls", daemon=True).start()
+    threading.Thread(target=_carry, args=(inside, outside, patience), name="directory-relay", daemon=True).start()
     return given
 
 
-def _carry(inside: socket.socket, outside: ssl.SSLSocket, patience: float) -> None:
+def _carry(inside: socket.socket, outside: socket.socket, patience: float) -> None:
     with inside, outside, selectors.DefaultSelector() as waiting:
         waiting.register(inside, selectors.EVENT_READ)
         waiting.register(outside, selectors.EVENT_READ)
@@ -38,11 +40,11 @@ def _carry(inside: socket.socket, outside: ssl.SSLSocket, patience: float) -> No
                     _send(outside, asked, patience)
                     received = 0
                 # Bytes that TLS has decrypted already wake no selector.
-                while outside in ready or outside.pending():
+                while outside in ready or (isinstance(outside, ssl.SSLSocket) and outside.pending()):
                     ready.discard(outside)
                     try:
                         answered = outside.recv(AT_ONCE)
-                    except ssl.SSLWantReadError:
+                    except (ssl.SSLWantReadError, BlockingIOError):
                         # Part of a record, or TLS talking to itself (session tickets).
                         break
                     received += len(answered)
@@ -54,12 +56,16 @@ def _carry(inside: socket.socket, outside: ssl.SSLSocket, patience: float) -> No
             return
 
 
-def _send(outside: ssl.SSLSocket, rest: bytes, patience: float) -> None:
+def _send(outside: socket.socket, rest: bytes, patience: float) -> None:
     with selectors.DefaultSelector() as waiting:
-        waiting.register(outside, selectors.EVENT_WRITE | selectors.EVENT_READ)
+        waiting.register(outside, selectors.EVENT_WRITE)
         while rest:
             try:
                 rest = rest[outside.send(rest) :]
-            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                if not waiting.select(patience):
-                    raise TimeoutError from None
+                continue
+            except ssl.SSLWantReadError:
+                waiting.modify(outside, selectors.EVENT_READ)
+            except (ssl.SSLWantWriteError, BlockingIOError):
+                waiting.modify(outside, selectors.EVENT_WRITE)
+            if not waiting.select(patience):
+                raise TimeoutError

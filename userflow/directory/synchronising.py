@@ -209,7 +209,13 @@ def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, pag
     attributes, groups = attributes_read(config.mapping), list(config.groups)
     if config.kind == ACTIVE_DIRECTORY:
         return ldap.LdapReading(
-            config.target, secret, user_filter=config.user_filter, attributes=attributes, groups=groups, page=page
+            config.target,
+            secret,
+            user_filter=config.user_filter,
+            attributes=attributes,
+            groups=groups,
+            page=page,
+            deadline=deadline,
         )
     recent = config.read_in_full_at is not None and config.read_in_full_at > now() - FULL_READ_AFTER
     cursor = config.cursor if recent and not full else ""

@@ -117,10 +117,10 @@ class Somebody:
 def authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     """A certificate authority of the test's own."""
     key = ec.generate_private_key(ec.SECP256R1())
-    return key, _certificate(f"Test authority {uuid4()}", key, None)
+    return key, certificate(f"Test authority {uuid4()}", key, None)
 
 
-def _certificate(
+def certificate(
     name: str, key: ec.EllipticCurvePrivateKey, issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None
 ) -> x509.Certificate:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -156,7 +156,7 @@ class Slapd:
         key = ec.generate_private_key(ec.SECP256R1())
         self.ca = pem(issuer[1])
         (self.home / "ca.pem").write_text(self.ca)
-        (self.home / "server.pem").write_text(pem(_certificate("localhost", key, issuer)))
+        (self.home / "server.pem").write_text(pem(certificate("localhost", key, issuer)))
         (self.home / "server.key").write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -1,0 +1,162 @@
+"""A server of a tenant's choosing holds no thread for long, takes no memory to speak of, and ends nobody else's run."""
+
+import socket
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.userflow.directory.conftest import Directory
+from tests.userflow.directory.hostile import answering, asked, bound, done, entry, hostile, person
+from tests.world import House
+
+pytestmark = pytest.mark.needs("python-ldap", "slapd")
+TINY = [b"ab"] * 2_000_000
+
+
+def half_a_message(connection: socket.socket) -> None:
+    connection.recv(65_536)
+    connection.sendall(b"\x30\x84\x00\x00\x10\x00\x02")
+    connection.recv(65_536)
+
+
+def half_an_answer(connection: socket.socket) -> None:
+    connection.sendall(bound(asked(connection)))
+    asked(connection)
+    connection.sendall(b"\x30\x84\x00\x00\x10\x00\x02")
+    connection.recv(65_536)
+
+
+def dripping_offer(connection: socket.socket) -> None:
+    connection.recv(65_536)
+    connection.sendall(b"\x30\x82\x0f\xff")
+    while True:
+        time.sleep(0.1)
+        connection.sendall(b"\0")
+
+
+def silent_handshake(connection: socket.socket) -> None:
+    connection.recv(65_536)
+    connection.recv(65_536)
+
+
+@pytest.mark.parametrize(
+    ("speak", "tls"),
+    [(half_a_message, True), (half_an_answer, True), (dripping_offer, False), (silent_handshake, False)],
+)
+def test_a_server_that_stops_in_the_middle_is_left_when_the_time_is_up(
+    house: House,
+    configured: Callable[..., Directory],
+    settings: Any,
+    tmp_path: Path,
+    speak: Callable[[socket.socket], None],
+    tls: bool,
+) -> None:
+    settings.DIRECTORY_REQUEST_SECONDS = 1
+    with hostile(tmp_path, speak, tls=tls) as members:
+        directory = configured(house, enabled=False, **members)
+        began = time.monotonic()
+        assert directory.test()["success"] is False
+        assert house.api.post(f"{directory.path}/sync", {}).status_code == 502
+        assert time.monotonic() - began < 10
+
+
+def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
+    house: House, configured: Callable[..., Directory], settings: Any, tmp_path: Path
+) -> None:
+    settings.DIRECTORY_REQUEST_SECONDS = 1
+    numbers = count()
+
+    def people(number: int) -> bytes:
+        mark = next(numbers)
+        return entry(number, person(mark.to_bytes(16, "big"), b"p%d@endless.example" % mark)) + done(number, b"more")
+
+    with hostile(tmp_path, answering(people)) as members:
+        directory = configured(house, enabled=False, **members)
+        began = time.monotonic()
+        cut = directory.sync(dry_run=True)
+    assert (cut["state"], time.monotonic() - began < 5) == ("incomplete", True)
+
+
+def test_addresses_that_wait_for_each_other_are_left_when_the_time_is_up(
+    house: House, configured: Callable[..., Directory], settings: Any, tmp_path: Path
+) -> None:
+    ids, mark, moved = [uuid4().bytes for _ in range(60)], uuid4().hex, count()
+
+    def people(number: int) -> bytes:
+        step = next(moved)
+        rows = [person(guid, b"p%d@%s.example" % (place + step, mark.encode())) for place, guid in enumerate(ids)]
+        return b"".join(entry(number, row) for row in rows) + done(number)
+
+    with hostile(tmp_path, answering(people)) as members:
+        directory = configured(house, enabled=False, **members)
+        assert directory.sync()["users_created"] == 60
+        # Each look sets one more address free: sixty looks, of which there is time for none.
+        settings.DIRECTORY_REQUEST_SECONDS = 0
+        cut = directory.sync()
+        assert (cut["state"], cut["users_updated"] < 60) == ("incomplete", True)
+        settings.DIRECTORY_REQUEST_SECONDS = 30
+        assert directory.sync()["state"] == "succeeded"
+
+
+REFUSED: dict[str, tuple[Callable[[int], bytes], str]] = {
+    "empty pages": (lambda number: done(number, b"more"), "empty pages"),
+    "more rows than asked for": (
+        lambda number: b"".join(entry(number, person(bytes([row]) * 16)) for row in range(6)) + done(number),
+        "more objects than asked for",
+    ),
+    "millions of values": (
+        lambda number: entry(number, [*person(), (b"x", TINY)]) + done(number),
+        "ended the connection",
+    ),
+    "an attribute that is no text": (
+        lambda number: entry(number, [(b"\xff\xfe", [b"x"]), *person()]) + done(number),
+        "cannot be read",
+    ),
+    "a name that is no text": (
+        lambda number: entry(number, person(), dn=b"\xff\xfe") + done(number),
+        "cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("people", "says"), REFUSED.values(), ids=REFUSED.keys())
+def test_an_answer_that_makes_no_sense_is_refused_in_words(
+    house: House,
+    configured: Callable[..., Directory],
+    tmp_path: Path,
+    people: Callable[[int], bytes],
+    says: str,
+) -> None:
+    with hostile(tmp_path, answering(people)) as members:
+        tried = configured(house, enabled=False, **members).test()
+    assert (tried["success"], says in tried["message"]) == (False, True), tried
+
+
+def test_a_status_that_is_no_number_skips_the_object_and_nothing_else(
+    house: House, configured: Callable[..., Directory], tmp_path: Path
+) -> None:
+    people = [person(uuid4().bytes, userAccountControl=status) for status in (b"--5", b"-", b"5-", b"1" * 11)]
+    with hostile(
+        tmp_path, answering(lambda number: b"".join(entry(number, row) for row in people) + done(number))
+    ) as members:
+        ran = configured(house, enabled=False, **members).sync()
+    assert (ran["state"], ran["users_skipped"]) == ("succeeded", 4)
+    assert {problem["code"] for problem in ran["errors"]} == {"status_unreadable"}
+
+
+def test_names_of_groups_cost_no_time_however_they_are_written(
+    house: House, configured: Callable[..., Directory], tmp_path: Path
+) -> None:
+    group = f"Spaces {uuid4().hex}"
+    assert house.api.post("/authmgr/groups", {"name": group}).status_code == 201
+    name = b"a" + b" " * 40_000 + b"b"
+    with hostile(tmp_path, answering(lambda number: entry(number, person(memberOf=name)) + done(number))) as members:
+        directory = configured(house, enabled=False, groups={"CN=a": group}, **members)
+        began = time.process_time()
+        assert directory.test()["success"] is True
+    assert time.process_time() - began < 2
