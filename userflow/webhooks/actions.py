@@ -17,7 +17,7 @@ from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
 from userflow.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
-from userflow.webhooks import outbox, signing
+from userflow.webhooks import outbox, queue, signing
 from userflow.webhooks.delivery import reach
 from userflow.webhooks.events import TEST
 from userflow.webhooks.models import PENDING, WebhookEndpoint, WebhookMessage
@@ -91,8 +91,8 @@ def create_endpoint(
 def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, Any]) -> WebhookEndpoint:
     """Change `url`, `events`, `description`, `enabled`: those that are there.
 
-    A new address, or switching on, has what waits tried at once. Refuses with UnknownEndpoint, ValidationFailed (an address
-    that may not be called).
+    A new address, or switching on, has what waits tried at once; who is sending to the old address stops after the message
+    that is under way. Refuses with UnknownEndpoint, ValidationFailed (an address that may not be called).
     """
     routes.find(tenant_id).check(Purpose.WRITE)
     if "url" in changes:
@@ -106,8 +106,10 @@ def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, An
             endpoint.disabled_reason = "" if endpoint.enabled else WebhookEndpoint.BY_ADMIN
         if again or "url" in changes:
             endpoint.failing_since = None
-        # Not the lease, which a deliverer may have taken meanwhile.
-        endpoint.save(update_fields=[*changes, "disabled_reason", "failing_since", "updated_at"])
+        if "url" in changes:
+            endpoint.lease = queue.revoked(endpoint.lease)
+        # The row is locked, so the lease is the one that a deliverer has; how long it lasts stays as it is.
+        endpoint.save(update_fields=[*changes, "disabled_reason", "failing_since", "lease", "updated_at"])
         if again or "url" in changes:
             _try_now(endpoint)
         _record("updated", endpoint, changed=sorted(changes))
@@ -125,7 +127,7 @@ def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID) -> None:
 def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID) -> tuple[WebhookEndpoint, str]:
     """Give the endpoint a new secret, shown this once; the present one signs beside it for the overlap.
 
-    Of more than two the oldest stops at once. Refuses with UnknownEndpoint.
+    Of more than two the oldest stops at once, also where messages are being sent. Refuses with UnknownEndpoint.
     """
     secret = signing.new_secret()
     with in_tenant(tenant_id), tenant_atomic():
@@ -133,7 +135,10 @@ def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID) -> tuple[WebhookEndpoin
         endpoint.previous_secret_sealed = endpoint.secret_sealed
         endpoint.previous_secret_until = now() + timedelta(seconds=settings.WEBHOOK_SECRET_OVERLAP_SECONDS)
         endpoint.secret_sealed = signing.seal_secret(secret, tenant_id=tenant_id, endpoint_id=endpoint_id)
-        endpoint.save(update_fields=["secret_sealed", "previous_secret_sealed", "previous_secret_until", "updated_at"])
+        endpoint.lease = queue.revoked(endpoint.lease)
+        sealed = ["secret_sealed", "previous_secret_sealed", "previous_secret_until"]
+        endpoint.save(update_fields=[*sealed, "lease", "updated_at"])
+        outbox.wake_after_commit()
         _record("secret_rotated", endpoint)
     return endpoint, secret
 

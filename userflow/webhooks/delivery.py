@@ -111,8 +111,9 @@ def _turn(
                 return Turn.DONE
             if time.monotonic() - renewed > queue.LATE_SECONDS:
                 return Turn.MORE
-            if not _send(tenant_id, held, letter, secrets, session):
-                return Turn.DONE
+            turn = _send(tenant_id, held, letter, secrets, session)
+            if turn is not Turn.MORE:
+                return turn
             renewed = time.monotonic()
             sent += 1
         if sent >= MOST_IN_A_TURN or time.monotonic() - began > TURN_SECONDS:
@@ -135,24 +136,28 @@ def _certain(tenant_id: UUID, endpoint_id: UUID, patience: float) -> int | None:
     return highest
 
 
-def _send(tenant_id: UUID, held: Claim, letter: Letter, secrets: list[str], session: GuardedSession) -> bool:
-    """Try one message and note the outcome; whether the next one may follow."""
+def _send(tenant_id: UUID, held: Claim, letter: Letter, secrets: list[str], session: GuardedSession) -> Turn:
+    """Try one message and note the outcome; gives MORE when the next one may follow, else how the turn ends."""
     status, error, asked_to_wait = _exchange(held.url, letter, secrets, session)
     if status is not None and 200 <= status < 300:
         with in_tenant(tenant_id):
             goes_on = queue.taken(held, letter, status)
         TRIES.labels("delivered").inc()
-        return goes_on
+        return Turn.MORE if goes_on else Turn.NOT_MINE
     again = _next_try(letter, asked_to_wait)
     with in_tenant(tenant_id), tenant_atomic():
         failing_since = queue.failed(held, letter, status, error, again=again)
-        off = _switched_off(held.endpoint_id, status, failing_since)
+        off = failing_since is not None and _switched_off(held.endpoint_id, status, failing_since)
+    if failing_since is None:
+        # The endpoint has another address or secret, somebody else holds it, or it was removed.
+        TRIES.labels("failed").inc()
+        return Turn.NOT_MINE
     TRIES.labels("failed" if again is not None else "dead").inc()
     log.info("webhook_not_taken", endpoint_id=str(held.endpoint_id), message_id=letter.message_id, error=error)
     if again is not None and not off:
         hints.wake(tenant_id, seconds=again)
     # Behind one that was given up the next has its turn; it may be the only one that the consumer cannot take.
-    return again is None and failing_since is not None and not off
+    return Turn.MORE if again is None and not off else Turn.DONE
 
 
 def _exchange(
@@ -213,11 +218,11 @@ def _next_try(letter: Letter, asked_to_wait: float | None) -> float | None:
     return max(0.1, min(max(step, asked_to_wait or 0.0), left))
 
 
-def _switched_off(endpoint_id: UUID, status: int | None, failing_since: datetime | None) -> bool:
+def _switched_off(endpoint_id: UUID, status: int | None, failing_since: datetime) -> bool:
     """Switch an endpoint off that says it is gone, or that has taken nothing for days; tell the tenant's admins."""
     if status == GONE:
         reason = WebhookEndpoint.GONE
-    elif failing_since is not None and now() - failing_since > timedelta(days=settings.WEBHOOK_FAILING_DAYS):
+    elif now() - failing_since > timedelta(days=settings.WEBHOOK_FAILING_DAYS):
         reason = WebhookEndpoint.FAILING
     else:
         return False

@@ -86,12 +86,13 @@ class WebhookMessage(TenantModel):
 
     @classmethod
     def over(cls, moment: datetime) -> models.Q:
-        """Delivered or given up long enough ago, or on its way to an endpoint that was removed."""
+        """Delivered, given up, or waiting for an endpoint that is off, for long enough; or the endpoint was removed."""
         delivered = moment - timedelta(days=settings.WEBHOOK_DELIVERED_DAYS)
         dead = moment - timedelta(days=settings.WEBHOOK_DEAD_DAYS)
         here = WebhookEndpoint.objects.filter(pk=models.OuterRef("endpoint_id"))
         return (
             models.Q(status=DELIVERED, settled_at__lt=delivered)
             | models.Q(status=DEAD, settled_at__lt=dead)
+            | models.Q(models.Exists(here.filter(enabled=False)), status=PENDING, queued_at__lt=dead)
             | ~models.Q(models.Exists(here))
         )

@@ -85,12 +85,17 @@ def wake_after_commit() -> None:
 
 
 def forget(user_id: UUID) -> None:
-    """Let go of what was sent about a person who is being erased; what waits is still sent, and purged in its time."""
+    """Let go of what was sent about a person who is being erased, and of what waits for an endpoint that is off.
+
+    What waits for one that is on is still sent, and purged in its time: a consumer that misses a deed would go wrong.
+    """
     if not current_tenant().has_webhooks:
         return
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(
-            "DELETE FROM userflow_webhookmessage WHERE subject_id = %s AND settled_at IS NOT NULL", [user_id]
+            "DELETE FROM userflow_webhookmessage m WHERE m.subject_id = %s AND (m.settled_at IS NOT NULL OR NOT EXISTS"
+            " (SELECT FROM userflow_webhookendpoint e WHERE e.id = m.endpoint_id AND e.enabled))",
+            [user_id],
         )
 
 

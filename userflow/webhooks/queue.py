@@ -10,13 +10,14 @@ hold this one's messages up.
 
 One sender for each endpoint. A lease in the endpoint's row, taken by a conditional UPDATE and renewed with every result,
 keeps two deliverers from sending the same endpoint's messages; when its holder was killed it runs out. A lease is longer
-than the longest exchange, so whoever takes it over knows that the last one has ended.
+than the longest exchange, so whoever takes it over knows that the last one has ended. When the address or the secret changes,
+the lease is revoked: it still keeps others out, but its holder finds that it is not its own any more and stops.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from django.conf import settings
 from django.db import connections
@@ -98,12 +99,21 @@ def claim(endpoint_id: UUID, lease: UUID) -> Claim | None:
     return Claim(endpoint_id, lease, url, tuple(bytes(secret) for secret in sealed if secret is not None))
 
 
+def revoked(lease: UUID | None) -> UUID | None:
+    """What the endpoint's lease becomes when what its holder knows of the endpoint is out of date; write it with the change.
+
+    It keeps its time, so nobody sends beside the exchange that is under way; only the holder lets it go before. Leases are
+    random (version 4), revoked ones derived (version 5), so that a second change leaves the first one's.
+    """
+    return lease if lease is None or lease.version == 5 else uuid5(lease, "revoked")
+
+
 def release(held: Claim) -> None:
-    """Let the endpoint go."""
+    """Let the endpoint go, also when the lease was revoked meanwhile."""
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(
-            "UPDATE userflow_webhookendpoint SET lease = NULL, leased_until = NULL WHERE id = %s AND lease = %s",
-            [held.endpoint_id, held.lease],
+            "UPDATE userflow_webhookendpoint SET lease = NULL, leased_until = NULL WHERE id = %s AND lease IN (%s, %s)",
+            [held.endpoint_id, held.lease, revoked(held.lease)],
         )
 
 
@@ -153,20 +163,25 @@ _RESULT = (
     "WITH held AS (UPDATE userflow_webhookendpoint SET leased_until = clock_timestamp() + %s * interval '1 second',"
     " {endpoint} WHERE id = %s AND lease = %s RETURNING enabled, failing_since)"
     " UPDATE userflow_webhookmessage SET attempts = attempts + 1, last_status = %s, last_error = %s, {message}"
-    " WHERE id = %s AND status = 'pending'"
+    " WHERE id = %s AND status = 'pending'{condition}"
     " RETURNING (SELECT enabled FROM held), (SELECT failing_since FROM held)"
 )
 _TAKEN = _RESULT.format(
     endpoint="failing_since = NULL, last_delivered_at = clock_timestamp()",
     message=f"status = '{DELIVERED}', settled_at = clock_timestamp()",
+    condition="",
 )
+# A failure is the address's to which it was sent: it counts for nothing when the endpoint has another by now.
+_STILL_HELD = " AND EXISTS (SELECT FROM held)"
 _AGAIN = _RESULT.format(
     endpoint="failing_since = coalesce(failing_since, clock_timestamp())",
     message="next_attempt_at = clock_timestamp() + %s * interval '1 second'",
+    condition=_STILL_HELD,
 )
 _GIVEN_UP = _RESULT.format(
     endpoint="failing_since = coalesce(failing_since, clock_timestamp())",
     message=f"status = '{DEAD}', settled_at = clock_timestamp()",
+    condition=_STILL_HELD,
 )
 
 
@@ -178,7 +193,8 @@ def taken(held: Claim, letter: Letter, status: int) -> bool:
 def failed(held: Claim, letter: Letter, status: int | None, error: str, *, again: float | None) -> datetime | None:
     """The consumer has it not: it is tried `again` in so many seconds, or given up where that is None.
 
-    Gives since when the endpoint has taken nothing; None when the endpoint is not this deliverer's any more.
+    Gives since when the endpoint has taken nothing; None when the endpoint is not this deliverer's any more, and then
+    nothing is noted.
     """
     if again is None:
         return _note(_GIVEN_UP, held, letter, status, error)[1]
@@ -215,6 +231,7 @@ __all__ = [
     "lease_seconds",
     "next_letters",
     "release",
+    "revoked",
     "switch_off",
     "taken",
     "waiting",

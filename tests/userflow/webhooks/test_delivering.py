@@ -240,6 +240,63 @@ def test_an_endpoint_that_fails_for_days_is_switched_off(
     assert listening.read()["disabled_reason"] == "failing"
 
 
+def test_a_new_address_counts_for_the_turn_under_way(
+    listening: Listening, consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers
+) -> None:
+    consumer.slowness = 0.05
+    publish_named(listening.home, *range(60))
+    deliverers()
+    consumer.wait_for(5)
+    assert listening.home.api.patch(listening.path, {"url": other_consumer.url}).status_code == 200
+    # Beside what was under way.
+    reached = len(consumer.seen) + 1
+    began = time.monotonic()
+    other_consumer.wait_for(60 - reached)
+    assert len(consumer.seen) <= reached < 60
+    assert firsts(consumer) + firsts(other_consumer) == [str(number) for number in range(60)]
+    # The holder lets go when it stops: the lease does not have to run out.
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize("status", [410, 500])
+def test_what_the_old_address_answers_last_is_not_held_against_the_new_one(
+    listening: Listening, consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers, status: int
+) -> None:
+    under_way, may_answer = threading.Event(), threading.Event()
+
+    def answer(event: dict[str, Any]) -> tuple[int, dict[str, str]]:
+        under_way.set()
+        may_answer.wait(2)
+        return status, {}
+
+    consumer.answer = answer
+    publish_named(listening.home, "a", "b")
+    deliverers()
+    assert under_way.wait(20)
+    listening.home.api.patch(listening.path, {"url": other_consumer.url})
+    may_answer.set()
+    other_consumer.wait_for(2, seconds=20)
+    assert other_consumer.names() == ["a", "b"]
+    assert [message["attempts"] for message in listening.messages()] == [1, 1]
+    assert listening.read()["enabled"]
+
+
+def test_a_new_secret_counts_for_the_turn_under_way(
+    listening: Listening, consumer: Consumer, deliverers: Deliverers
+) -> None:
+    consumer.slowness = 0.05
+    publish_named(listening.home, *range(40))
+    deliverers()
+    consumer.wait_for(5)
+    newest = listening.home.api.post(f"{listening.path}/secret").json()["secret"]
+    reached = len(consumer.seen) + 1
+    consumer.wait_for(40)
+    assert firsts(consumer) == [str(number) for number in range(40)]
+    assert reached < 40
+    assert all(verifies(seen, newest) for seen in consumer.seen[reached:])
+    assert consumer.most_at_once == 1
+
+
 def test_a_rotated_secret_and_the_one_before_both_verify(
     listening: Listening, consumer: Consumer, settings: Any
 ) -> None:

@@ -177,6 +177,39 @@ def test_erasing_a_person_takes_what_was_sent_about_them_along(listening: Listen
         assert list(left.values_list("event", flat=True)) == ["end_user.erased"]
 
 
+def test_erasing_a_person_takes_along_what_waits_for_an_endpoint_that_is_off(
+    listening: Listening, consumer: Consumer, other_consumer: Consumer
+) -> None:
+    home = listening.home
+    listen(home, other_consumer)
+    stays, goes = home.register(), home.register()
+    home.api.patch(listening.path, {"enabled": False})
+    body = {"tenant_id": str(home.id), "user_id": str(goes.id)}
+    assert home.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
+    with in_tenant(home.id):
+        waits = WebhookMessage.objects.filter(endpoint_id=listening.endpoint_id, status="pending")
+        assert list(waits.values_list("subject_id", flat=True)) == [stays.id]
+    deliver()
+    # Where the endpoint is on, nothing is missing.
+    assert [each.event["type"] for each in other_consumer.seen] == [*["end_user.created"] * 2, "end_user.erased"]
+    home.api.patch(listening.path, {"enabled": True})
+    deliver()
+    assert [each.event["data"]["user_id"] for each in consumer.seen] == [str(stays.id)]
+
+
+def test_what_waits_too_long_for_an_endpoint_that_is_off_is_purged(listening: Listening) -> None:
+    home = listening.home
+    with in_tenant(home.id), tenant_atomic():
+        publish_for_each("group.created", ({"name": str(number)} for number in range(2)))
+        oldest = WebhookMessage.objects.order_by("pk").values("pk")[:1]
+        WebhookMessage.objects.filter(pk__in=oldest).update(queued_at=now() - timedelta(days=31))
+    owner = trails.Owner(home.made.tenant.slug, home.id)
+    assert "webhook messages" not in retention.purge(owner).rows
+    home.api.patch(listening.path, {"enabled": False})
+    assert retention.purge(owner).rows["webhook messages"] == 1
+    assert [message["status"] for message in listening.messages()] == ["pending"]
+
+
 def test_a_tenant_without_endpoints_pays_nothing_and_one_with_them_one_statement(
     home: House, consumer: Consumer
 ) -> None:
