@@ -85,8 +85,9 @@ def _proven(realm: Realm, principal: Principal, password: str, *, refused: str) 
     if user is None or not _has_password_here(realm, user) or not user.password:
         raise NoPasswordHere
     attempts.refuse_guessing_address()
-    attempts.count(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
-    if not passwords.matches(password, user.password):
+    with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN):
+        right = passwords.matches(password, user.password)
+    if not right:
         attempts.count_wrong_secret()
         realm.record(refused, target=("user", user.pk), outcome="refused", tenant_id=principal.tenant_id)
         raise WrongCurrentPassword(details={"current_password": ["This is not your present password."]})

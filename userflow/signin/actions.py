@@ -61,10 +61,10 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "", operato
     attempts.limit_guessing_address("signin")
     user = AdminUser.objects.filter(username_is(username) | Q(email_key=username.lower())).first()
     who = user.pk if user else username.lower()
-    attempts.count(ADMINS, who, factor=attempts.PASSWORD)
-    if not passwords.matches(password, user.password if user else None) or user is None or not user.active:
-        raise _refused(ADMINS, user, tenant_id=user.tenant_id if user else None)
-    _renew_hash(ADMINS, user, password)
+    with attempts.counted(ADMINS, who, factor=attempts.PASSWORD):
+        if not passwords.matches(password, user.password if user else None) or user is None or not user.active:
+            raise _refused(ADMINS, user, tenant_id=user.tenant_id if user else None)
+        _renew_hash(ADMINS, user, password)
     route = None
     if user.tenant_id:
         route = routes.find(user.tenant_id)
@@ -97,11 +97,11 @@ def sign_in_end_user(
     with in_tenant(route.tenant_id, Purpose.SIGN_IN):
         user = queries.end_user_at(email_key(email))
         who = user.pk if user else email_key(email)
-        attempts.count(END_USERS, who, factor=attempts.PASSWORD)
-        right = passwords.matches(password, user.password if user else None)
-        if not right or user is None or not user.active or not client_stands:
-            raise _refused(END_USERS, user)
-        _renew_hash(END_USERS, user, password)
+        with attempts.counted(END_USERS, who, factor=attempts.PASSWORD):
+            right = passwords.matches(password, user.password if user else None)
+            if not right or user is None or not user.active or not client_stands:
+                raise _refused(END_USERS, user)
+            _renew_hash(END_USERS, user, password)
         if proofs.is_unproven(user, route):
             # The password was right, so neither the try nor the refusal is held against anybody.
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD)

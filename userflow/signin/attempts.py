@@ -1,5 +1,7 @@
 """Counting wrong tries: before the secret is compared, committed apart, so that parallel guesses are not free."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +13,7 @@ from identity_platform.api import ratelimit
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import keyed_digest
 from identity_platform.postgresql.parts import Part
-from userflow.errors import AttemptsLocked, TooManyFromAddress
+from userflow.errors import AttemptsLocked, HashersBusy, TooManyFromAddress
 from userflow.realms import Realm
 
 FREE_TRIES = 5
@@ -71,6 +73,32 @@ def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> 
         row = cursor.fetchone()
     wait = (row[0] - now()).total_seconds() if row and row[0] else 1.0
     raise AttemptsLocked(retry_after=int(wait) + 1)
+
+
+# The lock that the fifth try has set goes with it; one that was set at another number is not touched.
+_GIVE_BACK = """
+UPDATE {table} SET failures = failures - 1,
+  locked_until = CASE WHEN failures %% %(free)s = 0 THEN NULL ELSE locked_until END
+WHERE subject = %(subject)s AND factor = %(factor)s AND caller = %(caller)s AND failures > 0
+"""
+
+
+@contextmanager
+def counted(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> Iterator[None]:
+    """`count`, and the one try given back when HashersBusy says that it was never looked at.
+
+    Given back, not cleared: what others have guessed wrong still counts. Raises AttemptsLocked (429) while locked.
+    """
+    count(realm, who, factor=factor, caller=caller)
+    try:
+        yield
+    except HashersBusy:
+        with connections[realm.alias].cursor() as cursor:
+            cursor.execute(
+                _GIVE_BACK.format(table=realm.attempts._meta.db_table),
+                {"subject": subject_of(realm, who), "factor": factor, "caller": caller, "free": FREE_TRIES},
+            )
+        raise
 
 
 def clear(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> None:

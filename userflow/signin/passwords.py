@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import argon2
 from django.conf import settings
 from django.contrib.auth import hashers
 from django.contrib.auth.hashers import Argon2PasswordHasher
@@ -25,32 +26,41 @@ class Argon2Hasher(Argon2PasswordHasher):
     parallelism = 1
 
 
+class Lane:
+    """Hashes of one kind in this worker: so many at the same moment, and so many that hash or wait for it."""
+
+    def __init__(self, *, at_once: int, places: int) -> None:
+        self.places = places
+        self._slots = threading.BoundedSemaphore(at_once)
+        self._places = threading.BoundedSemaphore(places)
+
+    @contextmanager
+    def slot(self, seconds: float) -> Iterator[None]:
+        """Wait for a core to hash on, at most so long; HashersBusy (503) after that."""
+        if not self._slots.acquire(timeout=seconds):
+            raise HashersBusy(retry_after=1)
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """HashersBusy (503) at once when all places are taken."""
+        if not self._places.acquire(blocking=False):
+            raise HashersBusy(retry_after=1)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+
 # Every hash takes a core for some 18 ms and 19 MiB. More at once than this worker's share of cores only makes all of
 # them slower and starves the requests that hash nothing (performance.md, target 8).
-_slots = threading.BoundedSemaphore(settings.HASHES_AT_ONCE)
-_queue = threading.BoundedSemaphore(settings.HASHES_WAITED_FOR)
-
-
-@contextmanager
-def hashing_slot(seconds: float) -> Iterator[None]:
-    """Wait for a core to hash on, at most so long; HashersBusy (503) after that."""
-    if not _slots.acquire(timeout=seconds):
-        raise HashersBusy(retry_after=1)
-    try:
-        yield
-    finally:
-        _slots.release()
-
-
-@contextmanager
-def _place_in_the_queue() -> Iterator[None]:
-    """HashersBusy (503) at once when HASHES_WAITED_FOR sign-ins hash or wait already."""
-    if not _queue.acquire(blocking=False):
-        raise HashersBusy(retry_after=1)
-    try:
-        yield
-    finally:
-        _queue.release()
+OWN = Lane(at_once=settings.HASHES_AT_ONCE, places=settings.HASHES_WAITED_FOR)
+# A hash that a tenant brought along costs up to half a second: one at a time and with places of its own, so that however
+# many come they take no slot and no place of those whose hash is the platform's.
+FOREIGN = Lane(at_once=1, places=max(1, settings.HASHES_WAITED_FOR // 2))
 
 
 def hashed(password: str) -> str:
@@ -59,7 +69,7 @@ def hashed(password: str) -> str:
     New passwords are rarer than sign-ins and limited by address: they wait longer and are never turned away at once, so
     that of many registrations of one address at the same moment each gets its own answer.
     """
-    with hashing_slot(settings.NEW_HASH_WAIT_SECONDS):
+    with OWN.slot(settings.NEW_HASH_WAIT_SECONDS):
         return hashers.make_password(_normal(password))
 
 
@@ -83,12 +93,24 @@ def matches(password: str, encoded: str | None) -> bool:
     usable = bool(encoded) and hashers.is_password_usable(encoded)
     # Longer than any password that could have been set: hashed all the same, cut, so that time tells nothing.
     tried = password[:LONGEST]
-    with _place_in_the_queue(), hashing_slot(settings.PASSWORD_HASH_WAIT_SECONDS):
+    lane = FOREIGN if usable and encoded and _is_dear(encoded) else OWN
+    with lane.place(), lane.slot(settings.PASSWORD_HASH_WAIT_SECONDS):
         if usable and encoded and is_foreign(encoded):
             right = foreign_hashes.verify(tried, encoded)
         else:
             right = hashers.check_password(_normal(tried), encoded if usable and encoded else _dummy)
     return right and usable and len(password) <= LONGEST
+
+
+def _is_dear(encoded: str) -> bool:
+    """Whether it may cost more than a hash of ours: an import may bring our very form with other parameters."""
+    if is_foreign(encoded):
+        return True
+    try:
+        stated = argon2.extract_parameters(encoded.removeprefix("argon2"))
+    except argon2.exceptions.InvalidHashError:
+        return True
+    return stated.memory_cost * stated.time_cost > Argon2Hasher.memory_cost * Argon2Hasher.time_cost
 
 
 def is_foreign(encoded: str) -> bool:

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import secrets
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import argon2
 import bcrypt
@@ -11,7 +13,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher, ScryptPasswordHash
 from django.db import connections
 
 from tenants.context import in_tenant
-from tests.world import Api, House
+from tests.world import PASSWORD, Api, House, Person
 from userflow.admins.models import AdminUser
 from userflow.endusers.models import EndUser
 from userflow.signin import foreign_hashes, passwords
@@ -144,3 +146,104 @@ def test_bcrypt_reads_72_bytes_as_it_always_did() -> None:
 def test_letters_match_however_the_keyboard_composes_them() -> None:
     encoded = passwords.hashed("caf\u00e9 9 battery horses")
     assert passwords.matches("cafe\u0301 9 battery horses", encoded)
+
+
+S, D = b64(SALT), b64(b"d" * 32)
+COMMON = [
+    f"pbkdf2_sha256$1000000$salt${D}",  # Django 5.2
+    f"$pbkdf2-sha256$600000${S}${D}",  # OWASP
+    f"$pbkdf2-sha512$210000${S}${b64(b'd' * 64)}",  # OWASP
+    f"$pbkdf2$1300000${S}${b64(b'd' * 20)}",  # OWASP
+    "$2b$12$" + "." * 53,
+    "$2y$13$" + "." * 53,
+    f"$argon2id$v=19$m=65536,t=3,p=4${S}${D}",  # argon2-cffi
+    f"$argon2id$v=19$m=65536,t=4,p=1${S}${D}",  # PHP
+    f"argon2$argon2id$v=19$m=102400,t=2,p=8${S}${D}",  # Django
+    f"$scrypt$ln=17,r=8,p=1${S}${D}",  # OWASP
+    f"scrypt$16384$salt$8$5${D}",  # Django
+]
+DEAR = [
+    f"pbkdf2_sha256$2000000$salt${D}",
+    f"$pbkdf2$1000000${S}${b64(b'd' * 128)}",  # seven blocks, each as dear as the first
+    f"$pbkdf2-sha256$1000000${S}${b64(b'd' * 64)}",
+    "$2b$14$" + "." * 53,
+    f"$argon2id$v=19$m=262144,t=20,p=1${S}${D}",
+    f"argon2$argon2id$v=19$m=65536,t=8,p=1${S}${D}",
+    f"$argon2id$v=19$m=1024,t=1,p=9${S}${D}",
+    f"$scrypt$ln=17,r=8,p=2${S}${D}",
+    f"$scrypt$ln=18,r=8,p=1${S}${D}",
+]
+# Of the right form, but no library verifies them.
+BROKEN = [
+    "$2b$12$" + "a" * 53,
+    f"$scrypt$ln=1,r=255,p=900${S}${D}",
+    f"$scrypt$ln=16,r=1,p=1${S}${D}",
+    f"$argon2id$v=19$m=1024,t=1,p=0${S}${D}",
+    f"$argon2id$v=19$m=8,t=1,p=4${S}${D}",
+    f"$argon2id$v=19$m=1024,t=1,p=1$c2E${D}",
+]
+
+
+@pytest.mark.parametrize("encoded", COMMON)
+def test_what_others_use_by_default_is_taken(encoded: str) -> None:
+    assert foreign_hashes.kind_of(encoded)
+    assert not foreign_hashes.verify(SECRET, encoded)
+
+
+@pytest.mark.parametrize("encoded", [*DEAR, *BROKEN])
+def test_what_costs_more_than_half_a_second_or_cannot_be_verified_is_refused(house: House, encoded: str) -> None:
+    row = {"email": f"dear-{secrets.token_hex(6)}@example.com", "password_hash": encoded}
+    body = {"tenant_id": str(house.id), "rows": [row]}
+    said = house.api.post("/uflow/admin/enduser/import", body).json()
+    assert (said["created"], [found["reason"][:3] for found in said["report"]]) == (0, ["Not"])
+    assert foreign_hashes.kind_of(encoded) is None
+
+
+@pytest.mark.parametrize("encoded", BROKEN)
+def test_one_that_is_stored_already_is_a_wrong_password(house: House, encoded: str) -> None:
+    person = house.register()
+    with in_tenant(house.id):
+        EndUser.objects.filter(pk=person.id).update(password=encoded)
+    login = {"client_id": str(house.client_id), "email": person.email, "password": SECRET}
+    assert Api().post("/uflow/auth/enduser/login", login).status_code == 401
+
+
+@pytest.mark.parametrize("encoded", ["$2b$13$" + "." * 53, f"argon2$argon2id$v=19$m=65536,t=5,p=1${S}${D}"])
+def test_dear_hashes_of_one_tenant_keep_nobody_of_another_out(house: House, other_house: House, encoded: str) -> None:
+    dear, neighbour = [house.register() for _ in range(6)], other_house.register()
+    with in_tenant(house.id):
+        EndUser.objects.filter(pk__in=[person.id for person in dear]).update(password=encoded)
+
+    def sign_in(person: Person) -> int:
+        body = {"client_id": str(house.client_id), "email": person.email, "password": SECRET}
+        try:
+            return int(Api().post("/uflow/auth/enduser/login", body).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(6) as pool:
+        tries = [pool.submit(sign_in, person) for person in dear]
+        # More at once would be more than one slot: these would fill the platform's own.
+        for _ in range(5):
+            other_house.sign_in(neighbour)
+        assert {done.result() for done in tries} <= {401, 503}
+
+
+@pytest.mark.parametrize("name", ["ours", "bcrypt 2b"])
+def test_who_is_turned_away_unheard_has_lost_no_try(house: House, name: str) -> None:
+    person = house.register()
+    encoded = HASHES[name][1] if name in HASHES else None
+    if encoded:
+        with in_tenant(house.id):
+            EndUser.objects.filter(pk=person.id).update(password=encoded)
+    login = {"client_id": str(house.client_id), "email": person.email, "password": SECRET if encoded else PASSWORD}
+    wrong = {**login, "password": "wrong horse 9 b"}
+    assert [Api().post("/uflow/auth/enduser/login", wrong).status_code for _ in range(4)] == [401] * 4
+    lane = passwords.FOREIGN if encoded else passwords.OWN
+    with ExitStack() as full:
+        for _ in range(lane.places):
+            full.enter_context(lane.place())
+        assert [Api().post("/uflow/auth/enduser/login", login).status_code for _ in range(3)] == [503] * 3
+    # The four that were looked at still count: the fifth locks.
+    assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401
+    assert Api().post("/uflow/auth/enduser/login", login).status_code == 429
