@@ -2,7 +2,7 @@
 
 They come in with imported users, verify at the next sign-in and are replaced by a hash of ours then. A hash states its
 own cost, so whoever can import one could make every sign-in of that user eat minutes or gigabytes, and keep other
-tenants' people waiting. The ceilings bound the work of one to about half a second of a core of 2020; they leave room for
+tenants' people waiting. The ceilings bound the work of one to about half a second of a core; they leave room for
 the defaults of the libraries and OWASP's figures (Password Storage Cheat Sheet). What is beyond them, or what no library
 would verify, is not recognised at all.
 """
