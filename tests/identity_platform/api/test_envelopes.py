@@ -174,7 +174,7 @@ def test_plain_http_is_sent_to_https_where_that_is_on(api: Api, settings: Any) -
     assert api.get("/uflow/health").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/docs/", "/schema/", "/metrics", "/demo/", "/password/reset"])
+@pytest.mark.parametrize("path", ["/docs/", "/schema/", "/metrics", "/password/reset"])
 @pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
 def test_pages_take_other_methods_as_little_as_the_api_does(api: Api, path: str, method: str) -> None:
     answer = api.call(method, path)

@@ -172,7 +172,8 @@ def test_one_tenants_admin_neither_brings_into_nor_takes_out_of_another(house: H
     assert house.api.post(EXPORT, {"tenant_id": str(other_house.id)}).status_code == 403
 
 
-def test_an_operator_says_which_tenant(house: House, operator: Api) -> None:
+def test_an_operator_says_which_tenant(new_house: Callable[[], House], operator: Api) -> None:
+    house = new_house()
     row = {"email": address()}
     assert bring(house, row, door=operator).json()["created"] == 1
     asked = {"tenant_id": str(house.id), "limit": 500, "with_hashes": True}
