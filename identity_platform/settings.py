@@ -455,6 +455,9 @@ DIRECTORY_ALLOW_PLAIN_LDAP = flag("DIRECTORY_ALLOW_PLAIN_LDAP", False)
 DIRECTORY_CLOUDS = clouds("DIRECTORY_CLOUDS")
 # How long a synchronisation over REST may keep a request; longer ones are the command's.
 DIRECTORY_REQUEST_SECONDS = whole("DIRECTORY_REQUEST_SECONDS", 30, least=1, most=300)
+# How long the command reads one directory: a server that never ends would keep all others waiting.
+DIRECTORY_COMMAND_SECONDS = whole("DIRECTORY_COMMAND_SECONDS", 3600, least=1, most=86_400)
+DIRECTORIES_PER_TENANT = whole("DIRECTORIES_PER_TENANT", 10, least=1, most=1000)
 
 # --- messages out ----------------------------------------------------------------------------------------------------
 

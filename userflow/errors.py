@@ -288,6 +288,12 @@ class DirectoryNameTaken(errors.Conflict):
     message = "Another directory has this name: choose another one."
 
 
+class TooManyDirectories(errors.Conflict):
+    """409: the tenant has as many directories as it may have."""
+
+    message = "This tenant has as many directories as it may have: delete one that you do not need."
+
+
 class DirectoryAddressRefused(errors.ValidationFailed):
     """400: the server is this machine, or stands in a network that the platform is not let into."""
 

@@ -17,10 +17,12 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from tenants.context import in_tenant
+from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.addresses import refuse_plainly_forbidden
 from userflow.directory.configs import client_of, config_of, data_key, record
+from userflow.directory.grants import refuse_beyond
 from userflow.directory.graph import clouds
 from userflow.directory.models import (
     ACTIVE_DIRECTORY,
@@ -33,6 +35,7 @@ from userflow.errors import (
     DirectoryAddressRefused,
     DirectoryBusy,
     DirectoryNameTaken,
+    TooManyDirectories,
     UnknownDirectory,
 )
 from userflow.groups.models import Group
@@ -49,6 +52,10 @@ REQUIRED: Final = {
     ACTIVE_DIRECTORY: ("server", "base_dn", "bind_dn"),
     ENTRA_ID: ("directory_tenant_id", "application_id"),
 }
+# What says who comes and as whom: who changes it answers for all that the directory may give.
+RETARGETS: Final = frozenset(
+    {*TARGET[ACTIVE_DIRECTORY], *TARGET[ENTRA_ID], "secret", "user_filter", "mapping", "groups"}
+)
 # What may change while a run goes on.
 WHILE_RUNNING: Final = frozenset({"name", "enabled", "sync_every_minutes", "max_deactivation_percent"})
 
@@ -83,7 +90,8 @@ def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:
 def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) -> Shown:
     """Configure a directory. Refuses with DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (members
     that its kind needs, an address that is not allowed, groups that are not there), GrantsMoreThanHeld (a mapped group
-    carries more than the caller holds), DirectorySecretLocked."""
+    carries more than the caller holds, or somebody who may come to it from a deleted directory), TooManyDirectories,
+    DirectorySecretLocked."""
     kind, secret = fields["kind"], fields["secret"]
     if kind == ACTIVE_DIRECTORY:
         ldap.must_be_installed()
@@ -92,11 +100,16 @@ def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) 
         raise ValidationFailed(details={name: [f"A directory of kind {kind} needs it."] for name in missing})
     config = DirectoryConfig(tenant_id=tenant_id, kind=kind, name=fields["name"], target=_target(kind, {}, fields))
     _set_options(config, fields, by)
+    refuse_beyond(by, tenant_id=tenant_id, config_id=config.pk, groups=())
     config.mapping = DEFAULT_MAPPING | config.mapping
     config.next_run_at = now() if config.sync_every_minutes is not None else None
     _seal(config, secret)
     try:
         with transaction.atomic():
+            # One after the other, or parallel requests would all see the last free place.
+            Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
+            if DirectoryConfig.objects.filter(tenant_id=tenant_id).count() >= settings.DIRECTORIES_PER_TENANT:
+                raise TooManyDirectories
             config.save(force_insert=True)
             record("directory.created", config)
     except IntegrityError as clash:
@@ -108,14 +121,23 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
     """Change the members that are there; `mapping` and `groups` are replaced whole.
 
     Who changes the server, or anything else of the target, must enter the secret again: it would otherwise be sent to
-    whatever server is named now. Refuses with UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run would go on with
-    the old target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DirectorySecretLocked.
+    whatever server is named now. And as that server says who is in a mapped group, the caller must hold all that the
+    directory may give (`grants.refuse_beyond`). Refuses with UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run
+    would go on with the old target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DirectorySecretLocked.
     """
-    config_of(tenant_id, config_id)  # 404 before anything is looked at
+    seen = config_of(tenant_id, config_id)  # 404 before anything is looked at
     groups_known = _known_groups(tenant_id, by, changes["groups"]) if changes.get("groups") else None
+    retargets = bool(RETARGETS & set(changes))
+    if retargets:
+        mapped = changes.get("groups", seen.groups)
+        refuse_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=mapped.values())
     try:
         with transaction.atomic():
             config = _locked(tenant_id, config_id)
+            if retargets and config.groups != seen.groups:
+                raise DirectoryBusy(
+                    "Somebody else has changed this directory at this moment: look at it and try again."
+                )
             if set(changes) - WHILE_RUNNING:
                 if runs.is_running(config_id):
                     raise DirectoryBusy
@@ -143,9 +165,12 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
     return find_directory(tenant_id=tenant_id, config_id=config_id)
 
 
-def delete_directory(*, tenant_id: UUID, config_id: UUID) -> None:
+def delete_directory(*, tenant_id: UUID, config_id: UUID, by: Principal) -> None:
     """Remove a directory with its secret and its runs; its people stay as they are. A new configuration that reads the
-    same objects takes them over. Refuses with UnknownDirectory, DirectoryBusy."""
+    same objects takes them over, so who deletes holds what they hold. Refuses with UnknownDirectory, DirectoryBusy,
+    GrantsMoreThanHeld."""
+    config_of(tenant_id, config_id)
+    refuse_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=())
     with transaction.atomic():
         config = _locked(tenant_id, config_id)
         if runs.is_running(config_id):

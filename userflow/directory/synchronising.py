@@ -22,6 +22,7 @@ from tenants.states import State
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.configs import client_of, config_of, data_key, log, record
 from userflow.directory.engine import Synchronisation
+from userflow.directory.grants import refuse_beyond
 from userflow.directory.graph import GraphReading
 from userflow.directory.models import (
     ACTIVE_DIRECTORY,
@@ -34,6 +35,7 @@ from userflow.directory.models import (
 from userflow.directory.objects import Entry, Reading, attributes_read, normalised
 from userflow.directory.runs import RunLost, Tally
 from userflow.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
+from userflow.principals import Principal
 from userflow.webhooks.outbox import publish_for_each
 
 # What has changed is read in between; once a day everything is, which also finds what was changed here.
@@ -103,35 +105,47 @@ def synchronise(
     dry_run: bool = False,
     force: bool = False,
     full: bool = False,
-    seconds: float | None = None,
+    seconds: float,
+    by: Principal | None = None,
     progress: Callable[[int], None] = lambda found: None,
 ) -> Ran:
     """Make a tenant's people what the directory says.
 
     `dry_run` writes nothing in the tenant; `force` switches off however many; `full` reads everything also where changes
-    would do; after `seconds` the run ends between two pages and its record says `incomplete`. `progress` gets the number
-    of objects read. Refuses with UnknownDirectory, DirectoryBusy, DirectoryFailed, DirectoryAddressRefused,
+    would do; after `seconds` the run ends between two pages and its record says `incomplete`. `by` is the caller of a
+    request: it takes one of the places for those, and is refused what goes beyond the caller's permissions. `progress` gets
+    the number of objects read.
+
+    Refuses with GrantsMoreThanHeld, UnknownDirectory, DirectoryBusy, DirectoryFailed, DirectoryAddressRefused,
     LdapNotInstalled, DirectorySecretLocked, DirectoriesBusy, UnknownTenant, TenantSuspended, TenantBusy, UnknownClient; a
     refused run is in the history with its reason, and what it did before stays.
     """
     config = config_of(tenant_id, config_id)
     if config.kind == ACTIVE_DIRECTORY:
         ldap.must_be_installed()
-    deadline = None if seconds is None else time.monotonic() + seconds
-    with contextlib.nullcontext() if seconds is None else _a_place():
+    deadline = time.monotonic() + seconds
+    with contextlib.nullcontext() if by is None else _a_place():
         return _synchronise(
-            config, trigger=trigger, dry_run=dry_run, force=force, full=full, deadline=deadline, progress=progress
+            config,
+            by=by,
+            trigger=trigger,
+            dry_run=dry_run,
+            force=force,
+            full=full,
+            deadline=deadline,
+            progress=progress,
         )
 
 
 def _synchronise(
     config: DirectoryConfig,
     *,
+    by: Principal | None,
     trigger: str,
     dry_run: bool,
     force: bool,
     full: bool,
-    deadline: float | None,
+    deadline: float,
     progress: Callable[[int], None],
 ) -> Ran:
     run = runs.claim(config, trigger=trigger, dry_run=dry_run)
@@ -144,6 +158,8 @@ def _synchronise(
     try:
         # Nothing that matters changes from here on (`update_directory`); a moment ago it could.
         config.refresh_from_db()
+        if by is not None and not dry_run:
+            refuse_beyond(by, tenant_id=config.tenant_id, config_id=config.pk, groups=config.groups.values())
         reading = _reading(config, full=full or dry_run, deadline=deadline)
         synchronisation = Synchronisation(
             config=config,

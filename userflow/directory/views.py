@@ -17,6 +17,7 @@ from userflow.errors import (
     DirectorySecretLocked,
     GrantsMoreThanHeld,
     LdapNotInstalled,
+    TooManyDirectories,
     UnknownClient,
     UnknownDirectory,
 )
@@ -51,6 +52,7 @@ class DirectoryViewSet(ApiViewSet):
         returns={201: serializers.DirectoryOut},
         refuses=[
             DirectoryNameTaken,
+            TooManyDirectories,
             LdapNotInstalled,
             UnknownClient,
             GrantsMoreThanHeld,
@@ -97,12 +99,12 @@ class DirectoryViewSet(ApiViewSet):
     @endpoint(
         query=InTenantQuery,
         returns={200: serializers.DirectoryDeletedOut},
-        refuses=[UnknownDirectory, DirectoryBusy, *TENANCY],
+        refuses=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, config_id: str) -> Response:
         """Remove a directory with its secret and its runs; its people stay as they are."""
         wanted = id_or(config_id, UnknownDirectory)
-        actions.delete_directory(tenant_id=self._tenant(request), config_id=wanted)
+        actions.delete_directory(tenant_id=self._tenant(request), config_id=wanted, by=principal_at(request))
         return Response({"message": "The directory is removed; its people stay as they are.", "id": wanted})
 
     @endpoint(
@@ -127,13 +129,14 @@ class DirectoryViewSet(ApiViewSet):
             LdapNotInstalled,
             DirectorySecretLocked,
             UnknownClient,
+            GrantsMoreThanHeld,
             *TENANCY,
         ],
     )
     def sync(self, request: Request, config_id: str) -> Response:
         """Make the tenant's people what the directory says, or with dry_run only say what would be done.
 
-        Ends after DIRECTORY_REQUEST_SECONDS with the state `incomplete`; the command sync_directory has all the time.
+        Ends after DIRECTORY_REQUEST_SECONDS with the state `incomplete`; the command sync_directory has more time.
         """
         asked = self.valid(serializers.SyncIn)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
@@ -141,6 +144,7 @@ class DirectoryViewSet(ApiViewSet):
             tenant_id=tenant_id,
             config_id=id_or(config_id, UnknownDirectory),
             seconds=settings.DIRECTORY_REQUEST_SECONDS,
+            by=principal_at(request),
             **asked,
         )
         return Response(serializers.ran(done), headers={"Cache-Control": "no-store"})

@@ -215,7 +215,7 @@ def sync(request: HttpRequest, config_id: UUID) -> HttpResponse:
 
 
 def _synchronise(request: HttpRequest, config_id: UUID, *, dry: bool, title: str, text: str) -> HttpResponse:
-    tenant = tenant_at(request)
+    tenant, staff = tenant_at(request), staff_at(request)
     config = _found(request, config_id).config
     done: dict[str, Any] = {}
 
@@ -225,6 +225,7 @@ def _synchronise(request: HttpRequest, config_id: UUID, *, dry: bool, title: str
             config_id=config.pk,
             dry_run=dry,
             seconds=settings.DIRECTORY_REQUEST_SECONDS,
+            by=staff.principal,
             force=typed["force"],
             full=typed["full"],
         )
@@ -316,11 +317,11 @@ def change(request: HttpRequest, config_id: UUID) -> HttpResponse:
 @needs("directory:write")
 def delete(request: HttpRequest, config_id: UUID) -> HttpResponse:
     """Remove a directory with its secret and its runs."""
-    tenant = tenant_at(request)
+    tenant, staff = tenant_at(request), staff_at(request)
     config = _found(request, config_id).config
 
     def act(_typed: dict[str, Any]) -> str:
-        actions.delete_directory(tenant_id=tenant.pk, config_id=config.pk)
+        actions.delete_directory(tenant_id=tenant.pk, config_id=config.pk, by=staff.principal)
         return _("The directory is removed; its people stay as they are.")
 
     return confirmed(

@@ -68,6 +68,12 @@ def counts(answer: dict[str, Any]) -> tuple[int, int, int, int, int, int]:
     return tuple(answer[f"users_{name}"] for name in names)  # type: ignore[return-value]
 
 
+@pytest.fixture(autouse=True)
+def room_for_many(settings: Any) -> None:
+    """The tenant that tests share has more directories than a tenant may have."""
+    settings.DIRECTORIES_PER_TENANT = 1000
+
+
 @pytest.fixture
 def configured() -> Callable[..., Directory]:
     """Configures a directory at the public door."""

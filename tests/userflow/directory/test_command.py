@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django.utils.timezone import now
 
 from tests.userflow.directory.conftest import Directory
 from tests.userflow.directory.entra import Entra
+from tests.userflow.directory.hostile import hostile
 from tests.world import House
 from userflow.directory.models import DirectoryConfig
 
@@ -80,6 +82,28 @@ def test_a_failure_is_exit_code_one_and_stops_no_other(
     assert len(good.users()) == 3
     broken.change(enabled=False)
     assert run(house.made.tenant.slug)[0] == 0
+
+
+@pytest.mark.needs("python-ldap")
+def test_a_fault_in_one_directory_and_one_that_never_answers_stop_no_other(
+    entra: Entra,
+    new_house: Callable[[], House],
+    configured: Callable[..., Directory],
+    settings: Any,
+    tmp_path: Path,
+) -> None:
+    house = new_house()
+    with hostile(tmp_path, lambda connection: connection.recv(65_536) and connection.recv(1)) as members:
+        settings.DIRECTORY_COMMAND_SECONDS = 1
+        broken, _late = configured(house, **entra.members(name="Broken")), configured(house, **members)
+        good = configured(house, **entra.members(name="Good"))
+        entra.add(good.mail("person"))
+        # A row as no version of ours has written it.
+        DirectoryConfig.objects.filter(pk=broken.made["id"]).update(mapping={})
+        code, said = run(house.made.tenant.slug)
+    assert (code, "1 of 3 directories synchronised." in said) == (1, True)
+    assert ("fault of the platform (KeyError)" in said, "did not answer in time" in said) == (True, True)
+    assert len(good.users()) == 1
 
 
 def test_the_due_are_those_whose_time_has_come(directory: Directory, entra: Entra) -> None:

@@ -193,6 +193,25 @@ def test_a_name_is_taken_in_any_case_and_also_in_a_race(house: House) -> None:
     assert codes == [201] + [409] * 7
 
 
+def test_a_tenant_has_so_many_directories_and_no_more_also_in_a_race(
+    new_house: Callable[[], House], settings: Any
+) -> None:
+    settings.DIRECTORIES_PER_TENANT = 3
+    house = new_house()
+
+    def attempt(_: int) -> int:
+        try:
+            return int(Api(token=house.api.token).post(CONFIGS, entra()).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(attempt, range(8))) == [201] * 3 + [409] * 5
+    made = house.api.get(CONFIGS).json()["directories"]
+    assert house.api.delete(f"{CONFIGS}/{made[0]['id']}").status_code == 200
+    assert house.api.post(CONFIGS, entra()).status_code == 201
+
+
 def test_each_call_needs_its_permission(house: House) -> None:
     path = f"{CONFIGS}/{house.api.post(CONFIGS, entra()).json()['id']}"
     auditor, service_manager = weaker(house, "auditor"), weaker(house, "service-manager")
@@ -227,7 +246,10 @@ def test_another_tenants_directory_is_one_that_nobody_has(house: House, other_ho
     assert other_house.api.get(path).json() == theirs
 
 
-def test_a_foreign_client_and_groups_beyond_ones_own_rights_are_refused(house: House, other_house: House) -> None:
+def test_a_foreign_client_and_groups_beyond_ones_own_rights_are_refused(
+    new_house: Callable[[], House], other_house: House
+) -> None:
+    house = new_house()
     assert house.api.post(CONFIGS, entra(client_id=str(other_house.client_id))).status_code == 404
     role = f"strong-{secrets.token_hex(4)}"
     house.api.post("/authmgr/roles", {"name": role, "permissions": ["services:credentials"]})

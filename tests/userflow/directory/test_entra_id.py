@@ -203,5 +203,6 @@ def test_a_run_without_news_costs_a_dozen_statements(directory: Directory, entra
     directory.sync()
     with statements() as seen:
         directory.sync()
-    # The run is claimed, kept alive and ended in the global database; the tenant's is asked who is active and who listens.
-    assert seen.counts == (12, 2), (seen.shared, seen.own)
+    # The run is claimed, kept alive and ended in the global database, which says what directories there are; the tenant's is
+    # asked what those hold whom it may change, who is active and who listens.
+    assert seen.counts == (13, 3), (seen.shared, seen.own)

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 import orjson
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, close_old_connections
 
@@ -12,6 +13,7 @@ from identity_platform.api.errors import ApiError
 from tenants.errors import UnknownTenant
 from tenants.management import terminal
 from tenants.queries import tenant_named
+from userflow.directory.configs import log
 from userflow.directory.models import BY_COMMAND, BY_SCHEDULE, SUCCEEDED, DirectoryConfig
 from userflow.directory.runs import COUNTS
 from userflow.directory.synchronising import Ran, directories_of, directories_to_run, synchronise
@@ -22,7 +24,8 @@ class Command(BaseCommand):
     help = (
         "Synchronise people from a tenant's directories (Active Directory, Entra ID): all that are enabled, or the one "
         "named with --config. For schedulers --all-due takes those of all tenants whose time has come; run it every few "
-        "minutes, also on several machines. A directory that fails stops no other. Can be stopped and run again at any "
+        "minutes, also on several machines. A directory that fails stops no other, and each has "
+        "DIRECTORY_COMMAND_SECONDS. Can be stopped and run again at any "
         "time. Exit code 0: all done; 1: at least one failed, was refused or is being synchronised elsewhere; 2: nothing "
         "was tried. Example: sync_directory acme --dry-run"
     )
@@ -82,6 +85,7 @@ class Command(BaseCommand):
                 dry_run=options["dry_run"],
                 force=options["force"],
                 full=options["full"],
+                seconds=settings.DIRECTORY_COMMAND_SECONDS,
                 progress=progress,
             )
         except DatabaseError as problem:
@@ -97,6 +101,12 @@ class Command(BaseCommand):
                 options, name, {"state": "busy" if isinstance(refusal, DirectoryBusy) else "failed"}, refusal.text
             )
             return elsewhere
+        except Exception as problem:
+            # What one tenant's server says, or a row of one tenant holds, is no reason to pass over the others.
+            log.exception("directory_sync_broke", config_id=config.pk, tenant_id=config.tenant_id)
+            reason = f"A fault of the platform ({type(problem).__name__}): see its log."
+            self._report(options, name, {"state": "failed"}, reason)
+            return False
         finally:
             if self.stdout.isatty() and not options["json"]:
                 self.stdout.write("")
