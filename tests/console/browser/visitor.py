@@ -8,6 +8,7 @@ from selenium.common.exceptions import (
     NoSuchElementException,
     StaleElementReferenceException,
     TimeoutException,
+    WebDriverException,
 )
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -91,7 +92,9 @@ class Visitor:
 
     def reads(self, text: str) -> None:
         """Wait until the page says it, in whatever letters."""
-        gone = [StaleElementReferenceException, NoSuchElementException]
+        # While a page is exchanged for the next one the driver also says, in an error without a name of its own, that the
+        # node is not of this document.
+        gone = [StaleElementReferenceException, NoSuchElementException, WebDriverException]
         waiting = WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone)
         try:
             waiting.until(lambda _: text.lower() in self.page.lower())
@@ -166,7 +169,12 @@ class Visitor:
                 do(shown)
             return shown is not None
 
-        gone = [StaleElementReferenceException, NoSuchElementException, ElementNotInteractableException]
+        gone = [
+            StaleElementReferenceException,
+            NoSuchElementException,
+            ElementNotInteractableException,
+            WebDriverException,
+        ]
         waiting = WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone)
         try:
             waiting.until(tried)
