@@ -5,7 +5,7 @@ from urllib.parse import quote_plus
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -39,7 +39,7 @@ def sign_in(browser: webdriver.Chrome, place: str) -> None:
 
 def shows(browser: webdriver.Chrome, text: str) -> None:
     # The page may be left while it is read.
-    waiting = WebDriverWait(browser, 15, ignored_exceptions=[StaleElementReferenceException])
+    waiting = WebDriverWait(browser, 15, ignored_exceptions=[StaleElementReferenceException, WebDriverException])
     waiting.until(lambda _: text in browser.find_element(By.TAG_NAME, "body").text)
 
 

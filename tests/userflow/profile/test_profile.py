@@ -101,13 +101,15 @@ def test_an_admin_changes_names_and_address_and_the_old_address_is_told(new_hous
     assert [sent.to for sent in django_mail.outbox] == [[own.admin.email]]
 
 
-def test_an_admins_username_and_address_stay_unique(house: House, other_house: House) -> None:
+def test_an_admins_username_and_address_stay_unique(new_house: Any, other_house: House) -> None:
+    house = new_house()
     assert house.api.put(PATH, {"username": other_house.admin.username.upper()}).status_code == 409
     fresh = Api(token=sign_in_admin(house.admin.username)["access_token"])
     assert fresh.put(PATH, {"email": other_house.admin.email}).status_code == 409
 
 
-def test_another_address_needs_a_fresh_sign_in(house: House) -> None:
+def test_another_address_needs_a_fresh_sign_in(new_house: Any) -> None:
+    house = new_house()
     person = house.register()
     admin = sign_in_admin(house.admin.username)["access_token"]
     mine = f"/uflow/admin/users/{house.admin.id}"
