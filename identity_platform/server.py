@@ -62,6 +62,9 @@ def main() -> None:
             BaseCommand().check(databases=["default"])
             call_command("prepare")
             importlib.import_module(PLATFORM)
+            from userflow.signin import argon2id
+
+            argon2id.fastest()  # once for all workers
             load_before_forking()
             children = []
             if embedded.attached():
