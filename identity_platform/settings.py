@@ -1,150 +1,18 @@
-"""The one settings file: readers of the environment first, then what Django needs. Imports no app of ours.
+"""The one settings file: what the platform and Django need. Imports no app of ours.
 
-Every value of the environment may also come from a file: `NAME_FILE=/run/secrets/name` is read when `NAME` is unset.
-Nonsense is refused at start with a message that names the variable, never replaced by a default.
+The values come from the environment, by the readers of `identity_platform.environment`.
 """
 
 import os
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from django.core.exceptions import ImproperlyConfigured
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+
+from identity_platform.environment import clouds, database, flag, listed, mail, networks, required, text, whole
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-
-
-# --- readers ---------------------------------------------------------------------------------------------------------
-
-
-def text(name: str, default: str | None = None) -> str | None:
-    """The variable, or the content of the file that `NAME_FILE` names, or the default; an empty value counts as unset."""
-    value = os.environ.get(name)
-    path = os.environ.get(f"{name}_FILE")
-    if value and path:
-        raise ImproperlyConfigured(f"{name} and {name}_FILE are both set: keep one of them.")
-    if path:
-        try:
-            value = Path(path).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as problem:
-            raise ImproperlyConfigured(f"{name}_FILE cannot be read: {problem}") from problem
-    return value or default
-
-
-def whole(name: str, default: int, *, least: int = 0, most: int = 1_000_000_000) -> int:
-    """A whole number between `least` and `most`."""
-    value = text(name)
-    if value is None:
-        return default
-    if not (value.isascii() and value.isdigit() and least <= int(value) <= most):
-        raise ImproperlyConfigured(f"{name} must be a whole number between {least} and {most}, not {value!r}.")
-    return int(value)
-
-
-def flag(name: str, default: bool) -> bool:
-    """True for 1/true/yes/on, False for 0/false/no/off, in any case."""
-    value = text(name)
-    if value is None:
-        return default
-    if value.lower() in {"1", "true", "yes", "on"}:
-        return True
-    if value.lower() in {"0", "false", "no", "off"}:
-        return False
-    raise ImproperlyConfigured(f"{name} must be true or false, not {value!r}.")
-
-
-def listed(name: str, default: list[str]) -> list[str]:
-    """A comma-separated list without empty members."""
-    value = text(name)
-    return default if value is None else [part.strip() for part in value.split(",") if part.strip()]
-
-
-def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
-    """A comma-separated list of networks in CIDR form (RFC 4632), or single addresses."""
-    try:
-        return [ip_network(part) for part in listed(name, default)]
-    except ValueError as problem:
-        raise ImproperlyConfigured(f"{name} must list networks such as 10.20.0.0/16: {problem}") from problem
-
-
-def required(name: str, why: str) -> str:
-    """The variable, which production cannot do without."""
-    value = text(name)
-    if value is None:
-        raise ImproperlyConfigured(f"{name} is not set: {why} Set it, or {name}_FILE to a file that holds it.")
-    return value
-
-
-def database(url: str, variable: str) -> dict[str, Any]:
-    """Django's database settings from a libpq connection URL (PostgreSQL documentation 34.1.1.2)."""
-    try:
-        parts = conninfo_to_dict(url)
-    except ProgrammingError as problem:
-        raise ImproperlyConfigured(f"{variable} is no PostgreSQL connection URL: {problem}") from problem
-    if not parts.get("dbname"):
-        raise ImproperlyConfigured(f"{variable} must name a database: postgresql://user:password@host:port/NAME")
-    return {
-        "NAME": parts.pop("dbname"),
-        "USER": parts.pop("user", ""),
-        "PASSWORD": parts.pop("password", ""),
-        "HOST": parts.pop("host", ""),
-        "PORT": str(parts.pop("port", "")),
-        "OPTIONS": {key: value for key, value in parts.items() if value is not None},
-    }
-
-
-def mail(url: str) -> dict[str, Any]:
-    """Django's e-mail settings from `smtp://`, `smtps://`, `file:` or `console:`; `?tls=off` for SMTP without STARTTLS."""
-    parts = urlsplit(url)
-    backends = "django.core.mail.backends"
-    if parts.scheme == "console":
-        return {"EMAIL_BACKEND": f"{backends}.console.EmailBackend"}
-    if parts.scheme == "file" and parts.path and not parts.netloc:
-        return {"EMAIL_BACKEND": f"{backends}.filebased.EmailBackend", "EMAIL_FILE_PATH": Path(unquote(parts.path))}
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    tls = parts.query.removeprefix("tls=") if parts.query else "on"
-    if parts.scheme not in {"smtp", "smtps"} or not parts.hostname or port == 0 or tls not in {"on", "off"}:
-        raise ImproperlyConfigured(
-            "EMAIL_URL must be smtp://user:password@host:port, smtps://…, file:/folder or console: "
-            "(not shown here, as it may hold a password)."
-        )
-    # Submission by STARTTLS or with TLS from the start (RFC 8314).
-    implicit = parts.scheme == "smtps"
-    return {
-        "EMAIL_BACKEND": f"{backends}.smtp.EmailBackend",
-        "EMAIL_HOST": parts.hostname,
-        "EMAIL_PORT": port or (465 if implicit else 587),
-        "EMAIL_HOST_USER": unquote(parts.username or ""),
-        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
-        "EMAIL_USE_SSL": implicit,
-        "EMAIL_USE_TLS": not implicit and tls == "on",
-        "EMAIL_TIMEOUT": 10,
-    }
-
-
-def clouds(name: str) -> dict[str, tuple[str, str]]:
-    """Further places of Entra ID: `name=https://login.example https://graph.example`, comma-separated."""
-    found: dict[str, tuple[str, str]] = {}
-    for part in listed(name, []):
-        cloud, _, places = part.partition("=")
-        urls = [urlsplit(url) for url in places.split()]
-        if (
-            not cloud.isidentifier()
-            or len(urls) != 2
-            or not all(u.scheme in {"http", "https"} and u.hostname for u in urls)
-        ):
-            raise ImproperlyConfigured(
-                f"{name} must be like mine=https://login.example https://graph.example, not {part!r}."
-            )
-        found[cloud] = (places.split()[0].rstrip("/"), places.split()[1].rstrip("/"))
-    return found
-
 
 # --- where state lives -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from identity_platform.settings import mail
+from identity_platform.environment import mail
 
 
 def test_smtp_with_starttls_and_a_password_with_signs() -> None:
