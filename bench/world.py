@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connection, connections
 from django.utils.timezone import now
 
-from identity_platform.api.fields import email_key
+from identity_platform.api.email_addresses import email_key
 from tenants import routes
 from tenants.capacity import main_server
 from tenants.context import in_tenant

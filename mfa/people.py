@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 from uuid import UUID
 
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.fields import email_key
 from mfa.errors import UnknownPerson
 from tenants import routes
 from tenants.context import current_tenant, in_tenant

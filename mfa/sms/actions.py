@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import IntegrityError, connections
 from django.utils.timezone import now
 
-from identity_platform.api.fields import email_key
+from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db import connections
 
-from identity_platform.api.fields import email_key
+from identity_platform.api.email_addresses import email_key
 from mfa.totp.models import AdminTotpSecret, EndUserTotpSecret
 from userflow.realms import END_USERS, Realm
 

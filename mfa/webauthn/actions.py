@@ -7,8 +7,8 @@ from uuid import UUID
 
 from django.db import IntegrityError
 
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.fields import email_key
 from identity_platform.audit.origin import set_actor
 from mfa import factors
 from mfa.completion import complete_second_step, waiting_login

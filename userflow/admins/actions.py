@@ -6,8 +6,8 @@ from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
 
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.fields import email_key
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from tenants import routes

@@ -10,7 +10,7 @@ from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.db.models.lookups import Exact
 
-from identity_platform.api.fields import AddressInvalid, email_address, email_key
+from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
 from tenants.models import Tenant
 from userflow.permissions_catalogue import OPERATOR
 

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from identity_platform.api.fields import AddressInvalid, email_address, email_key
+from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
 
 LONGEST_NAME: Final = 255
 LONGEST_VALUE: Final = 1000

@@ -8,8 +8,8 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError
-from identity_platform.api.fields import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, same
 from tenants import routes

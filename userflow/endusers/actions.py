@@ -8,7 +8,7 @@ import orjson
 from django.apps import apps
 from django.db import IntegrityError, connections
 
-from identity_platform.api.fields import email_key
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_tenant
 from tenants import routes

@@ -3,10 +3,9 @@
 The token is nowhere but in the mail. It says in which database its invitation is, so accepting is one look-up.
 """
 
-import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +15,8 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import NotAllowed, ValidationFailed
-from identity_platform.api.fields import email_key
 from identity_platform.api.pagination import Page, offset
 from identity_platform.crypto import hash_token
 from tenants import routes
@@ -40,9 +39,9 @@ from userflow.errors import (
     UnknownClient,
     UnknownInvitation,
 )
-from userflow.invitations import models
 from userflow.invitations.inviters import inviter_now
-from userflow.invitations.models import PENDING, AdminInvitation, EndUserInvitation
+from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation
+from userflow.invitations.queries import Row, Shown, merged_page, shown, with_role_names, with_status
 from userflow.mailed_tokens import NotAToken, place_of, placed_token
 from userflow.permissions_catalogue import OPERATOR, TENANT_ADMIN
 from userflow.principals import Principal
@@ -54,19 +53,7 @@ from userflow.webhooks.outbox import publish
 from userflow.webhooks.payloads import person
 
 LIFETIME = timedelta(days=7)
-ADMIN, END_USER = AdminInvitation.kind, EndUserInvitation.kind
 PLATFORM = "Identity platform"
-Row = AdminInvitation | EndUserInvitation
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """An invitation as it is answered: with the names of its roles and what has become of it."""
-
-    row: Row
-    tenant_id: UUID | None
-    roles: list[str]
-    status: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +115,7 @@ def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequ
         row.save(force_insert=True)
         _record(ADMINS, "invitation.made", row, tenant_id, roles=row.roles)
         _mail(row, token, route)
-    return _shown(row, tenant_id, row.roles)
+    return shown(row, tenant_id, row.roles)
 
 
 def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence[str], client_id: UUID | None) -> Shown:
@@ -148,7 +135,7 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
             _record(END_USERS, "invitation.made", row, tenant_id, roles=row.roles)
             publish("invitation.created", _data(row, roles=sorted(role.name for role in granted)))
             _mail(row, token, route)
-    return _shown(row, tenant_id, [role.name for role in granted])
+    return shown(row, tenant_id, [role.name for role in granted])
 
 
 def list_invitations(
@@ -170,7 +157,7 @@ def list_invitations(
         found = admins if kind != END_USER else admins.none()
         start = offset(page, limit)
         rows = list(found.order_by("-created_at", "-id")[start : start + limit])
-        return Page([_shown(row, row.tenant_id, row.roles) for row in rows], page, limit, found.count())
+        return Page([shown(row, row.tenant_id, row.roles) for row in rows], page, limit, found.count())
     with in_tenant(tenant_id, purpose):
         sources = {
             ADMIN: admins.filter(tenant_id=tenant_id),
@@ -178,47 +165,7 @@ def list_invitations(
         }
         if kind is not None:
             sources = {kind: sources[kind]}
-        return _merged_page(sources, tenant_id, page, limit)
-
-
-def _merged_page(sources: dict[str, Any], tenant_id: UUID, page: int, limit: int) -> Page:
-    """A page over two databases: merge as many keys of each as could be on it, then read the page's rows alone."""
-    total = sum(source.count() for source in sources.values())
-    start = offset(page, limit)
-    if start >= total:
-        return Page([], page, limit, total)
-    keys: list[Iterable[tuple[datetime, UUID, str]]] = [
-        [
-            (created_at, key, kind)
-            for created_at, key in source.order_by("-created_at", "-id").values_list("created_at", "id")[
-                : start + limit
-            ]
-        ]
-        for kind, source in sources.items()
-    ]
-    chosen = list(heapq.merge(*keys, reverse=True))[start : start + limit]
-    rows: dict[UUID, Row] = {}
-    for kind, source in sources.items():
-        rows |= source.in_bulk([key for _, key, of in chosen if of == kind])
-    names = _role_names([row for row in rows.values() if row.kind == END_USER])
-    shown = [_shown(rows[key], tenant_id, names.get(key, rows[key].roles)) for _, key, _ in chosen]
-    return Page(shown, page, limit, total)
-
-
-def with_status(found: Any, status: str | None) -> Any:
-    """Those of the invitations that are in this status now; all of them without one."""
-    still_open = Q(accepted_at=None, cancelled_at=None)
-    match status:
-        case models.PENDING:
-            return found.filter(still_open, expires_at__gt=now())
-        case models.EXPIRED:
-            return found.filter(still_open, expires_at__lte=now())
-        case models.ACCEPTED:
-            return found.exclude(accepted_at=None)
-        case models.CANCELLED:
-            return found.exclude(cancelled_at=None)
-        case _:
-            return found
+        return merged_page(sources, tenant_id, page, limit)
 
 
 def resend_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
@@ -236,7 +183,7 @@ def resend_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
         row.save(update_fields=["token_digest", "expires_at"])
         _record(realm, "invitation.sent_again", row, route.tenant_id if route else None)
         _mail(row, token, route)
-        return _named(row, route)
+        return with_role_names(row, route)
 
     return _change(tenant_id, invitation_id, again)
 
@@ -248,7 +195,7 @@ def cancel_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
         row.cancelled_at = now()
         row.save(update_fields=["cancelled_at"])
         _record(realm, "invitation.cancelled", row, route.tenant_id if route else None)
-        return _named(row, route)
+        return with_role_names(row, route)
 
     return _change(tenant_id, invitation_id, cancel)
 
@@ -441,21 +388,3 @@ def _data(row: EndUserInvitation, **more: Any) -> dict[str, Any]:
     """What events tell of an invitation; the token is for whoever was invited alone."""
     shown = {"invitation_id": row.pk, "email": row.email, "client_id": row.client_id, "expires_at": row.expires_at}
     return {**shown, **more}
-
-
-def _named(row: Row, route: routes.Route | None) -> Shown:
-    roles = row.roles if row.kind == ADMIN else _role_names([row])[row.pk]
-    return _shown(row, route.tenant_id if route else None, roles)
-
-
-def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:
-    """The names of the roles of end users' invitations; a role that was deleted is none any more."""
-    wanted = {role_id for row in rows for role_id in row.roles}
-    names = (
-        {str(key): name for key, name in Role.objects.filter(pk__in=wanted).values_list("pk", "name")} if wanted else {}
-    )
-    return {row.pk: [names[role_id] for role_id in row.roles if role_id in names] for row in rows}
-
-
-def _shown(row: Row, tenant_id: UUID | None, roles: Sequence[str]) -> Shown:
-    return Shown(row, tenant_id, sorted(roles), row.status(now()))

@@ -10,6 +10,7 @@ from tenants.models import Tenant, TenantModel
 
 # How long after its expiry an invitation is still listed, whatever became of it.
 KEPT = timedelta(days=90)
+ADMIN, END_USER = "admin", "end_user"
 PENDING, ACCEPTED, CANCELLED, EXPIRED = "pending", "accepted", "cancelled", "expired"
 
 
@@ -54,7 +55,7 @@ class Invitation(models.Model):
 class AdminInvitation(Invitation):
     """To become an admin of a tenant, or without a tenant an operator."""
 
-    kind: ClassVar[str] = "admin"
+    kind: ClassVar[str] = ADMIN
 
     tenant = models.ForeignKey(Tenant, null=True, on_delete=models.CASCADE, related_name="admin_invitations")
 
@@ -68,7 +69,7 @@ class AdminInvitation(Invitation):
 class EndUserInvitation(Invitation, TenantModel):
     """To become an end user, through one of the tenant's clients."""
 
-    kind: ClassVar[str] = "end_user"
+    kind: ClassVar[str] = END_USER
 
     client_id = models.UUIDField()
 

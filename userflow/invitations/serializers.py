@@ -5,8 +5,8 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, EmailAddress, Identifier, Text
-from userflow.invitations.actions import ADMIN, END_USER, Shown
-from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING
+from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
+from userflow.invitations.queries import Shown
 from userflow.roles.serializers import PageQuery
 
 KINDS = [ADMIN, END_USER]

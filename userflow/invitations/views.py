@@ -23,6 +23,7 @@ from userflow.errors import (
 )
 from userflow.ids import id_or
 from userflow.invitations import actions, serializers
+from userflow.invitations.models import ADMIN
 from userflow.permissions import Anyone, needs, principal_at, tenant_at
 from userflow.roles.serializers import InTenantQuery
 from userflow.signin.views import NO_STORE, TICKET_HEADER, TICKET_MEANS
@@ -108,7 +109,7 @@ class AcceptanceViewSet(ApiViewSet):
             "user_id": done.user.pk,
             "kind": done.kind,
             "email": done.user.email,
-            **({"username": done.user.username} if done.kind == actions.ADMIN else {}),
+            **({"username": done.user.username} if done.kind == ADMIN else {}),
             "tenant_id": done.tenant_id,
             "client_id": done.client_id,
             "message": "Welcome: sign in with your password.",

@@ -8,8 +8,8 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
-from identity_platform.api.fields import email_key
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from tenants import routes

@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import Q
 from django.utils.timezone import now
 
-from identity_platform.api.fields import email_key
+from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import SealContext, hash_token, new_token, seal, unseal
 from identity_platform.postgresql.parts import Part

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from django.utils.timezone import now
 
-from identity_platform.api.fields import email_key
+from identity_platform.api.email_addresses import email_key
 from identity_platform.transfer.report import Tally
 from identity_platform.transfer.rows import Fault, Row
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options

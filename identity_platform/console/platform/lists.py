@@ -17,8 +17,8 @@ from identity_platform.console.records import NOTHING
 from identity_platform.console.scope import chosen_tenant
 from userflow.admins.models import AdminRole, AdminUser
 from userflow.clients.models import Client
-from userflow.invitations.actions import with_status
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
+from userflow.invitations.queries import with_status
 
 _YES_NO = {"active": "success", "deactivated": "danger"}
 

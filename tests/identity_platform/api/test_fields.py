@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rest_framework import serializers
 
+from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
 from identity_platform.api.fields import (
-    AddressInvalid,
     Choice,
     EmailAddress,
     Flag,
@@ -26,8 +26,6 @@ from identity_platform.api.fields import (
     Timestamp,
     WebAddress,
     Whole,
-    email_address,
-    email_key,
 )
 
 Field = serializers.Field[Any, Any, Any, Any]

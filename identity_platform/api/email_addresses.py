@@ -1,0 +1,58 @@
+"""E-mail addresses: the one spelling that is stored, and the key that they are compared by."""
+
+import re
+
+import idna
+
+LONGEST_ADDRESS = 254  # RFC 5321 section 4.5.3.1.3, without the angle brackets
+
+_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LOCAL_PART = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# At least two labels, and the last one is no number: `a@localhost` and `a@10.0.0.1` are not deliverable to a person.
+_DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?![0-9]+\Z){_LABEL}")
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")
+
+
+class AddressInvalid(ValueError):
+    """An e-mail address that we do not take."""
+
+
+def email_address(text: str) -> str:
+    """The address as we store it: local part as given, domain in lower-case A-labels (RFC 5321, RFC 5891, UTS #46).
+
+    Raises AddressInvalid. The local part is a dot-atom in ASCII: dotless i, long s and the Kelvin sign fold onto i, s
+    and k in some readers, so an address with one of them would be somebody else's there.
+    """
+    local, at, domain = text.rpartition("@")
+    if not at or len(local) > 64 or not _LOCAL_PART.fullmatch(local):
+        raise AddressInvalid
+    address = f"{local}@{_domain(domain)}"
+    if len(address) > LONGEST_ADDRESS:
+        raise AddressInvalid
+    return address
+
+
+def email_key(address: str) -> str:
+    """What addresses are compared and kept unique by. Raises AddressInvalid for what `email_address` never gives."""
+    if not address.isascii():
+        raise AddressInvalid
+    return address.lower()
+
+
+def _domain(text: str) -> str:
+    domain = text.lower() if text.isascii() else text
+    if not text.isascii() or "xn--" in domain:
+        try:
+            domain = idna.encode(text, uts46=True, std3_rules=True).decode("ascii")
+        except (idna.IDNAError, UnicodeError):
+            raise AddressInvalid from None
+        labels, encoded = _DOTS.split(text), domain.split(".")
+        # A label that folds to plain ASCII, by full-width letters or the Kelvin sign, only imitates the plain one.
+        if len(labels) != len(encoded) or any(
+            not label.isascii() and not known.startswith("xn--") for label, known in zip(labels, encoded, strict=True)
+        ):
+            raise AddressInvalid
+    if len(domain) > 253 or not _DOMAIN.fullmatch(domain):
+        raise AddressInvalid
+    return domain

@@ -1,0 +1,93 @@
+"""How invitations are read: by status, with the names of their roles, and as pages over two databases."""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils.timezone import now
+
+from identity_platform.api.pagination import Page, offset
+from tenants import routes
+from userflow.invitations import models
+from userflow.invitations.models import ADMIN, END_USER, AdminInvitation, EndUserInvitation
+from userflow.roles.models import Role
+
+Row = AdminInvitation | EndUserInvitation
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An invitation as it is answered: with the names of its roles and what has become of it."""
+
+    row: Row
+    tenant_id: UUID | None
+    roles: list[str]
+    status: str
+
+
+def with_status(found: Any, status: str | None) -> Any:
+    """Those of the invitations that are in this status now; all of them without one."""
+    still_open = Q(accepted_at=None, cancelled_at=None)
+    match status:
+        case models.PENDING:
+            return found.filter(still_open, expires_at__gt=now())
+        case models.EXPIRED:
+            return found.filter(still_open, expires_at__lte=now())
+        case models.ACCEPTED:
+            return found.exclude(accepted_at=None)
+        case models.CANCELLED:
+            return found.exclude(cancelled_at=None)
+        case _:
+            return found
+
+
+def merged_page(sources: dict[str, Any], tenant_id: UUID, page: int, limit: int) -> Page:
+    """A page over two databases, newest first; `sources` are query sets by kind.
+
+    As many keys of each as could be on the page are merged, then the rows of the page alone are read.
+    """
+    total = sum(source.count() for source in sources.values())
+    start = offset(page, limit)
+    if start >= total:
+        return Page([], page, limit, total)
+    keys: list[Iterable[tuple[datetime, UUID, str]]] = [
+        [
+            (created_at, key, kind)
+            for created_at, key in source.order_by("-created_at", "-id").values_list("created_at", "id")[
+                : start + limit
+            ]
+        ]
+        for kind, source in sources.items()
+    ]
+    chosen = list(heapq.merge(*keys, reverse=True))[start : start + limit]
+    rows: dict[UUID, Row] = {}
+    for kind, source in sources.items():
+        rows |= source.in_bulk([key for _, key, of in chosen if of == kind])
+    names = _role_names([row for row in rows.values() if row.kind == END_USER])
+    return Page(
+        [shown(rows[key], tenant_id, names.get(key, rows[key].roles)) for _, key, _ in chosen], page, limit, total
+    )
+
+
+def with_role_names(row: Row, route: routes.Route | None) -> Shown:
+    """One invitation as it is answered; the tenant of an end user's must be entered."""
+    roles = row.roles if row.kind == ADMIN else _role_names([row])[row.pk]
+    return shown(row, route.tenant_id if route else None, roles)
+
+
+def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:
+    """The names of the roles of end users' invitations; a role that was deleted is none any more."""
+    wanted = {role_id for row in rows for role_id in row.roles}
+    names = (
+        {str(key): name for key, name in Role.objects.filter(pk__in=wanted).values_list("pk", "name")} if wanted else {}
+    )
+    return {row.pk: [names[role_id] for role_id in row.roles if role_id in names] for row in rows}
+
+
+def shown(row: Row, tenant_id: UUID | None, roles: Sequence[str]) -> Shown:
+    """An invitation as it is answered, when the names of its roles are known."""
+    return Shown(row, tenant_id, sorted(roles), row.status(now()))
