@@ -6,19 +6,13 @@ that answer. SIGTERM and Ctrl-C let requests in flight finish (10 s) and end wit
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
-import io
 import logging
-import multiprocessing
 import os
 import signal
 import socket
 import sys
-import threading
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -30,11 +24,9 @@ from granian.log import LogLevels
 from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is there, without __all__
 from granian.server.mp import MPServer
 
+from identity_platform.companions import COMPANIONS, FINISH_SECONDS, Companions, end_with
+
 PLATFORM = "identity_platform.wsgi"
-PR_SET_PDEATHSIG = 1
-# Commands that run beside the server in embedded mode.
-COMPANIONS = ("tenant_worker", "deliver_events")
-FINISH_SECONDS = 10
 # Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
 CONNECTIONS_PER_WORKER = 512
 QUEUE = 1024
@@ -66,20 +58,14 @@ def main() -> None:
 
             argon2id.fastest()  # once for all workers
             load_before_forking()
-            children = []
-            if embedded.attached():
-                # In production they are services of their own; here everything works after one command.
-                companions = [name for name in COMPANIONS if name in get_commands()]
-                children += [_child(partial(_run_companion, name)) for name in companions]
+            # In production they are services of their own; here everything works after one command.
+            commands = [name for name in COMPANIONS if name in get_commands()] if embedded.attached() else []
+            companions = Companions(commands)
             try:
                 listen(listener)
                 serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
             finally:
-                for child in children:
-                    child.terminate()
-                for child in children:
-                    child.join(FINISH_SECONDS)
-                    child.kill()
+                companions.end()
     except (embedded.EmbeddedServerFailed, ImproperlyConfigured, CommandError, PortTaken) as problem:
         sys.exit(f"bin/serve: {problem}")
     except OperationalError as problem:
@@ -214,58 +200,11 @@ def serve(listener: socket.socket, workers: int, threads: int, *, module: str = 
 
 
 def _application_of_a_worker(parent: int, module: str) -> WSGIApplication:
-    _end_with(parent)
+    end_with(parent)
     # A terminal sends Ctrl-C to the whole group; the workers are told by their parent when to finish.
     os.setpgid(0, 0)
     application: WSGIApplication = importlib.import_module(module).application
     return application
-
-
-def _end_with(parent: int) -> None:
-    """Make the kernel end this process with its parent: an orphaned worker would keep the port from the next start."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    else:
-        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
-def _child(work: Callable[[], None]) -> multiprocessing.Process:
-    process = multiprocessing.Process(target=_work, args=(os.getpid(), work))
-    process.start()
-    return process
-
-
-def _work(parent: int, work: Callable[[], None]) -> None:
-    _end_with(parent)
-    os.setpgid(0, 0)
-    work()
-
-
-def _run_companion(command: str) -> None:
-    import django
-    import structlog
-    from django.core.management import call_command
-    from django.db import connections
-
-    django.setup()
-    while True:
-        try:
-            # It says that it is ready, which nobody here waits for; it returns when it was told to end.
-            call_command(command, stdout=io.StringIO())
-            return  # it ends by itself only when it was told to
-        except Exception as problem:
-            # It outlives a database that is away for a while, as the web workers do.
-            structlog.get_logger().error(f"{command} failed", kind=type(problem).__qualname__)
-        connections.close_all()
-        time.sleep(5)
 
 
 if __name__ == "__main__":

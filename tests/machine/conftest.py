@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -121,6 +122,15 @@ class Platform:
 
     def workers(self) -> list[psutil.Process]:
         return [child for child in psutil.Process(self.process.pid).children() if child.is_running()]
+
+    def named(self) -> dict[int, str]:
+        """The names of those that live, by their ids; a companion has its command's."""
+        found = {}
+        for worker in self.workers():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if worker.status() != psutil.STATUS_ZOMBIE:
+                    found[worker.pid] = worker.name()
+        return found
 
     def end(self, number: int = signal.SIGTERM) -> int:
         os.killpg(self.process.pid, number) if number == signal.SIGINT else self.process.send_signal(number)

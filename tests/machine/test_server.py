@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from identity_platform.server import COMPANIONS
+from identity_platform.companions import COMPANIONS
 from tests.machine.conftest import ROOT, Platform, environment, free_port, running, within
 
 Serve = Callable[..., Platform]
@@ -102,14 +102,28 @@ def test_after_kill_9_nothing_keeps_the_port_and_the_next_start_works(settled_ho
 
 
 def test_a_killed_worker_is_replaced_and_no_connection_is_refused(platform: Platform) -> None:
-    before = {worker.pid for worker in platform.workers()}
-    # The oldest are the companions of embedded mode: they answer no requests and are not replaced.
-    for worker in sorted(platform.workers(), key=lambda w: w.create_time())[len(COMPANIONS) :]:
-        worker.kill()
+    answering = {worker.pid for worker in platform.workers() if worker.name() not in COMPANIONS}
+    for number in answering:
+        os.kill(number, signal.SIGKILL)
         assert platform.get("/uflow/live").status == 200
-        assert within(
-            30, lambda: len({w.pid for w in platform.workers() if w.status() != psutil.STATUS_ZOMBIE}) == len(before)
-        )
+        assert within(30, lambda: len(platform.named()) == len(answering) + len(COMPANIONS))
+    assert answering.isdisjoint(platform.named())
+
+
+def test_a_companion_that_ends_alone_is_started_again_and_more_slowly_each_time(platform: Platform) -> None:
+    def seconds_until_it_is_back(command: str, number: int) -> float:
+        before = platform.named().items()
+        began = time.monotonic()
+        for pid in [pid for pid, name in before if name == command]:
+            os.kill(pid, number)
+        assert within(10, lambda: command in dict(platform.named().items() - before).values())
+        return time.monotonic() - began
+
+    assert set(COMPANIONS) <= set(platform.named().values())
+    assert seconds_until_it_is_back("tenant_worker", signal.SIGTERM) < 2
+    assert seconds_until_it_is_back("deliver_events", signal.SIGKILL) < 2
+    assert seconds_until_it_is_back("deliver_events", signal.SIGKILL) > 0.9
+    assert platform.end() == 0
 
 
 def test_a_taken_port_is_said_in_one_line_and_the_first_server_goes_on(settled_home: Path, platform: Platform) -> None:

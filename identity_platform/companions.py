@@ -1,0 +1,137 @@
+"""The commands that run beside the server in embedded mode, as processes that it starts, watches and ends.
+
+In production they are services of their own, watched by whatever runs services there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing import connection
+
+COMPANIONS = ("tenant_worker", "deliver_events")
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+FINISH_SECONDS = 10
+# Doubled each time that it does not live longer than that: a database that is away for an hour costs little.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+
+
+class Companion:
+    """One command in a process of its own, and when it may be started again after it has ended."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.pause = FIRST_PAUSE
+        self.process: multiprocessing.Process | None = None
+        self.began = self.due = 0.0
+
+    def start(self) -> None:
+        """Start it; a machine that has no room for a process is asked again later."""
+        self.began = time.monotonic()
+        process = multiprocessing.Process(target=_work, args=(os.getpid(), self.command))
+        try:
+            process.start()
+        except OSError:
+            self._put_off()
+        else:
+            self.process = process
+
+    def bury(self) -> None:
+        """Take note that it has ended, whatever the reason: nobody here has told it to."""
+        if self.process is not None:
+            self.process.join()
+            self.process.close()
+        self.process = None
+        self._put_off()
+
+    def _put_off(self) -> None:
+        now = time.monotonic()
+        if now - self.began > LONGEST_PAUSE:
+            self.pause = FIRST_PAUSE
+        self.due, self.pause = now + self.pause, min(2 * self.pause, LONGEST_PAUSE)
+
+
+class Companions:
+    """The companions, watched by a thread until `end`."""
+
+    def __init__(self, commands: list[str]) -> None:
+        self._companions = [Companion(command) for command in commands]
+        self._told, self._telling = multiprocessing.Pipe(duplex=False)
+        # Those that are forked by a thread end with that thread, not with the process (prctl(2), PR_SET_PDEATHSIG):
+        # it is the one that starts them all, and outlives them.
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+        self._begun = threading.Event()
+        self._watching.start()
+        # The caller forks too: not while this thread imports what it needs for it.
+        self._begun.wait()
+
+    def end(self) -> None:
+        """End them, and wait until they have: what is in flight has ten seconds."""
+        self._telling.send_bytes(b"end")
+        self._watching.join()
+
+    def _watch(self) -> None:
+        while True:
+            now = time.monotonic()
+            for companion in self._companions:
+                if companion.process is None and companion.due <= now:
+                    companion.start()
+            self._begun.set()
+            living = {one.process.sentinel: one for one in self._companions if one.process is not None}
+            pauses = [one.due - now for one in self._companions if one.process is None]
+            ended = connection.wait([self._told, *living], timeout=min(pauses, default=None))
+            if self._told in ended:
+                break
+            for sentinel in ended:
+                if isinstance(sentinel, int):
+                    living[sentinel].bury()
+        processes = [one.process for one in self._companions if one.process is not None]
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join(FINISH_SECONDS)
+            process.kill()
+
+
+def end_with(parent: int) -> None:
+    """Make the kernel end this process with its parent: an orphaned worker would keep the port from the next start."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_await_the_end_of, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _await_the_end_of(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _work(parent: int, command: str) -> None:
+    # A terminal sends Ctrl-C to the whole group; a companion is told by its parent when to finish. What it inherited
+    # for signals is the parent's: until the command has its own, one ends it.
+    os.setpgid(0, 0)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    end_with(parent)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_NAME, command.encode())
+    import django
+    import structlog
+    from django.core.management import call_command
+
+    django.setup()
+    try:
+        # It says that it is ready, which nobody here waits for; it returns when it was told to end.
+        call_command(command, stdout=io.StringIO())
+    except Exception as problem:
+        structlog.get_logger().error(f"{command} failed", kind=type(problem).__qualname__)
+        sys.exit(1)
