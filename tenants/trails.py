@@ -12,8 +12,10 @@ from django.utils.timezone import now
 from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
-from identity_platform.audit import chain
-from identity_platform.audit.chain import Sealed, Trail, Verdict
+from identity_platform.audit import purging, sealing, verifying
+from identity_platform.audit.chain import PLATFORM, Trail, platform_trail, tenant_trail
+from identity_platform.audit.sealing import Sealed
+from identity_platform.audit.verifying import Verdict
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import RingKeyMissing, SealBroken
 from tenants import keys
@@ -35,17 +37,17 @@ class Owner:
     tenant_id: UUID | None = None
 
 
-THE_PLATFORM = Owner(chain.PLATFORM)
+THE_PLATFORM = Owner(PLATFORM)
 
 
 @contextmanager
 def opened(owner: Owner) -> Iterator[Trail]:
     """The owner's trail, its tenant entered. Also a suspended tenant's is kept, so it is entered to inspect it."""
     if owner.tenant_id is None:
-        yield chain.platform_trail(keys.platform_key())
+        yield platform_trail(keys.platform_key())
         return
     with in_tenant(owner.tenant_id, Purpose.INSPECT):
-        yield chain.tenant_trail(owner.tenant_id, keys.tenant_key(owner.tenant_id))
+        yield tenant_trail(owner.tenant_id, keys.tenant_key(owner.tenant_id))
 
 
 def owners(only: Sequence[str] = (), *, states: Sequence[State] = WRITABLE) -> list[Owner]:
@@ -86,10 +88,10 @@ def reachable() -> Iterator[None]:
         raise TrailUnreachable("its data key cannot be opened") from problem
 
 
-def seal(owner: Owner, *, wait: float = chain.WAIT_SECONDS) -> Sealed:
+def seal(owner: Owner, *, wait: float = sealing.WAIT_SECONDS) -> Sealed:
     """Seal one trail as far as it is certain. Raises TrailUnreachable."""
     with reachable(), opened(owner) as trail:
-        return chain.seal(trail, wait=wait)
+        return sealing.seal(trail, wait=wait)
 
 
 def seal_all(*, until: Callable[[], bool] = lambda: False, wait: float = 1.0) -> tuple[int, list[str]]:
@@ -108,21 +110,21 @@ def seal_all(*, until: Callable[[], bool] = lambda: False, wait: float = 1.0) ->
 def verify(owner: Owner, *, seen: Callable[[int], None] = lambda events: None) -> Verdict:
     """Compare one trail with its chain. Raises TrailUnreachable."""
     with reachable(), opened(owner) as trail:
-        return chain.verify(trail, seen=seen)
+        return verifying.verify(trail, seen=seen)
 
 
 def purge(owner: Owner, *, days: int | None = None, seen: Callable[[int], None] = lambda events: None) -> int:
     """Seal, then let go of the events that are older than AUDIT_RETENTION_DAYS. Raises TrailUnreachable."""
     before = now() - timedelta(days=days or settings.AUDIT_RETENTION_DAYS)
     with reachable(), opened(owner) as trail:
-        chain.seal(trail)
-        return chain.purge(trail, before=before, seen=seen)
+        sealing.seal(trail)
+        return purging.purge(trail, before=before, seen=seen)
 
 
 def accept_end(owner: Owner) -> int:
     """Take a restored tenant's newest link as the end of its chain, and write that down. Raises TrailUnreachable."""
     with reachable(), opened(owner) as trail:
-        number = chain.accept_end(trail)
+        number = verifying.accept_end(trail)
         record_for_platform(
             "audit.end_accepted",
             tenant_id=owner.tenant_id,

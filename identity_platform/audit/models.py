@@ -61,7 +61,7 @@ class PlatformEvent(AuditEvent):
 
 
 class Seal(models.Model):
-    """One link of a trail's hash chain; `identity_platform.audit.chain` makes, checks and purges them.
+    """One link of a trail's hash chain; `sealing` makes, `verifying` checks and `purging` removes them.
 
     A link of kind `rows` covers every event with an id from `from_id` to `to_id`. A link of kind `anchor` says that the
     events up to `to_id` and the links up to `purged_number` are gone because their time had come.

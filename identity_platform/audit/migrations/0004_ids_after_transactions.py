@@ -1,7 +1,7 @@
 """An event's transaction gets its number before the event gets its id, whoever writes the INSERT.
 
 So whoever owns an id is to be seen among the running transactions, and the sealer knows for how long an event below the
-highest id may still appear (`identity_platform.audit.chain`). Drawn in the other order, a backend that is held up between
+highest id may still appear (`identity_platform.audit.sealing`). Drawn in the other order, a backend that is held up between
 the two owns an id and is not to be seen, and its event would come too late for its link.
 """
 

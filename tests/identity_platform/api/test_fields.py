@@ -1,6 +1,5 @@
 """Strict fields: what each of them takes, what it makes of it, and what it refuses."""
 
-import unicodedata
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,11 +8,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from drf_spectacular.openapi import AutoSchema
-from hypothesis import given
-from hypothesis import strategies as st
 from rest_framework import serializers
 
-from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
 from identity_platform.api.fields import (
     Choice,
     EmailAddress,
@@ -298,113 +294,13 @@ def test_a_time_leaves_with_z() -> None:
 # --- E-mail addresses
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("ann@example.com", "ann@example.com"),
-        ("Ann.Lee+tag@EXAMPLE.Com", "Ann.Lee+tag@example.com"),
-        ("o'neil!#$%&*/=?^_`{|}~-@example.com", "o'neil!#$%&*/=?^_`{|}~-@example.com"),
-        ("a@b-c.example", "a@b-c.example"),
-        ("a@M\u00dcNCHEN.example", "a@xn--mnchen-3ya.example"),
-        ("a@XN--MNCHEN-3YA.example", "a@xn--mnchen-3ya.example"),
-        ("a@mu\u0308nchen.example", "a@xn--mnchen-3ya.example"),
-        ("a@stra\u00dfe.example", "a@xn--strae-oqa.example"),
-        ("a@\u4f8b\u3048\u3002\u30c6\u30b9\u30c8", "a@xn--r8jz45g.xn--zckzah"),
-        (f"{'l' * 64}@example.com", f"{'l' * 64}@example.com"),
-        (f"a@{'d' * 63}.example", f"a@{'d' * 63}.example"),
-        ("1@1.example", "1@1.example"),
-    ],
-)
-def test_an_address_keeps_its_local_part_and_normalises_its_domain(text: str, address: str) -> None:
-    assert taken(EmailAddress(), text) == address
-    assert taken(EmailAddress(), address) == address
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ann",
-        "@example.com",
-        "ann@",
-        "ann@@example.com",
-        "ann@lee@example.com",
-        "ann @example.com",
-        " ann@example.com",
-        "ann@example.com ",
-        "ann@example.com\n",
-        "ann\r\nBcc: x@example.com",
-        "ann\0@example.com",
-        ".ann@example.com",
-        "ann.@example.com",
-        "a..b@example.com",
-        '"ann lee"@example.com',
-        "ann(comment)@example.com",
-        "Ann <ann@example.com>",
-        "ann,lee@example.com",
-        "j\u00f6rg@example.com",
-        "adm\u0131n@example.com",
-        "bo\u017fs@example.com",
-        "mar\u212a@example.com",
-        "\uff41nn@example.com",
-        "ann\u200b@example.com",
-        "ann@localhost",
-        "ann@127.0.0.1",
-        "ann@[127.0.0.1]",
-        "ann@example.123",
-        "ann@example.com.",
-        "ann@.example.com",
-        "ann@example..com",
-        "ann@-example.com",
-        "ann@example-.com",
-        "ann@exa_mple.com",
-        "ann@exa mple.com",
-        "ann@exam%70le.com",
-        f"{'l' * 65}@example.com",
-        f"a@{'d' * 64}.example",
-        f"a@{'.'.join(['d' * 61] * 4)}.example",
-        f"{'l' * 64}@{'.'.join(['d' * 60] * 3)}.example",
-        # These fold to plain ASCII domains.
-        "ann@\u212aelvin.example",
-        "ann@bo\u017fs.example",
-        "ann@\uff45xample.com",
-        "ann@exam\u00adple.com",
-        "ann@example\u2024com",
-        "ann@e\u2100ample.com",
-        "ann@xn--example.com",
-        "ann@xn--a.example",
-        "ann@xn--.example",
-        "ann@\u2603.\ud800",
-        "ann@" + "\u00e4" * 5000 + ".example",
-    ],
-)
-def test_an_address_that_is_odd_or_imitates_another_is_refused(text: str) -> None:
-    assert refusal(EmailAddress(), text) == "Send an e-mail address such as name@example.com, in ASCII before the @."
-
-
-def test_an_empty_address_is_refused() -> None:
+def test_an_address_is_taken_in_its_one_spelling() -> None:
+    assert taken(EmailAddress(), "Ann.Lee@EXAMPLE.Com") == "Ann.Lee@example.com"
+    for text in ("ann", "ann@localhost", "mar\u212a@example.com", "ann@\u2603.\ud800"):
+        assert (
+            refusal(EmailAddress(), text) == "Send an e-mail address such as name@example.com, in ASCII before the @."
+        )
     assert refusal(EmailAddress(), "") == "It may not be empty."
-
-
-def test_the_key_of_an_address_ignores_case_and_nothing_else() -> None:
-    assert email_key("Ann.Lee@example.com") == email_key("ANN.LEE@example.com") == "ann.lee@example.com"
-    assert email_key("annlee@example.com") != email_key("ann.lee@example.com")
-
-
-@pytest.mark.parametrize("letter", ["\u0131", "\u0130", "\u017f", "\u212a"])
-def test_the_key_refuses_letters_that_fold_onto_ascii(letter: str) -> None:
-    with pytest.raises(AddressInvalid):
-        email_key(f"{letter}@example.com")
-
-
-@given(local=st.text(min_size=1, max_size=6), domain=st.text(min_size=1, max_size=12))
-def test_two_addresses_with_one_key_differ_in_case_only(local: str, domain: str) -> None:
-    try:
-        address = email_address(f"{local}@{domain}.example")
-    except AddressInvalid:
-        return
-    assert address.isascii()
-    assert email_address(address) == address
-    assert email_key(address) == unicodedata.normalize("NFKC", address).casefold() == address.lower()
 
 
 # --- Objects and URLs

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import connections
 from django.utils.timezone import now
 
-from identity_platform.audit import chain
+from identity_platform.audit import purging
 from tenants import retention, trails
 from tenants.context import in_tenant
 from tests.identity_platform.audit.conftest import as_owner, fill, run
@@ -124,7 +124,7 @@ def test_events_under_thirty_days_stay_whatever_is_asked(new_house: Callable[[],
     fill(house, 1000)
     trails.seal(owner(house))
     with in_tenant(house.id), trails.opened(owner(house)) as trail, pytest.raises(Exception, match="append-only"):
-        chain.purge(trail, before=now() + timedelta(days=1))
+        purging.purge(trail, before=now() + timedelta(days=1))
     assert numbers(house) == (0, 1000)
 
 

@@ -1,0 +1,119 @@
+"""Sealing: events are put under the chain in batches, so that writers never wait for each other.
+
+Which events may be sealed? Ids come from a sequence, and a transaction with a low id may commit after one with a high
+id; a range that was sealed too early would then be short of an event for ever. The tables draw the transaction's number
+before the id (migration 0004). So the sealer reads the sequence first and takes a transaction number second:
+whoever holds an id up to that point has a lower number. As soon as no transaction below it runs any more, all events up
+to that id are there, and the missing ids belong to transactions that failed. Transaction numbers are compared
+within one run only and never stored: a trail that moves to another server stays verifiable.
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connections, transaction
+
+from identity_platform.audit.chain import (
+    GENESIS,
+    LINK_SIZE,
+    Link,
+    Trail,
+    append,
+    digest_of,
+    events_of,
+    keep_head,
+    locked,
+    newest_link,
+)
+from identity_platform.audit.models import Seal
+
+WAIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a run of the sealer did."""
+
+    events: int
+    links: int
+    # A transaction that began before still runs, or another sealer is at work: the rest waits for the next run.
+    held_back: bool = False
+
+
+def seal(trail: Trail, *, wait: float = WAIT_SECONDS) -> Sealed:
+    """Put every event that is certain by now under the chain; waits at most `wait` seconds for running transactions.
+
+    Can be killed anywhere and run again, and by several at once. Must not be called inside a transaction.
+    """
+    if connections[trail.alias].in_atomic_block:
+        raise RuntimeError("Sealing waits for other transactions, so it cannot be part of one.")
+    with trail.cursor() as cursor:
+        begun = _sealed_up_to(cursor, trail)
+        cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {trail.events} WHERE id > %s)", [begun])
+        if not cursor.fetchone()[0]:
+            return Sealed(0, 0)
+        cursor.execute(f"SELECT last_value FROM {trail.events}_id_seq")
+        (certain,) = cursor.fetchone()
+        # A number of our own. A snapshot's xmax will not do: it is one past the newest transaction that has ended, and
+        # a running one may have a higher number.
+        cursor.execute("SELECT pg_current_xact_id()::text::bigint")
+        (running_below,) = cursor.fetchone()
+    if not _all_ended(trail, running_below, wait):
+        return Sealed(0, 0, held_back=True)
+    events = links = 0
+    newest: Link | None = None
+    while True:
+        with transaction.atomic(using=trail.alias), trail.cursor() as cursor:
+            alone = locked(cursor)
+            link = _seal_next(cursor, trail, certain) if alone else None
+        if link is None:
+            if newest is not None:
+                keep_head(trail, newest)
+            return Sealed(events, links, held_back=not alone)
+        newest, events, links = link, events + link.count, links + 1
+
+
+def _all_ended(trail: Trail, running_below: int, wait: float) -> bool:
+    deadline = time.monotonic() + wait
+    while True:
+        with trail.cursor() as cursor:
+            cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= %s", [running_below])
+            if cursor.fetchone()[0]:
+                return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+
+
+def _seal_next(cursor: Any, trail: Trail, certain: int) -> Link | None:
+    begun = _sealed_up_to(cursor, trail)
+    rows = events_of(cursor, trail, begun + 1, certain, LINK_SIZE)
+    if not rows:
+        return None
+    last = newest_link(cursor, trail)
+    return append(
+        cursor,
+        trail,
+        Link(
+            number=last.number + 1 if last else 1,
+            kind=Seal.ROWS,
+            from_id=begun + 1,
+            to_id=rows[-1][0],
+            count=len(rows),
+            newest_at=_moment(max(row[1] for row in rows)),
+            purged_number=None,
+            digest=digest_of(rows),
+            previous=last.mac if last else GENESIS,
+        ),
+    )
+
+
+def _sealed_up_to(cursor: Any, trail: Trail) -> int:
+    last = newest_link(cursor, trail, Seal.ROWS) or newest_link(cursor, trail, Seal.ANCHOR)
+    return last.to_id if last else 0
+
+
+def _moment(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(microsecond=microseconds % 1_000_000)
