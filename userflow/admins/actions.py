@@ -112,9 +112,14 @@ def list_admin_users(*, tenant_id: UUID | None, page: int, limit: int) -> Page:
     return Page(list(found.order_by("-created_at", "id")[start : start + limit]), page, limit, found.count())
 
 
-def find_admin_user(*, user_id: UUID, within: UUID | None) -> AdminUser:
-    """One admin user; `within` is the caller's tenant (None: an operator sees all). UnknownUser otherwise."""
+def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -> AdminUser:
+    """One admin user; `within` is the caller's tenant (None: an operator sees all). UnknownUser otherwise.
+
+    `lock` keeps others from changing the row until the caller's transaction ends.
+    """
     found = AdminUser.objects.prefetch_related("roles").filter(pk=user_id)
+    if lock:
+        found = found.select_for_update(of=("self",), no_key=True)
     if within is not None:
         found = found.filter(tenant_id=within)
     user = found.first()
@@ -130,22 +135,26 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
     than the caller does), LastAdmin (roles that would leave a tenant, or the platform, without an admin),
     AddressNeedsFreshSignIn (one's own address by an old sign-in).
     """
-    user = find_admin_user(user_id=user_id, within=by.tenant_id)
-    _must_outrank(by, user)
+    changes = dict(changes)
     roles = changes.pop("roles", None)
-    granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
-    username, email = changes.get("username", user.username), changes.get("email", user.email)
-    if "@" in username and username.lower() != email.lower():
-        raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
-    if user.pk == by.id and email != user.email and not by.is_fresh():
-        raise AddressNeedsFreshSignIn
     with transaction.atomic():
+        user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
+        _must_outrank(by, user)
+        granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
+        username, email = changes.get("username", user.username), changes.get("email", user.email)
+        if "@" in username and username.lower() != email.lower():
+            raise ValidationFailed(
+                details={"username": ["A username with an @ must be the user's own e-mail address."]}
+            )
+        if user.pk == by.id and email != user.email and not by.is_fresh():
+            raise AddressNeedsFreshSignIn
         if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:
             _keep_one_admin(user)
         old_address = user.email
         for name, value in changes.items():
             setattr(user, name, value)
-        _save(user)
+        # These members alone: a password, a factor or a switching off of the same moment must not be taken back.
+        _save(user, update_fields=[*changes, "email_key", "updated_at"])
         if user.email != old_address:
             # Links to set a new password have gone to the old address, and whoever reads it shall know.
             tickets.end_tickets(ADMINS, user, purpose=tickets.PASSWORD_RESET)

@@ -74,6 +74,11 @@ def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, mom
     mail.tell("email_proof", to=email, facts=facts, after="tenant")
 
 
+def give_up_change(user: EndUser) -> None:
+    """Another address that waits to be proven is given up; the proof of the present one goes on."""
+    EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).delete()
+
+
 def limit_changes(user_id: object) -> None:
     """TooManyFromAddress (429) when the user asks for too many mails to new addresses, which may be strangers'."""
     most, seconds = settings.LIMITS["email_resend"]

@@ -22,6 +22,7 @@ from userflow.email.models import EmailProof
 from userflow.endusers import queries
 from userflow.endusers.models import EndUser
 from userflow.errors import (
+    AddressNeedsFreshSignIn,
     EmailTaken,
     GrantsMoreThanHeld,
     LastActiveUser,
@@ -29,7 +30,7 @@ from userflow.errors import (
     UnknownUser,
     WeakPassword,
 )
-from userflow.principals import Principal
+from userflow.principals import END_USER, Principal
 from userflow.realms import END_USERS
 from userflow.roles.actions import outranks
 from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
@@ -136,7 +137,8 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
 
     Where the tenant wants addresses proven, a new one counts only then; the user that comes back still has the old one,
     which is told in any case. Refuses with UnknownUser, EmailTaken, TooManyFromAddress (too many new addresses),
-    GrantsMoreThanHeld (the address of somebody else who holds more than the caller).
+    GrantsMoreThanHeld (the address of somebody else who holds more than the caller), AddressNeedsFreshSignIn (one's own
+    by an old sign-in).
     """
     changes = dict(changes)
     with in_tenant(tenant_id) as route:
@@ -147,8 +149,12 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                     raise UnknownUser
                 asked = sorted(changes)
                 if "email" in changes:
-                    if by.id != user.pk and not outranks(by, user):
+                    # By kind too: an import may give somebody the id of an admin.
+                    own = by.kind == END_USER and by.id == user.pk
+                    if not own and not outranks(by, user):
                         raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
+                    if own and changes["email"] != user.email and not by.is_fresh():
+                        raise AddressNeedsFreshSignIn
                     _change_address(user, changes, route)
                 for member, value in changes.items():
                     setattr(user, member, value)
@@ -171,7 +177,7 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route)
     wanted, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
         # Another spelling of the same address; whatever else was about to be proven is given up.
-        EmailProof.objects.filter(user=user).exclude(email_key=key).delete()
+        proofs.give_up_change(user)
         return
     if EndUser.objects.filter(email_key=key).exists():
         raise EmailTaken
@@ -199,6 +205,7 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndU
         if not active:
             end_sessions(END_USERS, user_id=user.pk, reason="deactivated")
             tickets.end_tickets(END_USERS, user)
+            proofs.give_up_change(user)
         event = "end_user.activated" if active else "end_user.deactivated"
         record_for_tenant(event, target=("end_user", user.pk))
         publish(event, person(user))

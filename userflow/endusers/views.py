@@ -13,6 +13,7 @@ from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownT
 from userflow.endusers import actions, serializers
 from userflow.endusers.models import EndUser
 from userflow.errors import (
+    AddressNeedsFreshSignIn,
     EmailTaken,
     GrantsMoreThanHeld,
     LastActiveUser,
@@ -123,7 +124,14 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserChanges,
         returns={200: serializers.EndUserChangedOut},
-        refuses=[UnknownUser, EmailTaken, TooManyFromAddress, GrantsMoreThanHeld, *TENANCY],
+        refuses=[
+            UnknownUser,
+            EmailTaken,
+            TooManyFromAddress,
+            GrantsMoreThanHeld,
+            AddressNeedsFreshSignIn,
+            *TENANCY,
+        ],
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Change name, e-mail or metadata (replaced whole); an end user may change only themselves."""

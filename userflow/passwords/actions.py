@@ -19,6 +19,7 @@ from tenants.states import Purpose
 from userflow import mail
 from userflow.admins.models import AdminUser, username_is
 from userflow.clients.models import Client
+from userflow.email import proofs
 from userflow.endusers.models import EndUser
 from userflow.errors import (
     NoPasswordHere,
@@ -283,6 +284,8 @@ def _set(realm: Realm, user: Any, encoded: str, route: routes.Route | None, *, k
     ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
     tickets.end_tickets(realm, user)
     if realm is END_USERS:
+        # Whoever had the session before may have asked for another address; links are mailed to it from then on.
+        proofs.give_up_change(user)
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(route), "at": now(), "address": current_origin().address}
     mail.tell("password_changed", to=user.email, facts=facts, after=realm.alias)

@@ -8,8 +8,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
+from tests.userflow.signin.test_first_step_races import signed_in_during
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
 from userflow.admins.models import AdminUser
+from userflow.realms import ADMINS
 
 PATH = "/uflow/admin/users"
 
@@ -255,3 +257,15 @@ def test_the_command_line_says_in_one_line_why_there_is_no_operator(monkeypatch:
     monkeypatch.setenv("DJANGO_SUPERUSER_EMAIL", "nobody")
     with pytest.raises(CommandError, match="not an e-mail address"):
         call_command("createsuperuser", interactive=False, verbosity=0)
+
+
+@pytest.mark.parametrize("meanwhile", [{"active": False}, {"password": "argon2$another"}, {"mfa_methods": ["totp"]}])
+def test_an_edit_takes_nothing_back_that_happens_at_the_same_moment(house: House, meanwhile: dict[str, Any]) -> None:
+    ben = AdminUser.objects.filter(pk=made(house)["id"])
+    answer = signed_in_during(
+        ADMINS,
+        lambda: ben.update(**meanwhile),
+        lambda: house.api.put(f"{PATH}/{ben.get().pk}", {"first_name": "Benjamin"}),
+    )
+    assert (answer.status_code, ben.get().first_name) == (200, "Benjamin")
+    assert {name: getattr(ben.get(), name) for name in meanwhile} == meanwhile

@@ -12,6 +12,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from tenants.context import in_tenant
+from tests.mfa.enrollment.test_ladder import aged
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.world import PASSWORD, Api, House, Person, build_house, statements
 from userflow import mail
@@ -271,6 +272,45 @@ def test_going_back_to_the_own_address_gives_the_new_one_up(strict: House) -> No
     change(strict, person, person.email)
     assert verify(token=token_in(last_proof(new))).status_code == 400
     assert sign_in(strict, person.email).status_code == 200
+
+
+def test_another_password_gives_up_an_address_that_waits(strict: House) -> None:
+    # The mail to the old address says so: whoever has taken a session over must not get the user by a mail of yesterday.
+    person, wanted = proven(strict), somebody()
+    assert change(strict, person, wanted).status_code == 200
+    body = {"current_password": PASSWORD, "new_password": "another horse 9 battery"}
+    assert strict.as_user(person).post("/authmgr/profile/password", body).status_code == 200
+    assert verify(token=token_in(last_proof(wanted))).status_code == 400
+
+
+def test_switching_off_gives_up_an_address_that_waits(strict: House) -> None:
+    person, wanted = proven(strict), somebody()
+    assert change(strict, person, wanted).status_code == 200
+    for active in (False, True):
+        path = f"/uflow/user/enduser/{strict.id}/{person.id}/status"
+        assert strict.api.put(path, {"active": active}).status_code == 200
+    assert verify(token=token_in(last_proof(wanted))).status_code == 400
+
+
+def test_another_password_leaves_the_proof_of_the_own_address(strict: House) -> None:
+    person = strict.register()
+    sent = last_proof(person.email)
+    forgot = {"email": person.email, "tenant_id": str(strict.id)}
+    assert Api().post("/uflow/auth/enduser/password/forgot", forgot).status_code == 200
+    (reset,) = mails_to(person.email, "new password")
+    body = {"token": reset.body.partition("token=")[2].split()[0], "password": "another horse 9 battery"}
+    assert Api().post("/uflow/auth/enduser/password/reset", body).status_code == 200
+    assert verify(token=token_in(sent)).status_code == 200
+
+
+def test_an_old_sign_in_changes_no_address_at_this_door_either(strict: House, house: House) -> None:
+    for place in (strict, house):
+        person = proven(place) if place is strict else place.register()
+        door = Api(token=aged(place.sign_in(person)["access_token"], minutes=16))
+        path = f"/uflow/user/enduser/{place.id}/{person.id}"
+        refused = door.put(path, {"email": somebody(), "name": "Somebody Else"})
+        assert (refused.status_code, "Sign in again" in refused.json()["message"]) == (401, True)
+        assert door.put(path, {"email": person.email, "name": "Some Two"}).status_code == 200
 
 
 def test_nobody_sends_mails_to_strangers_without_end(strict: House) -> None:
