@@ -28,6 +28,8 @@ from userflow.groups.models import Group
 AT_ONCE: Final = 500
 TRIES: Final = 4
 MOST_OBJECTS: Final = 1_000_000
+# Of all mapped groups together, where they are read by themselves.
+MOST_MEMBERS: Final = 1_000_000
 # Beyond so many objects whose address is taken, no other one waits for it to become free.
 MOST_WAITING: Final = 10_000
 # So few may always go, unless nobody may: in a directory of ten, one leaver is a tenth.
@@ -73,8 +75,8 @@ class Synchronisation:
         for page in self._pages():
             self._take(page)
         self._look_again()
+        self._set_groups(complete=not self._late)
         complete = not self._late
-        self._set_groups(complete=complete)
         if complete and self.reading.full:
             self._find_gone()
         refusal = self._switch_off(active)
@@ -253,15 +255,33 @@ class Synchronisation:
                 self.tally.deactivated += people.deactivate(batch, self.config)
         return ""
 
+    def _stated_members(self) -> dict[str, set[str]] | None:
+        """The members of the groups, where the directory tells them by themselves; ends when the time is up.
+
+        All of them are read before the first one joins a group, so that a refusal leaves no group half done.
+        """
+        pages = self.reading.members()
+        if pages is None:
+            return None
+        members: dict[str, set[str]] = defaultdict(set)
+        for name, ids in pages:
+            beat(self.run)
+            members[name] |= ids
+            if sum(map(len, members.values())) > MOST_MEMBERS:
+                raise DirectoryFailed(f"The mapped groups have more than {MOST_MEMBERS} members: map smaller ones.")
+            if self._time_is_up():
+                break
+        return members
+
     def _set_groups(self, *, complete: bool) -> None:
         """Bring the memberships of the tenant's groups in line with those of the directory's that are mapped to them."""
         if not self.config.groups:
             return
-        stated = self.reading.members() if complete else None
-        members = dict(self._members)
-        for name, ids in stated or ():
-            beat(self.run)
-            members[name] = ids
+        stated = self._stated_members() if complete else None
+        if self._late and complete:
+            # Who is on the pages that were not read is unknown: nobody joins or leaves.
+            return
+        members = self._members if stated is None else stated
         all_known = complete and (self.reading.full or stated is not None)
         # Several groups of the directory may lead to one here.
         wanted: dict[str, set[str]] = defaultdict(set)

@@ -87,12 +87,13 @@ class GraphReading:
                 raise DirectoryFailed("The directory forgets its own links while it is read: try again.") from None
 
     def members(self) -> Iterator[tuple[str, set[str]]] | None:
-        """Each mapped group with its members, those of groups within it included."""
-        return ((group, self._ids_in(group)) for group in self.groups)
+        """Each mapped group with its members, those of groups within it included; a page at a time."""
+        return ((group, page) for group in self.groups for page in self._ids_in(group))
 
-    def _ids_in(self, group: str) -> set[str]:
+    def _ids_in(self, group: str) -> Iterator[set[str]]:
         try:
-            return {str(found.get("id")) for page in self._lists(self._members_of(group)) for found in page["value"]}
+            for page in self._lists(self._members_of(group)):
+                yield {_identity(row) for row in page["value"]}
         except _LinkTooOld:
             raise DirectoryFailed("The directory forgets its own links while it is read: try again.") from None
 
@@ -195,13 +196,17 @@ class GraphReading:
         time.sleep(seconds)
 
 
-def _found(row: dict[str, Any]) -> Found:
+def _identity(row: dict[str, Any]) -> str:
     identity = row.get("id")
     if not isinstance(identity, str) or not 0 < len(identity) <= 64 or not identity.isascii():
         raise DirectoryFailed("The directory's answer has an object without an id.")
+    return identity
+
+
+def _found(row: dict[str, Any]) -> Found:
     enabled, removed = row.get("accountEnabled"), "@removed" in row
     return Found(
-        external_id=identity,
+        external_id=_identity(row),
         attributes={name.lower(): value for name, value in row.items() if isinstance(value, str)},
         enabled=enabled is not False,
         removed=removed,

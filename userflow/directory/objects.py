@@ -77,7 +77,10 @@ class Reading(Protocol):
         """The objects, a page at a time. Refuses with DirectoryFailed, DirectoryAddressRefused."""
 
     def members(self) -> Iterator[tuple[str, set[str]]] | None:
-        """The groups with their members' ids, of directories that tell them apart; None where the objects tell."""
+        """The groups with their members' ids, of directories that tell them apart; None where the objects tell.
+
+        A page at a time: a group may come more than once, and comes at least once.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ class Entra:
 
     users: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[str, set[str]] = field(default_factory=dict)
+    # Groups whose pages never end, with the members that each page names beside those of no other page.
+    endless: dict[str, int] = field(default_factory=dict)
     page: int = 100
     # Statuses to answer before the next real answers of Graph, with the seconds of Retry-After.
     refusals: list[tuple[int, int]] = field(default_factory=list)
@@ -115,7 +117,7 @@ class Entra:
         if parts.path == "/v1.0/users/delta":
             return self._users(handler, query)
         if parts.path.startswith("/v1.0/groups/") and parts.path.endswith("/transitiveMembers"):
-            return self._group(handler, parts.path.split("/")[3])
+            return self._group(handler, parts.path.split("/")[3], int(query.get("$skiptoken", 0)))
         return self._send(handler, 404, {"error": {"code": "Request_ResourceNotFound", "message": "?"}})
 
     def _users(self, handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
@@ -139,7 +141,13 @@ class Entra:
             tail = {"@odata.deltaLink": f"{link}$deltatoken={len(self.changes)}"}
         return self._send(handler, 200, {"value": shown, **tail})
 
-    def _group(self, handler: BaseHTTPRequestHandler, group: str) -> None:
+    def _group(self, handler: BaseHTTPRequestHandler, group: str, page: int) -> None:
+        if group in self.endless:
+            first, named = page * self.endless[group], self.endless[group]
+            rows = [{"id": identity} for identity in self.groups.get(group, set())]
+            rows += [{"id": f"member-{number}"} for number in range(first, first + named)]
+            link = f"{self.base}/v1.0/groups/{group}/transitiveMembers?$skiptoken={page + 1}"
+            return self._send(handler, 200, {"value": rows, "@odata.nextLink": link})
         if group not in self.groups:
             return self._send(handler, 404, {"error": {"code": "Request_ResourceNotFound", "message": "?"}})
         return self._send(handler, 200, {"value": [{"id": identity} for identity in sorted(self.groups[group])]})

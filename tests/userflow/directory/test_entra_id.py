@@ -1,5 +1,6 @@
 """Synchronising from Entra ID over Graph: the same rules, read by pages and changes."""
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -155,6 +156,49 @@ def test_groups_come_with_those_inside_them_also_when_only_they_change(directory
     entra.groups["g1"] = {second}
     assert directory.sync()["full"] is False
     assert [user["email"] for user in api.get(members).json()["users"]] == [directory.mail("person1")]
+
+
+@pytest.fixture
+def sales(directory: Directory, entra: Entra) -> str:
+    """The path of the members of a group that one of three people is in, here and there."""
+    group = directory.house.api.post("/authmgr/groups", {"name": directory.mail("Sales")}).json()
+    first, *_ = some_people(entra, directory)
+    entra.groups["g1"], entra.groups["g2"] = {first}, set()
+    directory.change(groups={"g1": group["name"], "g2": group["name"]})
+    directory.sync()
+    return f"/authmgr/groups/{group['id']}/users"
+
+
+def members_at(directory: Directory, path: str) -> list[str]:
+    return [user["email"] for user in directory.house.api.get(path).json()["users"]]
+
+
+@pytest.mark.parametrize("named", [0, 1], ids=["empty", "of one"])
+def test_pages_of_members_without_end_are_left_when_the_time_is_up(
+    directory: Directory, entra: Entra, sales: str, settings: Any, named: int
+) -> None:
+    settings.DIRECTORY_REQUEST_SECONDS = 0.5
+    entra.groups["g1"], entra.endless = set(), {"g2": named}
+    began = time.monotonic()
+    cut = directory.sync(full=True)
+    assert (cut["state"], time.monotonic() - began < 3) == ("incomplete", True)
+    assert members_at(directory, sales) == [directory.mail("person0")]
+
+
+def test_more_members_than_a_run_takes_are_refused_and_nobody_joins_or_leaves(
+    directory: Directory, entra: Entra, sales: str
+) -> None:
+    entra.groups["g1"], entra.endless = set(), {"g2": 250_000}
+    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    assert (answer.status_code, "1000000 members" in answer.json()["message"]) == (502, True)
+    assert members_at(directory, sales) == [directory.mail("person0")]
+
+
+def test_a_member_without_a_usable_id_is_refused(directory: Directory, entra: Entra, sales: str) -> None:
+    entra.groups["g1"] = {"x" * 65}
+    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    assert (answer.status_code, "without an id" in answer.json()["message"]) == (502, True)
+    assert members_at(directory, sales) == [directory.mail("person0")]
 
 
 def test_an_application_that_may_not_see_who_is_enabled_makes_nobody(directory: Directory, entra: Entra) -> None:
