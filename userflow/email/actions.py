@@ -103,8 +103,9 @@ def _prove(proof: EmailProof) -> EndUser:
     """Spend the proof and let the address count. Of two at once one wins."""
     try:
         with tenant_atomic():
-            spent, _ = EmailProof.objects.filter(pk=proof.pk, token_digest=proof.token_digest).delete()
+            # The user first, as in all that gives a proof up: two orders would wait for each other.
             user = EndUser.objects.select_for_update().filter(pk=proof.pk, active=True).first()
+            spent, _ = EmailProof.objects.filter(pk=proof.pk, token_digest=proof.token_digest).delete()
             if not spent or user is None:
                 raise EmailProofInvalid
             changed = user.email_key != proof.email_key
@@ -151,12 +152,27 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
 
 
 def _send_again(key: str, route: routes.Route) -> None:
+    """Anybody may ask for any address. Three things must not come of it.
+
+    A mail that proves the address for somebody else goes to who waits for one of their own: whoever has the address is
+    served alone (the rivals' proofs could end in EmailTaken only). Where nobody has it, who asked cannot be told, so none
+    of those who want it is preferred. And a change is not kept alive by those who may read the new address, nor brought
+    back when it was given up: it ends when it was to end, and its row is locked before it is looked at.
+    What anybody can do is end the link and code of the mail before, by one that goes to the same place; by the limit of
+    `resend_email_proof`, five times an hour.
+    """
     with tenant_atomic():
-        waiting = EmailProof.objects.select_related("user").filter(email_key=key, user__active=True).first()
-        if waiting is not None:
-            proofs.start_proof(waiting.user, waiting.email, waiting.email_key, route)
+        owner = EndUser.objects.select_for_update().filter(email_key=key).first()
+        if owner is not None:
+            pending = EmailProof.objects.filter(user=owner).values_list("email_key", flat=True).first()
+            # A proof of another address of this user goes on undisturbed.
+            asked = pending == key or (pending is None and proofs.is_required(route))
+            if asked and owner.active and owner.email_verified_at is None:
+                proofs.start_proof(owner, owner.email, owner.email_key, route)
             return
-        user = EndUser.objects.select_for_update().filter(email_key=key, active=True, email_verified_at=None).first()
-        # A proof of another address of this user goes on undisturbed.
-        if user is not None and proofs.is_required(route) and not EmailProof.objects.filter(user=user).exists():
-            proofs.start_proof(user, user.email, user.email_key, route)
+    wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
+    for user_id in list(wanted.values_list("pk", flat=True)[:MOST_RIVALS]):
+        with tenant_atomic():
+            proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=user_id).first()
+            if proof is not None and proof.user.active:
+                proofs.start_proof(proof.user, proof.email, proof.email_key, route, until=proof.expires_at)

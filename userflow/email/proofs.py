@@ -45,9 +45,13 @@ def code_digest(route: routes.Route, user_id: object, code: str) -> bytes:
     return keyed_digest(f"{user_id} {code}", key=keys.tenant_key(route.tenant_id), purpose="email code")
 
 
-def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, moment: datetime | None = None) -> None:
-    """Send a link and a code to `email`; an older proof of the user ends. Call it inside the tenant's transaction."""
-    begun = moment or now()
+def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, until: datetime | None = None) -> None:
+    """Send a link and a code to `email`; an older proof of the user ends. Call it inside the tenant's transaction.
+
+    The link is good until `until`, by default for a day.
+    """
+    begun = now()
+    expires = until or begun + LINK_LIFETIME
     token, code = placed_token(route.tenant_id), f"{secrets.randbelow(1_000_000):06d}"
     EmailProof.objects.update_or_create(
         user=user,
@@ -58,7 +62,7 @@ def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, mom
             "code_digest": code_digest(route, user.pk, code),
             "wrong_codes": 0,
             "created_at": begun,
-            "expires_at": begun + LINK_LIFETIME,
+            "expires_at": expires,
         },
     )
     page = route.settings.get("email_verification_url") or settings.EMAIL_VERIFICATION_URL
@@ -69,7 +73,8 @@ def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, mom
         "token": token,
         "code": code,
         "minutes": int(CODE_LIFETIME.total_seconds() // 60),
-        "hours": int(LINK_LIFETIME.total_seconds() // 3600),
+        "until": expires,
+        "changes": key != user.email_key,
     }
     mail.tell("email_proof", to=email, facts=facts, after="tenant")
 

@@ -1,6 +1,7 @@
 """Proving e-mail addresses: link, code, and what waits for them."""
 
 import secrets
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -11,12 +12,13 @@ from django.conf import settings
 from django.db import connections
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.context import in_tenant, tenant_atomic
 from tests.mfa.enrollment.test_ladder import aged
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.world import PASSWORD, Api, House, Person, build_house, statements
 from userflow import mail
 from userflow.email.models import EmailProof
+from userflow.email.proofs import give_up_change
 from userflow.endusers.models import EndUser
 
 VERIFY, RESEND = "/uflow/user/email/verify", "/uflow/user/email/resend"
@@ -264,6 +266,65 @@ def test_two_who_want_one_address_are_told_apart_by_their_codes(strict: House) -
     change(strict, second, new)
     assert by_code(strict, new, code_of_first).json()["user_id"] == str(first.id)
     assert verify(token=token_in(last_proof(new))).status_code == 409
+
+
+def resend(house: House, email: str) -> None:
+    assert Api().post(RESEND, {"tenant_id": str(house.id), "email": email}).status_code == 200
+
+
+def test_asking_again_serves_who_has_the_address_and_none_of_those_who_want_it(strict: House) -> None:
+    new, rivals = somebody(), [proven(strict) for _ in range(4)]
+    for rival in rivals:
+        change(strict, rival, new)
+    owner = strict.register(new)
+    assert len(mails_to(new, PROOF)) == 5
+    resend(strict, new)
+    assert len(mails_to(new, PROOF)) == 6
+    done = verify(token=token_in(last_proof(new)))
+    assert (done.status_code, done.json()["user_id"]) == (200, str(owner.id))
+    resend(strict, new)
+    assert len(mails_to(new, PROOF)) == 6
+
+
+def test_asking_again_leaves_out_none_of_two_who_want_one_address(strict: House) -> None:
+    first, second, new = proven(strict), proven(strict), somebody()
+    for person in (first, second):
+        change(strict, person, new)
+    begun = mails_to(new, PROOF)
+    resend(strict, new)
+    again = mails_to(new, PROOF)[len(begun) :]
+    assert [verify(token=token_in(sent)).status_code for sent in begun] == [400, 400]
+    # The first proof makes it the address of one of them.
+    assert [verify(token=token_in(sent)).status_code for sent in again] == [200, 409]
+    assert "asks to change to this address" in again[0].body
+
+
+def test_asking_again_does_not_lengthen_the_life_of_a_change(strict: House) -> None:
+    person, new = proven(strict), somebody()
+    change(strict, person, new)
+    with in_tenant(strict.id):
+        EmailProof.objects.filter(pk=person.id).update(expires_at=(until := now() + timedelta(minutes=5)))
+    resend(strict, new)
+    token = token_in(last_proof(new))
+    with in_tenant(strict.id):
+        assert EmailProof.objects.get(pk=person.id).expires_at == until
+        EmailProof.objects.filter(pk=person.id).update(expires_at=now())
+    resend(strict, new)
+    assert len(mails_to(new, PROOF)) == 2
+    assert verify(token=token).status_code == 400
+
+
+def test_a_change_that_is_given_up_while_it_is_sent_again_stays_given_up(strict: House) -> None:
+    person, new = proven(strict), somebody()
+    change(strict, person, new)
+    with ThreadPoolExecutor(1) as pool:
+        with in_tenant(strict.id), tenant_atomic():
+            give_up_change(EndUser.objects.get(pk=person.id))
+            pool.submit(resend, strict, new).result()
+            time.sleep(0.3)
+        assert len(mails_to(new, PROOF)) == 1
+    with in_tenant(strict.id):
+        assert not EmailProof.objects.filter(pk=person.id).exists()
 
 
 def test_going_back_to_the_own_address_gives_the_new_one_up(strict: House) -> None:
