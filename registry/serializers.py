@@ -9,13 +9,12 @@ from rest_framework import serializers
 from identity_platform.api.fields import (
     Choice,
     JsonObject,
-    QueryWhole,
     StrictField,
     Text,
     Timestamp,
     WebAddress,
 )
-from identity_platform.api.pagination import LARGEST_PAGE
+from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from registry.actions import ReadCredentials, status_of
 from registry.models import ACTIVE, API_KEY, CREDENTIAL_TYPES, EXPIRED, REVOKED, STATUSES, Service, ServiceCredential
 
@@ -56,9 +55,7 @@ def free_metadata() -> JsonObject:
     return JsonObject(required=False, max_bytes=LARGEST_METADATA, max_depth=DEEPEST_METADATA)
 
 
-class ServiceListQuery(serializers.Serializer[Any]):
-    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
-    limit = QueryWhole(required=False, default=20, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+class ServiceListQuery(PageQuery):
     type = Text(required=False, max_length=63, help_text="Contains, without regard to case.")
     status = Choice(STATUSES, required=False)
 
@@ -97,16 +94,9 @@ class ServiceOut(serializers.Serializer[Any]):
     metadata = serializers.DictField()
 
 
-class ServicePagesOut(serializers.Serializer[Any]):
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
-
-
 class ServiceListOut(serializers.Serializer[Any]):
     services = ServiceOut(many=True)
-    pagination = ServicePagesOut()
+    pagination = PaginationOut()
 
 
 class ServiceRemovedOut(serializers.Serializer[Any]):

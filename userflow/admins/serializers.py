@@ -4,8 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Flag, Identifier, QueryWhole, Text
-from identity_platform.api.pagination import LARGEST_PAGE
+from identity_platform.api.fields import EmailAddress, Flag, Identifier, Text
+from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
 from userflow.admins.models import AdminUser
 
 
@@ -69,21 +69,13 @@ class AdminUserChanges(serializers.Serializer[Any]):
     roles = serializers.ListField(child=Text(max_length=63), required=False)
 
 
-class AdminListQuery(serializers.Serializer[Any]):
+class AdminListQuery(PageQuery):
     tenant_id = Identifier(required=False)
-    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
-    limit = QueryWhole(required=False, default=10, min_value=1, clamp=True)
-
-    def validate_limit(self, value: int) -> int:
-        return min(value, LARGEST_PAGE)
+    limit = page_limit(10)
 
 
-class AdminListOut(serializers.Serializer[Any]):
+class AdminListOut(PaginationOut):
     items = AdminProfileOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
 class AdminActiveIn(serializers.Serializer[Any]):

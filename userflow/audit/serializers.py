@@ -4,13 +4,13 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Identifier, QueryWhole, Text, Timestamp
-from identity_platform.api.pagination import LARGEST_PAGE
+from identity_platform.api.fields import Choice, QueryWhole, Text, Timestamp
+from identity_platform.api.page_shapes import page_limit
 from userflow.audit.actions import PLATFORM, TENANT
+from userflow.named_tenant import NamedTenant
 
 
-class AuditQuery(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+class AuditQuery(NamedTenant):
     trail = Choice(
         [TENANT, PLATFORM],
         required=False,
@@ -22,7 +22,7 @@ class AuditQuery(serializers.Serializer[Any]):
     target = Text(max_length=64, required=False, help_text="Id of what it was done to.")
     to = Timestamp(required=False, help_text="Before this moment.")
     cursor = QueryWhole(required=False, min_value=1, help_text="`next_cursor` of the page before.")
-    limit = QueryWhole(required=False, default=50, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+    limit = page_limit(50)
 
 
 # `from` is a word of Python's own.

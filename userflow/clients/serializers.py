@@ -4,8 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Flag, QueryFlag, QueryWhole, Text, Whole
-from identity_platform.api.pagination import LARGEST_PAGE
+from identity_platform.api.fields import Flag, QueryFlag, Text, Whole
+from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from userflow.clients.models import CONFIDENTIAL, PUBLIC, Client
 
 MOST_ENTRIES = 100
@@ -80,15 +80,10 @@ class ClientIn(ClientChanges):
     type = Type(required=False, default=PUBLIC)
 
 
-class ClientListQuery(serializers.Serializer[Any]):
-    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
-    limit = QueryWhole(required=False, default=20, min_value=1, clamp=True)
+class ClientListQuery(PageQuery):
     active = QueryFlag(required=False)
     name = Text(max_length=255, required=False)
     tags = Text(max_length=1024, required=False, help_text="Comma-separated: clients that have all of them.")
-
-    def validate_limit(self, value: int) -> int:
-        return min(value, LARGEST_PAGE)
 
     def validate_tags(self, value: str) -> list[str]:
         return [tag.strip() for tag in value.split(",") if tag.strip()]
@@ -126,13 +121,6 @@ class NewClientOut(ClientOut):
 
 class RotatedOut(NewClientOut):
     previous_secret_expires_at = serializers.DateTimeField(allow_null=True)
-
-
-class PaginationOut(serializers.Serializer[Any]):
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
 class ClientListOut(serializers.Serializer[Any]):

@@ -7,11 +7,13 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, Flag, Identifier, StrictField, Text, Whole
+from identity_platform.api.page_shapes import PaginationOut
 from userflow.directory.actions import TARGET, Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
 from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun
 from userflow.directory.objects import METADATA_KEY, MOST_ATTRIBUTES, Entry, is_readable
 from userflow.directory.synchronising import Ran, Tried
+from userflow.named_tenant import NamedTenant
 
 MOST_GROUPS = 100
 LONGEST_PEM = 65_536
@@ -135,8 +137,7 @@ class MappingIn(serializers.Serializer[Any]):
     )
 
 
-class DirectoryChanges(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+class DirectoryChanges(NamedTenant):
     name = Text(max_length=255, trim=True, required=False, help_text="Unique in the tenant, in any case.")
     enabled = Flag(required=False, help_text="Whether schedulers take it up.")
     secret = Text(
@@ -188,8 +189,7 @@ class DirectoryIn(DirectoryChanges):
     )
 
 
-class SyncIn(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+class SyncIn(NamedTenant):
     dry_run = Flag(required=False, default=False, help_text="Only say what would be done.")
     force = Flag(required=False, default=False, help_text="Switch off however many.")
     full = Flag(required=False, default=False, help_text="Read everything, also where changes would do.")
@@ -272,20 +272,12 @@ class DirectoryOut(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
-class DirectoryListOut(serializers.Serializer[Any]):
+class DirectoryListOut(PaginationOut):
     directories = DirectoryOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
-class RunListOut(serializers.Serializer[Any]):
+class RunListOut(PaginationOut):
     runs = RunOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
 class DirectoryDeletedOut(serializers.Serializer[Any]):

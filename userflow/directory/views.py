@@ -22,8 +22,8 @@ from userflow.errors import (
     UnknownDirectory,
 )
 from userflow.ids import id_or
+from userflow.named_tenant import NamedTenant, TenantPageQuery
 from userflow.permissions import needs, principal_at, tenant_at
-from userflow.roles.serializers import InTenantQuery, PageQuery
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 NEEDS = {
@@ -40,10 +40,10 @@ class DirectoryViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [needs(NEEDS.get(self.action, "directory:write"))()]
 
-    @endpoint(query=PageQuery, returns={200: serializers.DirectoryListOut}, refuses=TENANCY)
+    @endpoint(query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, refuses=TENANCY)
     def list(self, request: Request) -> Response:
         """Directories of a tenant with their last runs, newest first; never their secrets."""
-        asked = self.valid_query(PageQuery)
+        asked = self.valid_query(TenantPageQuery)
         found = actions.list_directories(tenant_id=tenant_at(request, asked.pop("tenant_id", None)), **asked)
         return Response({"directories": [serializers.directory(shown) for shown in found.rows], **found.totals()})
 
@@ -67,7 +67,7 @@ class DirectoryViewSet(ApiViewSet):
         shown = actions.create_directory(tenant_id=tenant_id, by=principal_at(request), fields=fields)
         return Response(serializers.directory(shown), status=201)
 
-    @endpoint(query=InTenantQuery, returns={200: serializers.DirectoryOut}, refuses=[UnknownDirectory, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.DirectoryOut}, refuses=[UnknownDirectory, *TENANCY])
     def retrieve(self, request: Request, config_id: str) -> Response:
         """One directory with its last run."""
         shown = actions.find_directory(tenant_id=self._tenant(request), config_id=id_or(config_id, UnknownDirectory))
@@ -97,7 +97,7 @@ class DirectoryViewSet(ApiViewSet):
         return Response(serializers.directory(shown))
 
     @endpoint(
-        query=InTenantQuery,
+        query=NamedTenant,
         returns={200: serializers.DirectoryDeletedOut},
         refuses=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, *TENANCY],
     )
@@ -108,7 +108,7 @@ class DirectoryViewSet(ApiViewSet):
         return Response({"message": "The directory is removed; its people stay as they are.", "id": wanted})
 
     @endpoint(
-        query=InTenantQuery,
+        query=NamedTenant,
         returns={200: serializers.TriedOut},
         refuses=[UnknownDirectory, LdapNotInstalled, DirectorySecretLocked, *TENANCY],
     )
@@ -149,13 +149,13 @@ class DirectoryViewSet(ApiViewSet):
         )
         return Response(serializers.ran(done), headers={"Cache-Control": "no-store"})
 
-    @endpoint(query=PageQuery, returns={200: serializers.RunListOut}, refuses=[UnknownDirectory, *TENANCY])
+    @endpoint(query=TenantPageQuery, returns={200: serializers.RunListOut}, refuses=[UnknownDirectory, *TENANCY])
     def runs(self, request: Request, config_id: str) -> Response:
         """The directory's runs of the last 90 days, newest first."""
-        asked = self.valid_query(PageQuery)
+        asked = self.valid_query(TenantPageQuery)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
         found = actions.list_runs(tenant_id=tenant_id, config_id=id_or(config_id, UnknownDirectory), **asked)
         return Response({"runs": [serializers.run(row) for row in found.rows], **found.totals()})
 
     def _tenant(self, request: Request) -> UUID:
-        return tenant_at(request, self.valid_query(InTenantQuery).get("tenant_id"))
+        return tenant_at(request, self.valid_query(NamedTenant).get("tenant_id"))

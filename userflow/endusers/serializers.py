@@ -4,7 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Flag, Identifier, JsonObject, QueryFlag, QueryWhole, Text, Whole
+from identity_platform.api.fields import EmailAddress, Flag, Identifier, JsonObject, QueryFlag, Text, Whole
+from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
 from identity_platform.api.pagination import LARGEST_PAGE
 from userflow.endusers.actions import LOCAL
 
@@ -16,10 +17,9 @@ class Limited(serializers.Serializer[Any]):
         return min(value, LARGEST_PAGE)
 
 
-class EndUserListQuery(Limited):
+class EndUserListQuery(PageQuery):
     tenant_id = Identifier()
-    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
-    limit = QueryWhole(required=False, default=10, min_value=1, clamp=True)
+    limit = page_limit(10)
     active = QueryFlag(required=False)
     client_id = Identifier(required=False)
     email = Text(max_length=254, required=False)
@@ -64,12 +64,8 @@ class EndUserDetailOut(EndUserOut):
     mfa_methods = serializers.ListField(child=serializers.CharField())
 
 
-class EndUserListOut(serializers.Serializer[Any]):
+class EndUserListOut(PaginationOut):
     users = EndUserOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
 class RegisterIn(serializers.Serializer[Any]):

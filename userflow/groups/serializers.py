@@ -4,9 +4,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Identifier, Text
+from identity_platform.api.fields import Text
+from identity_platform.api.page_shapes import PaginationOut
 from userflow.groups.models import Group
-from userflow.roles.serializers import PageQuery
+from userflow.named_tenant import NamedTenant, TenantPageQuery
 
 MOST_ROLES = 50
 
@@ -32,20 +33,15 @@ class GroupOut(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
-class GroupListQuery(PageQuery):
+class GroupListQuery(TenantPageQuery):
     name = Text(max_length=255, required=False, help_text="A part of the name.")
 
 
-class GroupListOut(serializers.Serializer[Any]):
+class GroupListOut(PaginationOut):
     groups = GroupOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
-class GroupIn(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+class GroupIn(NamedTenant):
     name = Text(max_length=255)
     description = Text(max_length=1000, required=False, allow_blank=True)
     roles = serializers.ListField(
@@ -53,8 +49,7 @@ class GroupIn(serializers.Serializer[Any]):
     )
 
 
-class GroupChanges(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+class GroupChanges(NamedTenant):
     name = Text(max_length=255, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
     roles = serializers.ListField(

@@ -11,8 +11,9 @@ from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownT
 from userflow.errors import GrantsMoreThanHeld, GroupNameTaken, UnknownGroup, UnknownRole, UnknownUsers
 from userflow.groups import actions, serializers
 from userflow.ids import id_or
+from userflow.named_tenant import NamedTenant, TenantPageQuery
 from userflow.permissions import needs, principal_at, tenant_at
-from userflow.roles.serializers import InTenantQuery, MemberListOut, PageQuery, UserIdsIn
+from userflow.roles.serializers import MemberListOut, UserIdsIn
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 READING = ("list", "retrieve", "members")
@@ -41,7 +42,7 @@ class GroupViewSet(ApiViewSet):
         group = actions.create_group(tenant_id=tenant_id, by=principal_at(request), **fields)
         return Response(serializers.record(group), status=201)
 
-    @endpoint(query=InTenantQuery, returns={200: serializers.GroupOut}, refuses=[UnknownGroup, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.GroupOut}, refuses=[UnknownGroup, *TENANCY])
     def retrieve(self, request: Request, group_id: str) -> Response:
         """One group with its roles."""
         group = actions.find_group(tenant_id=self._tenant(request), group_id=id_or(group_id, UnknownGroup))
@@ -60,17 +61,17 @@ class GroupViewSet(ApiViewSet):
         group = actions.update_group(tenant_id=tenant_id, by=principal_at(request), group_id=wanted, changes=changes)
         return Response(serializers.record(group))
 
-    @endpoint(query=InTenantQuery, returns={200: serializers.GroupDeletedOut}, refuses=[UnknownGroup, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.GroupDeletedOut}, refuses=[UnknownGroup, *TENANCY])
     def destroy(self, request: Request, group_id: str) -> Response:
         """Delete a group; its members lose its roles at the next request."""
         wanted = id_or(group_id, UnknownGroup)
         actions.delete_group(tenant_id=self._tenant(request), group_id=wanted)
         return Response({"message": "The group is deleted.", "id": wanted})
 
-    @endpoint(query=PageQuery, returns={200: MemberListOut}, refuses=[UnknownGroup, *TENANCY])
+    @endpoint(query=TenantPageQuery, returns={200: MemberListOut}, refuses=[UnknownGroup, *TENANCY])
     def members(self, request: Request, group_id: str) -> Response:
         """The group's members, last joined first."""
-        asked = self.valid_query(PageQuery)
+        asked = self.valid_query(TenantPageQuery)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
         found = actions.list_members(tenant_id=tenant_id, group_id=id_or(group_id, UnknownGroup), **asked)
         return Response({"users": found.rows, **found.totals()})
@@ -96,7 +97,7 @@ class GroupViewSet(ApiViewSet):
         return Response({"message": "The users are not in the group.", "group_id": wanted, "changed": changed})
 
     def _tenant(self, request: Request) -> UUID:
-        return tenant_at(request, self.valid_query(InTenantQuery).get("tenant_id"))
+        return tenant_at(request, self.valid_query(NamedTenant).get("tenant_id"))
 
     def _users(self, request: Request) -> tuple[UUID, set[UUID]]:
         asked = self.valid(UserIdsIn)

@@ -5,9 +5,10 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, EmailAddress, Identifier, Text
+from identity_platform.api.page_shapes import PaginationOut
 from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
 from userflow.invitations.queries import Shown
-from userflow.roles.serializers import PageQuery
+from userflow.named_tenant import TenantPageQuery
 
 KINDS = [ADMIN, END_USER]
 
@@ -46,17 +47,13 @@ class InvitationOut(serializers.Serializer[Any]):
     user_id = serializers.UUIDField(allow_null=True)
 
 
-class InvitationListQuery(PageQuery):
+class InvitationListQuery(TenantPageQuery):
     status = Choice([PENDING, ACCEPTED, CANCELLED, EXPIRED], required=False)
     kind = Choice(KINDS, required=False)
 
 
-class InvitationListOut(serializers.Serializer[Any]):
+class InvitationListOut(PaginationOut):
     invitations = InvitationOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
 class InvitationIn(serializers.Serializer[Any]):

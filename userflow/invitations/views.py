@@ -24,8 +24,8 @@ from userflow.errors import (
 from userflow.ids import id_or
 from userflow.invitations import actions, serializers
 from userflow.invitations.models import ADMIN
+from userflow.named_tenant import NamedTenant
 from userflow.permissions import Anyone, needs, principal_at, tenant_at
-from userflow.roles.serializers import InTenantQuery
 from userflow.signin.views import NO_STORE, TICKET_HEADER, TICKET_MEANS
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
@@ -55,7 +55,7 @@ class InvitationViewSet(ApiViewSet):
         return Response(serializers.record(shown), status=201)
 
     @endpoint(
-        query=InTenantQuery,
+        query=NamedTenant,
         returns={200: serializers.InvitationOut},
         refuses=[UnknownInvitation, InvitationClosed, EmailTaken, *TENANCY],
     )
@@ -67,7 +67,7 @@ class InvitationViewSet(ApiViewSet):
         return Response(serializers.record(shown))
 
     @endpoint(
-        query=InTenantQuery,
+        query=NamedTenant,
         returns={200: serializers.InvitationOut},
         refuses=[UnknownInvitation, InvitationClosed, *TENANCY],
     )
@@ -79,7 +79,7 @@ class InvitationViewSet(ApiViewSet):
         return Response(serializers.record(shown))
 
     def _tenant(self, request: Request) -> UUID | None:
-        return _tenant(request, self.valid_query(InTenantQuery).get("tenant_id"))
+        return _tenant(request, self.valid_query(NamedTenant).get("tenant_id"))
 
 
 class AcceptanceViewSet(ApiViewSet):

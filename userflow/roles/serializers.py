@@ -5,9 +5,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Identifier, QueryWhole, Text
-from identity_platform.api.pagination import LARGEST_PAGE
+from identity_platform.api.fields import Identifier, Text
+from identity_platform.api.page_shapes import PaginationOut
 from userflow.endusers.members import MOST_AT_ONCE
+from userflow.named_tenant import NamedTenant, TenantPageQuery
 from userflow.roles.models import Role
 
 _PERMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}:[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -54,43 +55,27 @@ class RoleOut(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
-class InTenantQuery(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
-
-
-class PageQuery(InTenantQuery):
-    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
-    limit = QueryWhole(required=False, default=20, min_value=1, max_value=LARGEST_PAGE, clamp=True)
-
-
-class RoleListQuery(PageQuery):
+class RoleListQuery(TenantPageQuery):
     name = Text(max_length=63, required=False, help_text="A part of the name.")
 
 
-class RoleListOut(serializers.Serializer[Any]):
+class RoleListOut(PaginationOut):
     roles = RoleOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
-class RoleIn(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+class RoleIn(NamedTenant):
     name = Text(max_length=63)
     description = Text(max_length=1000, required=False, allow_blank=True)
     permissions = serializers.ListField(child=Permission(), required=False, max_length=MOST_PERMISSIONS)
 
 
-class RoleChanges(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+class RoleChanges(NamedTenant):
     name = Text(max_length=63, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
     permissions = serializers.ListField(child=Permission(), required=False, max_length=MOST_PERMISSIONS)
 
 
-class UserIdsIn(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+class UserIdsIn(NamedTenant):
     user_ids = serializers.ListField(
         child=Identifier(), allow_empty=False, max_length=MOST_AT_ONCE, help_text="All of them, or none."
     )
@@ -104,12 +89,8 @@ class MemberOut(serializers.Serializer[Any]):
     since = serializers.DateTimeField()
 
 
-class MemberListOut(serializers.Serializer[Any]):
+class MemberListOut(PaginationOut):
     users = MemberOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
 class BoundOut(serializers.Serializer[Any]):

@@ -16,6 +16,7 @@ from userflow.errors import (
     UnknownUsers,
 )
 from userflow.ids import id_or
+from userflow.named_tenant import NamedTenant, TenantPageQuery
 from userflow.permissions import needs, principal_at, tenant_at
 from userflow.roles import actions, serializers
 
@@ -46,7 +47,7 @@ class RoleViewSet(ApiViewSet):
         role = actions.create_role(tenant_id=tenant_id, by=principal_at(request), **fields)
         return Response(serializers.record(role), status=201)
 
-    @endpoint(query=serializers.InTenantQuery, returns={200: serializers.RoleOut}, refuses=[UnknownRoleId, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.RoleOut}, refuses=[UnknownRoleId, *TENANCY])
     def retrieve(self, request: Request, role_id: str) -> Response:
         """One role."""
         role = actions.find_role(tenant_id=self._tenant(request), role_id=id_or(role_id, UnknownRoleId))
@@ -66,7 +67,7 @@ class RoleViewSet(ApiViewSet):
         return Response(serializers.record(role))
 
     @endpoint(
-        query=serializers.InTenantQuery,
+        query=NamedTenant,
         returns={200: serializers.RoleDeletedOut},
         refuses=[UnknownRoleId, BuiltInRole, *TENANCY],
     )
@@ -76,10 +77,10 @@ class RoleViewSet(ApiViewSet):
         actions.delete_role(tenant_id=self._tenant(request), role_id=wanted)
         return Response({"message": "The role is deleted.", "id": wanted})
 
-    @endpoint(query=serializers.PageQuery, returns={200: serializers.MemberListOut}, refuses=[UnknownRoleId, *TENANCY])
+    @endpoint(query=TenantPageQuery, returns={200: serializers.MemberListOut}, refuses=[UnknownRoleId, *TENANCY])
     def bindings(self, request: Request, role_id: str) -> Response:
         """The users who are bound to the role, last bound first; those who have it by a group are not among them."""
-        asked = self.valid_query(serializers.PageQuery)
+        asked = self.valid_query(TenantPageQuery)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
         found = actions.list_bindings(tenant_id=tenant_id, role_id=id_or(role_id, UnknownRoleId), **asked)
         return Response({"users": found.rows, **found.totals()})
@@ -109,7 +110,7 @@ class RoleViewSet(ApiViewSet):
         return Response({"message": "The users are not bound to the role.", "role_id": wanted, "changed": changed})
 
     def _tenant(self, request: Request) -> UUID:
-        return tenant_at(request, self.valid_query(serializers.InTenantQuery).get("tenant_id"))
+        return tenant_at(request, self.valid_query(NamedTenant).get("tenant_id"))
 
     def _users(self, request: Request) -> tuple[UUID, set[UUID]]:
         asked = self.valid(serializers.UserIdsIn)

@@ -4,8 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import JsonObject, QueryWhole, Text
-from identity_platform.api.pagination import LARGEST_PAGE
+from identity_platform.api.fields import JsonObject, Text
+from identity_platform.api.page_shapes import PaginationOut
 from tenants.models import Tenant
 
 
@@ -41,20 +41,8 @@ class TenantOut(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class TenantListQuery(serializers.Serializer[Any]):
-    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
-    limit = QueryWhole(required=False, default=20, min_value=1, clamp=True)
-
-    def validate_limit(self, value: int) -> int:
-        return min(value, LARGEST_PAGE)
-
-
-class TenantListOut(serializers.Serializer[Any]):
+class TenantListOut(PaginationOut):
     tenants = TenantOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
 class TenantIn(serializers.Serializer[Any]):

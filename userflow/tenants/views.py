@@ -6,6 +6,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.page_shapes import PageQuery
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import NoRoom, NotConfirmed, SlugTaken, UnknownTenant, WrongState
 from userflow.ids import id_or
@@ -20,10 +21,10 @@ class TenantViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [(Reads if self.action in ("list", "retrieve") else Writes)()]
 
-    @endpoint(query=serializers.TenantListQuery, returns={200: serializers.TenantListOut})
+    @endpoint(query=PageQuery, returns={200: serializers.TenantListOut})
     def list(self, request: Request) -> Response:
         """Tenants, newest first."""
-        found = actions.list_tenants(**self.valid_query(serializers.TenantListQuery))
+        found = actions.list_tenants(**self.valid_query(PageQuery))
         rows: Any = found.rows
         return Response({"tenants": [serializers.record(t, t.client_id) for t in rows], **found.totals()})
 

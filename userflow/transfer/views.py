@@ -13,7 +13,6 @@ from userflow.signin.views import NO_STORE
 from userflow.transfer import actions, exporting, serializers
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired, TooManyFromAddress]
-UNFIT = [FileUnusable, TooManyRows, TooManyNames]
 
 
 class ImportViewSet(ApiViewSet):

@@ -4,15 +4,14 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Flag, Identifier, QueryWhole, Text, Timestamp, WebAddress
-from identity_platform.api.pagination import LARGEST_PAGE
-from userflow.roles.serializers import InTenantQuery
+from identity_platform.api.fields import Choice, Flag, QueryWhole, Text, Timestamp, WebAddress
+from identity_platform.api.page_shapes import page_limit
+from userflow.named_tenant import NamedTenant
 from userflow.webhooks.events import FILTERS
 from userflow.webhooks.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 
 MOST_NAMED = 1000
 STATUSES = (PENDING, DELIVERED, DEAD)
-_TENANT = "For operators; also taken from the header X-Tenant-ID."
 
 
 def record(endpoint: WebhookEndpoint) -> dict[str, Any]:
@@ -32,8 +31,7 @@ def record(endpoint: WebhookEndpoint) -> dict[str, Any]:
     }
 
 
-class WebhookEndpointChanges(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text=_TENANT)
+class WebhookEndpointChanges(NamedTenant):
     url = WebAddress(
         required=False, allow_fragment=False, help_text="https. It may not lead into a private or reserved network."
     )
@@ -92,8 +90,8 @@ class WebhookEndpointDeletedOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
 
 
-class WebhookTestIn(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text=_TENANT)
+class WebhookTestIn(NamedTenant):
+    """Which endpoint is tested stands in the path."""
 
 
 class WebhookTestOut(serializers.Serializer[Any]):
@@ -101,10 +99,10 @@ class WebhookTestOut(serializers.Serializer[Any]):
     message_id = serializers.CharField(help_text="Its `webhook-id`.")
 
 
-class WebhookMessageQuery(InTenantQuery):
+class WebhookMessageQuery(NamedTenant):
     status = Choice(STATUSES, required=False)
     cursor = QueryWhole(required=False, min_value=1, help_text="`next_cursor` of the page before.")
-    limit = QueryWhole(required=False, default=50, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+    limit = page_limit(50)
 
 
 class WebhookMessageOut(serializers.Serializer[Any]):
@@ -126,8 +124,7 @@ class WebhookMessageListOut(serializers.Serializer[Any]):
     next_cursor = serializers.IntegerField(allow_null=True, help_text="Send it as `cursor`; null at the end.")
 
 
-class WebhookReplayIn(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text=_TENANT)
+class WebhookReplayIn(NamedTenant):
     message_ids = serializers.ListField(
         child=Text(max_length=40), required=False, min_length=1, max_length=MOST_NAMED, help_text="`webhook-id`s."
     )

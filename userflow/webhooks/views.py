@@ -10,8 +10,8 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
 from userflow.ids import id_or
+from userflow.named_tenant import NamedTenant
 from userflow.permissions import needs, principal_at, reading, tenant_at
-from userflow.roles.serializers import InTenantQuery
 from userflow.signin.views import NO_STORE
 from userflow.webhooks import actions, serializers
 from userflow.webhooks.events import EVENTS, FILTERS
@@ -32,7 +32,7 @@ class WebhookViewSet(ApiViewSet):
         shown = [{"event": event, "description": text} for event, text in EVENTS.items()]
         return Response({"events": shown, "filters": FILTERS})
 
-    @endpoint(query=InTenantQuery, returns={200: serializers.WebhookEndpointListOut}, refuses=TENANCY)
+    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, refuses=TENANCY)
     def list(self, request: Request) -> Response:
         """Webhook endpoints of a tenant, the oldest first."""
         found = actions.list_endpoints(tenant_id=self._tenant(request), purpose=reading(principal_at(request)))
@@ -50,7 +50,7 @@ class WebhookViewSet(ApiViewSet):
         made, secret = actions.create_endpoint(tenant_id=tenant_id, **fields)
         return Response({**serializers.record(made), "secret": secret}, status=201, headers=NO_STORE)
 
-    @endpoint(query=InTenantQuery, returns={200: serializers.WebhookEndpointOut}, refuses=[UnknownEndpoint, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointOut}, refuses=[UnknownEndpoint, *TENANCY])
     def retrieve(self, request: Request, endpoint_id: str) -> Response:
         """One endpoint."""
         wanted, purpose = id_or(endpoint_id, UnknownEndpoint), reading(principal_at(request))
@@ -71,7 +71,7 @@ class WebhookViewSet(ApiViewSet):
         return Response(serializers.record(changed))
 
     @endpoint(
-        query=InTenantQuery, returns={200: serializers.WebhookEndpointDeletedOut}, refuses=[UnknownEndpoint, *TENANCY]
+        query=NamedTenant, returns={200: serializers.WebhookEndpointDeletedOut}, refuses=[UnknownEndpoint, *TENANCY]
     )
     def destroy(self, request: Request, endpoint_id: str) -> Response:
         """Delete an endpoint; nothing more is sent to it."""
@@ -130,7 +130,7 @@ class WebhookViewSet(ApiViewSet):
         return Response({"message": "The messages are in the queue.", "replayed": number, "more": more})
 
     def _tenant(self, request: Request) -> UUID:
-        return tenant_at(request, self.valid_query(InTenantQuery).get("tenant_id"))
+        return tenant_at(request, self.valid_query(NamedTenant).get("tenant_id"))
 
     def _named(self, request: Request, endpoint_id: str) -> tuple[UUID, UUID]:
         asked = self.valid(serializers.WebhookTestIn)

@@ -4,18 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from django.db import connections
 
-from tenants import trails
 from tenants.context import in_tenant
 from tests.world import House
-
-
-@pytest.fixture
-def trail_of() -> Callable[[House], trails.Owner]:
-    """The owner of a house's trail."""
-    return lambda house: trails.Owner(house.made.tenant.slug, house.id)
 
 
 def run(house: House, statement: str, *values: Any) -> list[Any]:

@@ -82,7 +82,6 @@ def test_an_admin_user_enrols_in_the_global_database(house: House) -> None:
     assert answer.json() == {"success": True, "user_id": str(admin.id)}
 
 
-UV_MISSING = UP
 REFUSED: dict[str, dict[str, Any]] = {
     "wrong origin": {"origin": "https://evil.example"},
     "wrong port": {"origin": ORIGIN + "1"},

@@ -66,11 +66,6 @@ class Listening:
     def messages(self, **query: Any) -> list[dict[str, Any]]:
         return list(self.home.api.get(f"{self.path}/messages", query).json()["messages"])
 
-    def make_groups(self, *names: str) -> None:
-        for name in names:
-            answer = self.home.api.post("/authmgr/groups", {"name": name})
-            assert answer.status_code == 201, answer.content
-
 
 def listen(home: House, consumer: Consumer, *events: str) -> Listening:
     answer = home.api.post(ENDPOINTS, {"url": consumer.url, "events": list(events) or ["*"]})
