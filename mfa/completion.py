@@ -3,15 +3,16 @@
 from typing import Any
 from uuid import UUID
 
+from mfa.people import is_active_client
+from mfa.verification import Earned
 from tenants import routes
 from tenants.context import current_tenant
 from tenants.states import Purpose
-from userflow.clients.models import Client
 from userflow.errors import NotSignedInByTicket
 from userflow.realms import END_USERS, Realm
 from userflow.signin import actions, tickets
 from userflow.signin.tickets import Spendable
-from userflow.tokens.issue import TokenPair
+from userflow.tokens.issue import Speaker, TokenPair
 
 
 def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> Spendable | None:
@@ -39,20 +40,31 @@ def complete_second_step(
     if ticket is None:
         return None
     tickets.spend_ticket(realm, ticket)
-    route: routes.Route | None
-    if realm is END_USERS:
-        route = current_tenant()
-        _check_client(ticket.client_id, route.tenant_id)
-        speaker = actions.end_user_speaker(user, route.tenant_id, ticket.client_id)
-    else:
-        route = routes.find(user.tenant_id) if user.tenant_id else None
-        if route is not None:
-            route.check(Purpose.READ)
-        speaker = actions.admin_speaker(user)
+    speaker, route = speaker_of(realm, user, ticket.client_id)
     return actions.complete_sign_in(realm, user, speaker, amr=(*ticket.amr, *amr), route=route, user_agent=user_agent)
 
 
-def _check_client(client_id: UUID | None, tenant_id: UUID) -> None:
-    """A client that was switched off between the two steps signs nobody in."""
-    if client_id is None or not Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).exists():
-        raise NotSignedInByTicket
+def second_step(
+    *, realm: Realm, user: Any, ticket: Spendable | None, amr: tuple[str, ...], user_agent: str
+) -> Earned | None:
+    """What a right second step earns, for `verification.spend`; None without a ticket. Refuses as `speaker_of`."""
+    if ticket is None:
+        return None
+    speaker, route = speaker_of(realm, user, ticket.client_id)
+    return Earned(speaker, route, (*ticket.amr, *amr), user_agent, ticket)
+
+
+def speaker_of(realm: Realm, user: Any, client_id: UUID | None) -> tuple[Speaker, routes.Route | None]:
+    """Whom a session of the user speaks for, and the tenant's route.
+
+    Refuses with NotSignedInByTicket (401) when the client was switched off between the two steps, TenantSuspended.
+    """
+    if realm is END_USERS:
+        tenant = current_tenant()
+        if not is_active_client(client_id, tenant.tenant_id):
+            raise NotSignedInByTicket
+        return actions.end_user_speaker(user, tenant.tenant_id, client_id), tenant
+    route = routes.find(user.tenant_id) if user.tenant_id else None
+    if route is not None:
+        route.check(Purpose.READ)
+    return actions.admin_speaker(user), route

@@ -8,6 +8,7 @@ address could enrol a key for somebody else. So every begin, confirm and finish 
 
 from dataclasses import dataclass
 from typing import Any, Literal
+from uuid import UUID
 
 from django.utils.timezone import now
 
@@ -91,11 +92,18 @@ def bearer_rung(realm: Realm, user: Any, principal: Principal) -> Rung:
 
 def is_this_user(realm: Realm, user: Any, principal: Principal | None) -> bool:
     """Whether the principal is that very user: same realm, same tenant, same id."""
-    if principal is None or principal.id != user.pk:
-        return False
+    return bool(user.pk == id_in(realm, principal))
+
+
+def id_in(realm: Realm, principal: Principal | None) -> UUID | None:
+    """The id under which the principal is a user of this realm (and tenant); None if it is none."""
+    if principal is None:
+        return None
     if realm is END_USERS:
-        return principal.kind == END_USER and principal.tenant_id == current_tenant().tenant_id
-    return principal.is_admin
+        here = principal.kind == END_USER and principal.tenant_id == current_tenant().tenant_id
+    else:
+        here = principal.is_admin
+    return principal.id if here else None
 
 
 def may_change_others(realm: Realm, user: Any, principal: Principal) -> bool:

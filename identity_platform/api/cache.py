@@ -60,7 +60,9 @@ class RateLimitCache(BaseCache):
         elif (seen := _seen_along(name)) is not None:
             total = seen
         else:
-            total = self._counters.look(name)
+            beside, _along.name = _along.name, None
+            total, _along.total = self._counters.look(name, beside)
+            _along.seen = beside if _along.total is not None else None
         if total == value:
             _answer.name = None
             return True
@@ -68,7 +70,7 @@ class RateLimitCache(BaseCache):
         return False
 
     def look_along(self, key: str) -> None:
-        """Ask for this counter together with the next one that is counted in this thread."""
+        """Ask for this counter together with the next one that is counted or looked at in this thread."""
         _along.name = self.make_key(key)
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
@@ -84,7 +86,7 @@ class RateLimitCache(BaseCache):
         name = self.make_key(key, version)
         total = _taken(name)
         if total is None:
-            total = self._counters.look(name) or None
+            total = self._counters.look(name)[0] or None
         return default if total is None else total
 
 
@@ -110,7 +112,7 @@ def _taken(name: str) -> int | None:
 
 
 class _Along(threading.local):
-    # What is to be asked with the next count, what was, and its total.
+    # What is to be asked with the next count or look, what was, and its total.
     name: str | None = None
     seen: str | None = None
     total: int | None = None
@@ -161,9 +163,13 @@ class _Counters:
             return self._count_here(name, seconds), None
         return totals[1], None if beside is None else totals[2]
 
-    def look(self, name: str) -> int:
-        totals = self._ask(_GET % _bulk(name), answers=1)
-        return self._look_here(name) if totals is None else totals[0]
+    def look(self, name: str, beside: str | None = None) -> tuple[int, int | None]:
+        """The total, and that of `beside` if it was asked for and the server answers."""
+        commands = _GET % _bulk(name) + (_GET % _bulk(beside) if beside is not None else b"")
+        totals = self._ask(commands, answers=1 if beside is None else 2)
+        if totals is None:
+            return self._look_here(name), None
+        return totals[0], None if beside is None else totals[1]
 
     def _ask(self, commands: bytes, *, answers: int) -> list[int] | None:
         """Send commands in RESP 2 and give the answers as numbers; None when the server cannot be asked."""

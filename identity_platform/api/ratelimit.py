@@ -6,7 +6,7 @@ import functools
 import ipaddress
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -57,14 +57,27 @@ class Limit:
 
 def count_and_peek(counted: Limit, looked_at: Limit) -> tuple[Usage, Usage]:
     """`count` of the one and `peek` of the other in one round trip."""
+    _look_along(looked_at)
+    used = _usage(increment=True, group=counted.group, key=counted.key, limit=counted.limit, period=counted.period)
+    return used, _peek(looked_at)
+
+
+def peek_both(one: Limit, other: Limit) -> tuple[Usage, Usage]:
+    """`peek` of both in one round trip."""
+    _look_along(other)
+    return _peek(one), _peek(other)
+
+
+def _peek(limit: Limit) -> Usage:
+    return peek(group=limit.group, key=limit.key, limit=limit.limit, period=limit.period)
+
+
+def _look_along(limit: Limit) -> None:
     cache = caches[settings.RATELIMIT_USE_CACHE]
     if isinstance(cache, RateLimitCache):
         # The library has no door to a counter's name. Should the window end just now, the peek asks for itself.
-        key, period = looked_at.key, looked_at.period
-        window, rate = core._get_window(key, period), (looked_at.limit, period)
-        cache.look_along(core._make_cache_key(looked_at.group, window, rate, key, core.ALL))
-    used = _usage(increment=True, **asdict(counted))
-    return used, _usage(increment=False, **asdict(looked_at))
+        window, rate = core._get_window(limit.key, limit.period), (limit.limit, limit.period)
+        cache.look_along(core._make_cache_key(limit.group, window, rate, limit.key, core.ALL))
 
 
 def _usage(*, group: str, key: str, limit: int, period: int, increment: bool) -> Usage:

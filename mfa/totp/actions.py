@@ -10,20 +10,19 @@ from uuid import UUID
 from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
-from mfa import factors
-from mfa.completion import complete_second_step, waiting_login
-from mfa.enrollment import Caller, enrollment_proof, is_this_user
+from mfa import factors, verification
+from mfa.completion import complete_second_step, second_step
+from mfa.enrollment import Caller, enrollment_proof
 from mfa.errors import InvalidCode, NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
 from mfa.people import check_client, entered, refuse_unknown, require_user
-from mfa.totp import backup_codes, engine, queries
+from mfa.totp import backup_codes, engine
 from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
-from mfa.totp.queries import Holder
-from tenants import routes
+from mfa.verification import Factor, Try, Unusable, Use
 from tenants.states import Purpose
 from userflow.errors import NotSignedInByTicket
 from userflow.realms import END_USERS, Realm
-from userflow.signin import attempts, tickets
+from userflow.signin import attempts
 from userflow.tokens.issue import TokenPair
 
 PENDING_FOR: Final = timedelta(minutes=10)
@@ -178,33 +177,22 @@ def verify_totp(
     Refuses with UnknownPerson (404), InvalidCode (400; also where nothing is enrolled), AttemptsLocked,
     TooManyFromAddress (429), NotSignedInByTicket (401).
     """
-    attempts.refuse_guessing_address()
+    attempts.refuse_guessing_or_listing_address()
     with entered(realm, tenant_id, Purpose.SIGN_IN):
         _check_client(client_id, tenant_id)
-        user = _holder(realm, email)
-        login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
-        budget = attempts.KNOWN if login or is_this_user(realm, user, caller.principal) else attempts.STRANGER
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
-        attempts.count(realm, user.pk, factor=method, caller=budget)
-        if login is not None:
-            tickets.count_wrong_code(realm, login)
+        tried = verification.count_try(
+            realm=realm, email=email, caller=caller, mfa_token=mfa_token, factor=_secret(realm, method)
+        )
+        user = tried.user
+        if user is None:
+            refuse_unknown()
         try:
-            with realm.atomic():
-                # The user's row first, as every change of factors does: two orders would end in a deadlock.
-                locked = factors.lock(realm, user.pk) if login is not None or code is None else None
-                if login is not None and locked is None:
-                    raise NotSignedInByTicket  # deactivated since
-                if code is not None:
-                    _spend_step(realm, user, code)
-                else:
-                    assert backup_code is not None  # the serializer wants one of the two
-                    _spend_backup_code(realm, locked, backup_code)
-                tokens = complete_second_step(
-                    realm=realm, user=locked, ticket=login, amr=AMR, user_agent=caller.user_agent
-                )
-                attempts.clear(realm, user.pk, factor=method, caller=budget)
-                if tokens is None:
-                    _record(realm, user, "factor.verified", method)
+            if code is not None:
+                tokens = _spend_step(realm, tried, code, caller)
+            else:
+                assert backup_code is not None  # the serializer wants one of the two
+                tokens = _spend_backup_code(realm, tried, backup_code, caller)
         except SealBroken as moved:
             # A row of another user, tenant or database: it opens nothing, and somebody must hear of it.
             _record(realm, user, "seal.broken", method, outcome="failed")
@@ -216,31 +204,63 @@ def verify_totp(
     return Verified(user, method, tokens)
 
 
-def _holder(realm: Realm, email: str) -> Holder:
-    """The active user with this address; the same refusals as `people.require_user`."""
-    attempts.refuse_listing_address()
-    holder = queries.holder_of(realm, email)
-    if holder is None:
-        refuse_unknown()
-    if holder.tenant_id is not None:
-        routes.find(holder.tenant_id).check(Purpose.READ)
-    return holder
+def _secret(realm: Realm, method: str) -> Factor:
+    """The confirmed secret, found with its user."""
+    columns = ("id", "secret_sealed", "last_step")
+    return Factor(method, _secrets(realm)._meta.db_table, columns, "f.confirmed_at IS NOT NULL", {})
 
 
-def _spend_step(realm: Realm, holder: Holder, code: str) -> None:
-    if holder.secret_id is None or holder.sealed is None:
+# A step at or before the last one is not taken again; of two requests at once one finds the row as it was.
+_UNUSED_STEP = (
+    "f.id = %(step_secret)s AND f.confirmed_at IS NOT NULL AND (f.last_step IS NULL OR f.last_step < %(step)s)"
+)
+
+
+def _spend_step(realm: Realm, tried: Try, code: str, caller: Caller) -> TokenPair | None:
+    """Compare the code and use its step up; with the tokens of the login that waits. Refuses with InvalidCode."""
+    user, (secret_id, sealed, last_step) = tried.user, tried.found
+    assert user is not None  # the caller has refused unknown people
+    if secret_id is None:
         # The same work without a factor, so that the time does not tell who has one.
         engine.matching_step(engine.new_secret(), code, at=time.time())
         raise InvalidCode
-    secret = unseal(holder.sealed, data_key=realm.data_key(), context=_place(realm, holder.pk, holder.secret_id))
-    step = engine.matching_step(secret, code, at=time.time(), after=holder.last_step)
-    if step is None or not queries.spend_step(realm, holder.secret_id, step):
+    secret = unseal(sealed, data_key=realm.data_key(), context=_place(realm, user.pk, secret_id))
+    step = engine.matching_step(secret, code, at=time.time(), after=last_step)
+    if step is None:
         raise InvalidCode
+    use = Use(
+        kind=factors.TOTP,
+        table=_secrets(realm)._meta.db_table,
+        condition=_UNUSED_STEP,
+        changes="last_step = %(step)s, last_used_at = now()",
+        values={"step_secret": secret_id, "step": step},
+    )
+    earned = second_step(realm=realm, user=user, ticket=tried.login, amr=AMR, user_agent=caller.user_agent)
+    try:
+        return verification.spend(realm=realm, tried=tried, use=use, earned=earned)
+    except Unusable as used:
+        raise InvalidCode from used
 
 
-def _spend_backup_code(realm: Realm, user: Any, code: str) -> None:
-    if user is None:
-        raise InvalidCode
+def _spend_backup_code(realm: Realm, tried: Try, code: str, caller: Caller) -> TokenPair | None:
+    """Spend the code; with the tokens of the login that waits. Refuses with InvalidCode, NotSignedInByTicket."""
+    assert tried.user is not None  # the caller has refused unknown people
+    with realm.atomic():
+        # The user's row first, as every change of factors does: two orders would end in a deadlock.
+        locked = factors.lock(realm, tried.user.pk)
+        if locked is None:  # deactivated since
+            raise InvalidCode if tried.login is None else NotSignedInByTicket
+        _use_backup_code(realm, locked, code)
+        tokens = complete_second_step(
+            realm=realm, user=locked, ticket=tried.login, amr=AMR, user_agent=caller.user_agent
+        )
+        attempts.clear(realm, locked.pk, factor=factors.BACKUP_CODE, caller=tried.caller)
+        if tokens is None:
+            _record(realm, locked, "factor.verified", factors.BACKUP_CODE)
+    return tokens
+
+
+def _use_backup_code(realm: Realm, user: Any, code: str) -> None:
     digest = backup_codes.digest(code, data_key=realm.data_key(), user_id=user.pk)
     if not user.backup_codes.filter(digest=digest, used_at=None).update(used_at=now()):
         raise InvalidCode

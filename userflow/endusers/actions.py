@@ -230,8 +230,9 @@ def erase_end_user(*, tenant_id: UUID, user_id: UUID) -> dict[str, int]:
         if user.active and not EndUser.objects.filter(active=True).exclude(pk=user_id).select_for_update()[:1]:
             raise LastActiveUser
         deleted = {_kind(related.related_model): 0 for related in EndUser._meta.related_objects}
-        attempts.forget(END_USERS, user_id)
         _, by_model = user.delete()
+        # After the tickets: a try takes a ticket and then its counter, and two orders would end in a deadlock.
+        attempts.forget(END_USERS, user_id)
         for label, number in by_model.items():
             kind = _kind(apps.get_model(label))
             deleted[kind] = deleted.get(kind, 0) + number

@@ -222,11 +222,13 @@ def complete_sign_in(
     amr: tuple[str, ...],
     route: routes.Route | None,
     user_agent: str = "",
+    given: Part | None = None,
     also: Sequence[Part] = (),
 ) -> TokenPair:
     """Open the session that all steps of a sign-in have earned, audit it and do what is in `also`: one statement.
 
-    Call it in the realm's transaction when the steps have written something. Refuses with EmailNotVerified where the
+    Call it in the realm's transaction when the steps have written something; or let the part `given` say that they stand,
+    and do their writes in `also`. Refuses with EmailNotVerified where the
     tenant wants the address proven first: also a passkey opens no session then.
     """
     if proofs.is_unproven(user, route):
@@ -239,7 +241,14 @@ def complete_sign_in(
         details={"amr": amr},
     )
     return issue.open_session(
-        realm, speaker, amr=amr, route=route, user_agent=user_agent, password=user.password, also=[*also, event]
+        realm,
+        speaker,
+        amr=amr,
+        route=route,
+        user_agent=user_agent,
+        password=user.password,
+        given=given,
+        also=[*also, event],
     )
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connections
@@ -28,19 +29,32 @@ KNOWN, STRANGER = "known", "stranger"
 # gives no row back, however many callers come at once.
 _COUNT = """
 INSERT INTO {table} AS a (subject, factor, caller, failures, updated_at, locked_until)
-VALUES (%(subject)s, %(factor)s, %(caller)s, 1, now(), NULL)
+{tried}
 ON CONFLICT (subject, factor, caller) DO UPDATE SET
-  failures = CASE WHEN a.updated_at < now() - %(forgotten)s::interval THEN 1 ELSE a.failures + 1 END,
+  failures = CASE WHEN a.updated_at < now() - %(counted_forgotten)s::interval THEN 1 ELSE a.failures + 1 END,
   updated_at = now(),
-  locked_until = CASE WHEN a.updated_at >= now() - %(forgotten)s::interval AND (a.failures + 1) %% %(free)s = 0
-    THEN now() + least(%(first)s::interval * power(2, (a.failures + 1) / %(free)s - 1), %(longest)s::interval) END
+  locked_until = CASE
+    WHEN a.updated_at >= now() - %(counted_forgotten)s::interval AND (a.failures + 1) %% %(counted_free)s = 0
+    THEN now() + least(%(counted_first)s::interval * power(2, (a.failures + 1) / %(counted_free)s - 1),
+      %(counted_longest)s::interval) END
 WHERE a.locked_until IS NULL OR a.locked_until <= now()
-RETURNING failures
+RETURNING caller
 """
+_RULE: dict[str, str | int] = {
+    "counted_forgotten": str(FORGOTTEN_AFTER),
+    "counted_free": FREE_TRIES,
+    "counted_first": str(FIRST_LOCK),
+    "counted_longest": str(LONGEST_LOCK),
+}
 
 
 def subject_of(realm: Realm, who: object) -> str:
-    """The key of a counter: a keyed digest, so that the table names nobody."""
+    """The key of a counter: a user's id, or a keyed digest of a name that was tried, so that the table names nobody.
+
+    Ids stand beside it in the tables of sessions and tickets; as they are, one statement can find a user and count.
+    """
+    if isinstance(who, UUID):
+        return str(who)
     return keyed_digest(str(who), key=realm.data_key(), purpose="attempts").hex()
 
 
@@ -50,29 +64,44 @@ def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> 
     Must be called outside a transaction that the refusal would undo. Raises AttemptsLocked (429) while locked.
     """
     subject = subject_of(realm, who)
-    table = realm.attempts._meta.db_table
+    tried = "VALUES (%(counted_subject)s, %(counted_factor)s, %(counted_caller)s, 1, now(), NULL)"
+    who_and_how = {"counted_subject": subject, "counted_factor": factor, "counted_caller": caller}
     with connections[realm.alias].cursor() as cursor:
-        cursor.execute(
-            _COUNT.format(table=table),
-            {
-                "subject": subject,
-                "factor": factor,
-                "caller": caller,
-                "forgotten": str(FORGOTTEN_AFTER),
-                "free": FREE_TRIES,
-                "first": str(FIRST_LOCK),
-                "longest": str(LONGEST_LOCK),
-            },
-        )
+        cursor.execute(_COUNT.format(table=realm.attempts._meta.db_table, tried=tried), {**who_and_how, **_RULE})
         if cursor.fetchone() is not None:
             return
+    refuse_locked(realm, subject, factor=factor, caller=caller)
+
+
+def is_locked(realm: Realm, *, subject: str, factor: str, caller: str) -> str:
+    """The condition, as SQL over these expressions, that a counter is locked as the statement sees it."""
+    return (
+        f"EXISTS (SELECT FROM {realm.attempts._meta.db_table} a WHERE a.subject = {subject} AND a.factor = {factor}"
+        f" AND a.caller = {caller} AND a.locked_until > now())"
+    )
+
+
+def counting(realm: Realm, *, factor: str, source: str) -> Part:
+    """The same as a part of another statement, for the `subject` and `caller` that the part `source` gives.
+
+    Gives `caller` back, or no row while locked; then call `refuse_locked`.
+    """
+    tried = f"SELECT subject, %(counted_factor)s::text, caller, 1, now(), NULL FROM {source}"
+    sql = _COUNT.format(table=realm.attempts._meta.db_table, tried=tried)
+    return Part("counted", sql, {"counted_factor": factor, **_RULE})
+
+
+def refuse_locked(realm: Realm, subject: str, *, factor: str, caller: str) -> NoReturn:
+    """Refuse with AttemptsLocked (429) a try that was not counted, with the wait that is left."""
+    with connections[realm.alias].cursor() as cursor:
         cursor.execute(
-            f"SELECT locked_until FROM {table} WHERE subject = %s AND factor = %s AND caller = %s",
+            f"SELECT locked_until FROM {realm.attempts._meta.db_table}"
+            " WHERE subject = %s AND factor = %s AND caller = %s",
             [subject, factor, caller],
         )
         row = cursor.fetchone()
     wait = (row[0] - now()).total_seconds() if row and row[0] else 1.0
-    raise AttemptsLocked(retry_after=int(wait) + 1)
+    raise AttemptsLocked(retry_after=max(0, int(wait)) + 1)
 
 
 # The lock that the fifth try has set goes with it; one that was set at another number is not touched.
@@ -135,6 +164,15 @@ def limit_guessing_address(name: str) -> None:
     """`limit_address` and `refuse_guessing_address` in one question to Valkey."""
     counted, guesses = (ratelimit.Limit(group, _network(), *settings.LIMITS[group]) for group in (name, "wrong_secret"))
     for usage in ratelimit.count_and_peek(counted, guesses):
+        _refuse(usage)
+
+
+def refuse_guessing_or_listing_address() -> None:
+    """`refuse_guessing_address` and `refuse_listing_address` in one question to Valkey."""
+    one, other = (
+        ratelimit.Limit(name, _network(), *settings.LIMITS[name]) for name in ("wrong_secret", "unknown_user")
+    )
+    for usage in ratelimit.peek_both(one, other):
         _refuse(usage)
 
 

@@ -100,8 +100,8 @@ class EndUserRefreshToken(RefreshToken, TenantModel):
 class Attempts(models.Model):
     """Wrong tries at one factor of one user by one kind of caller.
 
-    `subject` is a keyed digest of the user's id, or of the name that was tried: a name nobody has is counted and locked
-    like any other, so a lock does not tell who exists.
+    `subject` is the user's id, or a keyed digest of the name that was tried: a name nobody has is counted and locked like
+    any other, so a lock does not tell who exists.
     """
 
     subject = models.CharField(max_length=64)

@@ -16,6 +16,7 @@ from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.parts import Part, together
 from userflow.errors import NotSignedInByTicket
 from userflow.realms import Realm
+from userflow.signin import attempts
 
 SECOND_STEP: Final = "second_step"
 ENROLLMENT: Final = "enrollment"
@@ -95,6 +96,49 @@ def spend_ticket(realm: Realm, ticket: Spendable) -> None:
     )
     if not spent:
         raise NotSignedInByTicket
+
+
+# A waiting login in the statements of its second step. `trying` takes the ticket before the counter of its user, as
+# whoever spends it does: two orders would end in a deadlock. So it asks itself whether the counter is locked, or tries that
+# are not looked at would use the ticket up.
+WAITING: Final = "waiting"
+_WAITING = """
+SELECT t.digest, t.user_id, t.client_id, t.amr FROM {table} t JOIN {source} ON t.user_id = {source}.id
+WHERE t.digest = %(waiting_digest)s AND t.purpose = %(waiting_purpose)s AND t.used_at IS NULL AND t.expires_at > now()
+  AND t.wrong_codes < %(waiting_allowed)s
+"""
+_TRIED = """
+UPDATE {table} t SET wrong_codes = t.wrong_codes + 1 FROM waiting
+WHERE t.digest = waiting.digest AND t.used_at IS NULL AND t.wrong_codes < %(tried_allowed)s AND NOT {locked}
+RETURNING waiting.user_id::text AS subject, %(tried_caller)s::text AS caller
+"""
+
+
+def waiting(realm: Realm, token: str, purpose: str, *, source: str) -> Part:
+    """`find_ticket` as a part of another statement, for the user whose `id` the part `source` gives."""
+    values = {"waiting_digest": hash_token(token), "waiting_purpose": purpose, "waiting_allowed": WRONG_CODES_ALLOWED}
+    return Part(WAITING, _WAITING.format(table=realm.tickets._meta.db_table, source=source), values)
+
+
+def trying(realm: Realm, *, factor: str) -> Part:
+    """`count_wrong_code` as a part behind `waiting`, unless the user's counter of `factor` is locked.
+
+    Gives `subject` and `caller` for `attempts.counting`: whoever has the ticket is known.
+    """
+    locked = attempts.is_locked(
+        realm, subject="waiting.user_id::text", factor="%(tried_factor)s", caller="%(tried_caller)s"
+    )
+    values = {"tried_allowed": WRONG_CODES_ALLOWED, "tried_factor": factor, "tried_caller": attempts.KNOWN}
+    return Part("tried", _TRIED.format(table=realm.tickets._meta.db_table, locked=locked), values)
+
+
+def spending(realm: Realm, ticket: Spendable, *, source: str) -> Part:
+    """`spend_ticket` as a part of another statement, whose part `source` has locked the ticket and found it good."""
+    return Part(
+        "ticket_spent",
+        f"UPDATE {realm.tickets._meta.db_table} SET used_at = now() FROM {source} WHERE digest = %(ticket_spent_digest)s",
+        {"ticket_spent_digest": ticket.digest},
+    )
 
 
 def spend_ticket_on(realm: Realm, ticket: Spendable, kind: str) -> None:

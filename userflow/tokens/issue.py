@@ -72,7 +72,7 @@ def lifetimes(route: routes.Route | None) -> tuple[int, int]:
 STANDING = "standing"
 _STANDING = """
 UPDATE {users} SET last_login = %(standing_now)s WHERE id = %(standing_user)s AND active
-AND (%(standing_password)s::text IS NULL OR password = %(standing_password)s::text) RETURNING id
+AND (%(standing_password)s::text IS NULL OR password = %(standing_password)s::text) {given} RETURNING id
 """
 _SESSION = """
 INSERT INTO {sessions} (id, user_id, client_id, amr, auth_time, created_at, expires_at, end_reason, address, user_agent)
@@ -94,13 +94,14 @@ def open_session(
     route: routes.Route | None,
     user_agent: str = "",
     password: str | None = None,
+    given: Part | None = None,
     also: Sequence[Part] = (),
 ) -> TokenPair:
     """A new session of the speaker and its first pair of tokens, with the roles as stored now: one statement.
 
     `password` is the hash that the sign-in has seen: if it was replaced since, or the user switched off, there is no
-    session. `also` is what else the sign-in writes, in the same statement; it hangs on the part STANDING, which gives the
-    user's `id`. Refuses with WrongCredentials; then nothing is written.
+    session, nor where the part `given` has no row. `also` is what else the sign-in writes, in the same statement; it hangs
+    on the part STANDING, which gives the user's `id`. Refuses with WrongCredentials; then nothing is written.
     """
     moment = now()
     _, refresh_seconds = lifetimes(route)
@@ -115,8 +116,10 @@ def open_session(
         "session_agent": user_agent[:255],
     }
     refresh = {"refresh_digest": hash_token(jti), "refresh_now": moment}
+    if_given = f"AND EXISTS (SELECT FROM {given.name})" if given else ""
     parts = [
-        Part(STANDING, _STANDING.format(users=realm.users._meta.db_table), standing),
+        *([given] if given else []),
+        Part(STANDING, _STANDING.format(users=realm.users._meta.db_table, given=if_given), standing),
         Part("session", _SESSION.format(sessions=realm.sessions._meta.db_table), session),
         Part("refresh", _REFRESH.format(refresh=realm.refresh_tokens._meta.db_table), refresh),
         *also,

@@ -1,0 +1,244 @@
+"""The two statements of a verification by the hot factors: the try, and what a right one earns.
+
+The first finds the user, the factor and the login that waits, counts the try and is committed; only then is anything
+compared. The second spends the factor and writes all that follows from it, or nothing (docs/performance.md, "Target 15").
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NoReturn
+
+import orjson
+from django.db import connections
+
+from identity_platform.api.email_addresses import email_key
+from identity_platform.crypto import hash_token
+from identity_platform.postgresql.parts import Part, together
+from mfa.enrollment import Caller, id_in
+from tenants import routes
+from tenants.states import Purpose
+from userflow.errors import NotSignedInByTicket, WrongCredentials
+from userflow.realms import END_USERS, Realm
+from userflow.signin import actions as signin
+from userflow.signin import attempts, tickets
+from userflow.signin.tickets import Spendable
+from userflow.tokens.issue import STANDING, Speaker, TokenPair
+
+# What verifying and signing in ask of a user; any other column would be read when it is asked for.
+_OF_USER = frozenset({"id", "email", "active", "password", "client_id", "tenant_id", "email_verified_at"})
+PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How a kind of factor is found: its table, its columns that are read, and the condition on its alias `f`.
+
+    `also` are parts behind `counted`, such as a challenge that the try uses up, `shown` what the statement gives of them.
+    """
+
+    kind: str
+    table: str
+    columns: tuple[str, ...]
+    condition: str
+    values: Mapping[str, Any]
+    also: tuple[Part, ...] = ()
+    shown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A try that is counted: of whom (of nobody, if there is no such user), with which factor, for which login."""
+
+    user: Any | None
+    # The factor's columns, and what was `shown`; all None where there is none.
+    found: tuple[Any, ...]
+    login: Spendable | None
+    # Whose budget it was counted against.
+    caller: str
+
+
+_PERSON = """
+SELECT {of_user}, {of_factor}, CASE WHEN u.id = %(person_known)s::uuid THEN 'known' ELSE 'stranger' END AS caller
+FROM {users} u LEFT JOIN {table} f ON f.user_id = u.id AND {condition} WHERE u.email_key = %(person_key)s AND u.active
+"""
+_TRIED = """
+SELECT coalesce(person.id::text, %(tried_nobody)s::text) AS subject, coalesce(person.caller, 'stranger') AS caller
+FROM (SELECT) AS one LEFT JOIN person ON true WHERE coalesce(person.id::text, %(tried_nobody)s::text) IS NOT NULL
+"""
+
+
+def count_try(
+    *, realm: Realm, email: str, caller: Caller, mfa_token: str | None, factor: Factor, nobody: bool = False
+) -> Try:
+    """Find the active user with this address and count a try at the factor, before it is looked at: one statement.
+
+    `nobody`: also a name that nobody has is counted, unless there is an `mfa_token`. Refuses with NotSignedInByTicket
+    (401) when `mfa_token` is not good or is somebody else's, AttemptsLocked (429), TenantSuspended; a locked try spoils
+    no ticket.
+    """
+    names = _names(realm)
+    person = _PERSON.format(
+        of_user=", ".join(f"u.{name}" for name in names),
+        of_factor=", ".join(f"f.{name} AS factor_{name}" for name in factor.columns),
+        users=realm.users._meta.db_table,
+        table=factor.table,
+        condition=factor.condition,
+    )
+    values = {"person_known": id_in(realm, caller.principal), "person_key": email_key(email), **factor.values}
+    parts = [Part(PERSON, person, values)]
+    if mfa_token is None:
+        stranger = attempts.subject_of(realm, email.lower()) if nobody else None
+        parts.append(Part("tried", _TRIED, {"tried_nobody": stranger}))
+    else:
+        parts.append(tickets.waiting(realm, mfa_token, tickets.SECOND_STEP, source=PERSON))
+        parts.append(tickets.trying(realm, factor=factor.kind))
+    parts.append(attempts.counting(realm, factor=factor.kind, source="tried"))
+    parts.extend(factor.also)
+    with connections[realm.alias].cursor() as cursor:
+        cursor.execute(*together(parts, _answer(names, factor, waits=mfa_token is not None)))
+        user_id, counted_for, waits_for, client_id, amr, *row = cursor.fetchone()
+    found = tuple(row[len(names) :])
+    if user_id is None:
+        if counted_for is None and nobody and mfa_token is None:
+            _refuse_uncounted(realm, None, email, caller, None, factor.kind)
+        return Try(None, found, None, attempts.STRANGER)
+    user: Any = realm.users.from_db(realm.alias, list(names), row[: len(names)])
+    if realm is not END_USERS and user.tenant_id is not None:
+        routes.find(user.tenant_id).check(Purpose.READ)
+    login = None
+    if mfa_token is not None:
+        if waits_for is None:
+            raise NotSignedInByTicket
+        login = Spendable(hash_token(mfa_token), tickets.SECOND_STEP, user, client_id, orjson.loads(amr), [])
+    if counted_for is None:
+        _refuse_uncounted(realm, user, email, caller, login, factor.kind)
+    return Try(user, found, login, counted_for)
+
+
+@cache
+def _names(realm: Realm) -> tuple[str, ...]:
+    # In the order in which Django takes a model's values.
+    return tuple(one.attname for one in realm.users._meta.concrete_fields if one.attname in _OF_USER)
+
+
+def _answer(names: Iterable[str], factor: Factor, *, waits: bool) -> str:
+    of_login = "waiting.user_id, waiting.client_id, waiting.amr" if waits else "NULL, NULL, NULL"
+    shown = [f"person.{name}" for name in names] + [f"person.factor_{name}" for name in factor.columns]
+    return (
+        f"SELECT person.id, counted.caller, {of_login}, {', '.join(shown)}{factor.shown} FROM (SELECT) AS one"
+        " LEFT JOIN person ON true LEFT JOIN counted ON true"
+        + (" LEFT JOIN waiting ON true" if waits else "")
+        + "".join(f" LEFT JOIN {part.name} ON true" for part in factor.also)
+    )
+
+
+def _refuse_uncounted(
+    realm: Realm, user: Any, email: str, caller: Caller, login: Spendable | None, kind: str
+) -> NoReturn:
+    subject = attempts.subject_of(realm, user.pk if user is not None else email.lower())
+    known = login is not None or (user is not None and id_in(realm, caller.principal) == user.pk)
+    if login is not None and not _still_waits(realm, login):
+        raise NotSignedInByTicket
+    attempts.refuse_locked(realm, subject, factor=kind, caller=attempts.KNOWN if known else attempts.STRANGER)
+
+
+def _still_waits(realm: Realm, login: Spendable) -> bool:
+    return realm.tickets._default_manager.filter(digest=login.digest, used_at=None).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A factor that was right: which row of which table (alias `f`) may be used, and what a use changes in it."""
+
+    kind: str
+    table: str
+    condition: str
+    changes: str
+    values: Mapping[str, Any]
+    # For the audit row of a verification that opens no session.
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """The session that a use opens. `login` is the first step that it completes, if there was one."""
+
+    speaker: Speaker
+    route: routes.Route | None
+    amr: tuple[str, ...]
+    user_agent: str
+    login: Spendable | None = None
+
+
+class Unusable(Exception):
+    """Another use of the same factor was first."""
+
+
+def spend(*, realm: Realm, tried: Try, use: Use, earned: Earned | None) -> TokenPair | None:
+    """Use the factor, forgive the tries, audit it, and open the session that it has earned, if one: one statement.
+
+    All of it is written or nothing. Raises Unusable. Refuses with NotSignedInByTicket (401) when the login was completed
+    by somebody else, EmailNotVerified.
+    """
+    user = tried.user
+    assert user is not None  # a factor that was right is somebody's
+    used = f"UPDATE {use.table} f SET {use.changes}"
+    if earned is None:
+        parts = [
+            Part("used", f"{used} WHERE {use.condition} RETURNING f.user_id AS id", use.values),
+            attempts.clearing(realm, user.pk, factor=use.kind, caller=tried.caller, source="used"),
+            realm.recording(
+                "factor.verified",
+                source="used",
+                target=("end_user" if realm is END_USERS else "admin_user", user.pk),
+                tenant_id=getattr(user, "tenant_id", None),
+                details={"kind": use.kind, **use.details},
+            ),
+        ]
+        with connections[realm.alias].cursor() as cursor:
+            cursor.execute(*together(parts, "SELECT id FROM used"))
+            if cursor.fetchone() is None:
+                raise Unusable
+        return None
+    also = [
+        Part("used", f"{used} FROM {STANDING} WHERE f.user_id = {STANDING}.id AND {use.condition}", use.values),
+        attempts.clearing(realm, user.pk, factor=use.kind, caller=tried.caller, source=STANDING),
+    ]
+    if earned.login is not None:
+        also.append(tickets.spending(realm, earned.login, source=STANDING))
+    try:
+        return signin.complete_sign_in(
+            realm,
+            user,
+            earned.speaker,
+            amr=earned.amr,
+            route=earned.route,
+            user_agent=earned.user_agent,
+            given=_ready(realm, user, use, earned.login),
+            also=also,
+        )
+    except WrongCredentials as gone:
+        if earned.login is not None and not _still_waits(realm, earned.login):
+            raise NotSignedInByTicket from gone
+        raise Unusable from gone
+
+
+# Everything that a sign-in is about to spend, locked in the order in which changes of factors lock, and looked at again
+# under the locks: all of it is good, or there is no row and nothing is written.
+_READY = """
+SELECT u.id FROM {users} u JOIN {table} f ON f.user_id = u.id {ticket}
+WHERE u.id = %(ready_user)s AND u.active AND {condition} {good} FOR NO KEY UPDATE
+"""
+
+
+def _ready(realm: Realm, user: Any, use: Use, login: Spendable | None) -> Part:
+    values = {"ready_user": user.pk, **use.values}
+    ticket = good = ""
+    if login is not None:
+        ticket = f"JOIN {realm.tickets._meta.db_table} t ON t.user_id = u.id"
+        good = "AND t.digest = %(ready_ticket)s AND t.used_at IS NULL AND t.expires_at > now()"
+        values["ready_ticket"] = login.digest
+    users = realm.users._meta.db_table
+    sql = _READY.format(users=users, table=use.table, ticket=ticket, condition=use.condition, good=good)
+    return Part("ready", sql, values)
