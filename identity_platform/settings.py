@@ -300,6 +300,8 @@ LIMITS: dict[str, tuple[int, int]] = {
     "wrong_secret": (whole("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
     "forgot": (whole("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
     "email_resend": (whole("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
+    # Of one kind to one address: "your password was changed" and its like.
+    "mail": (whole("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
     "invitation": (whole("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
     # Calls that import or export people.
     "transfer": (whole("LIMIT_TRANSFER_PER_MINUTE", 30, least=1), 60),

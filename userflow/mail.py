@@ -6,16 +6,21 @@ went out. What waits here is lost with the process: whoever misses a mail asks f
 
 import contextvars
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import connections, transaction
 from django.template.loader import render_to_string
 
+from identity_platform.api import ratelimit
 from identity_platform.audit.origin import current_origin, set_origin
+from identity_platform.crypto import hash_token
+from tenants.context import TENANT_ALIAS, current_tenant
 from userflow.errors import MailBusy
 
 log = structlog.get_logger("identity.mail")
@@ -50,7 +55,12 @@ def _run(origin: Any, work: Callable[[], None]) -> None:
 
 def settle(seconds: float = 10.0) -> bool:
     """Wait until nothing waits any more; for tests and for an orderly end. False when the time was too short."""
-    return not wait(set(_pending), timeout=seconds).not_done
+    until = time.monotonic() + seconds
+    # What is done behind a request may leave a mail behind in its turn.
+    while waiting := set(_pending):
+        if wait(waiting, timeout=max(0.0, until - time.monotonic())).not_done:
+            return False
+    return True
 
 
 def send(template: str, *, to: str, facts: Mapping[str, Any]) -> None:
@@ -66,11 +76,25 @@ def send(template: str, *, to: str, facts: Mapping[str, Any]) -> None:
 
 
 def tell(template: str, *, to: str, facts: Mapping[str, Any], after: str) -> None:
-    """Send once the running transaction of the alias `after` is committed. A full queue or a dead server undo nothing."""
+    """Send once the running transaction of the alias `after` is committed. A full queue or a dead server undo nothing.
+
+    More of one kind to one address than LIMITS["mail"] are held back: an address need not be proven, so whoever changes
+    something again and again could have strangers flooded.
+    """
+    # Counted by tenant: a user elsewhere with somebody's address must not use up what this one is to be told.
+    place = current_tenant().tenant_id if after == TENANT_ALIAS else "platform"
+
+    def work() -> None:
+        most, seconds = settings.LIMITS["mail"]
+        key = hash_token(f"{place} {template} {to.lower()}").hex()
+        if ratelimit.count(group="mail", key=key, limit=most, period=seconds).limited:
+            log.warning("mail_held_back", template=template)
+            return
+        send(template, to=to, facts=facts)
 
     def hand_over() -> None:
         try:
-            later(lambda: send(template, to=to, facts=facts))
+            later(work)
         except MailBusy:
             log.warning("mail_not_sent", template=template, kind="MailBusy")
 

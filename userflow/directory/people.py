@@ -9,6 +9,7 @@ from uuid import UUID
 
 import orjson
 from django.db import connections
+from django.db.models import F
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
@@ -195,6 +196,7 @@ def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
     )
     END_USERS.windows._default_manager.filter(user_id__in=off).delete()
     END_USERS.tickets._default_manager.filter(user_id__in=off).delete()
+    EmailProof.objects.filter(user_id__in=off).exclude(email_key=F("user__email_key")).delete()
     _record("end_user.deactivated", off, config)
     gone = [_about(person, config) | {"active": False} for person in people if person.user_id in set(off)]
     publish_for_each("end_user.deactivated", gone)

@@ -383,6 +383,18 @@ def test_nobody_sends_mails_to_strangers_without_end(strict: House) -> None:
     assert answers == [200] * most + [429]
 
 
+def test_nobody_has_strangers_told_of_changes_without_end(house: House, other_house: House, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, "mail": (3, 3600)}
+    stranger = somebody()
+    for place, told in ((house, 3), (other_house, 6)):
+        person = place.register()
+        for _ in range(5):
+            assert change(place, person, stranger).status_code == 200
+            assert change(place, Person(person.id, stranger), person.email).status_code == 200
+        # In each tenant so many: what somebody does elsewhere takes no mail away from who is to be told here.
+        assert len(mails_to(stranger)) == told
+
+
 def test_who_was_there_before_the_setting_proves_the_address_by_asking(new_house: Callable[[], House]) -> None:
     from tenants.models import Tenant
 
