@@ -81,16 +81,17 @@ def cure(finding: Finding) -> str:
 def _on(server: DatabaseServer) -> Iterator[Finding]:
     try:
         with databases.administering(server) as raw:
-            there = databases.names(raw)
+            there, held = databases.names(raw), databases.held_still(raw)
             # In the order in which a database passes from one list to the next.
             spares = list(WarmDatabase.objects.filter(server=server))
             mappings = list(TenantDatabase.objects.select_related("tenant", "server").filter(server=server))
             for mapping in mappings:
-                if _tenant(mapping, there) is None or databases.is_worked_on(raw, mapping.pk):
+                if _tenant(mapping, there, held) is None or databases.is_worked_on(raw, mapping.pk):
                     continue
                 # Looked at again, now that no job is at it: one may have ended between the two lists.
                 mapping.refresh_from_db(fields=["status", "name", "server_id"])
-                if found := _tenant(mapping, {mapping.name} if databases.exists(raw, mapping.name) else set()):
+                there_now = {mapping.name} if databases.exists(raw, mapping.name) else set()
+                if found := _tenant(mapping, there_now, databases.held_still(raw)):
                     yield found
             yield from _copies(server, spares)
             if not databases.is_worked_on(raw, databases.WARM_POOL_JOB):
@@ -99,13 +100,15 @@ def _on(server: DatabaseServer) -> Iterator[Finding]:
     except DriverError as problem:
         yield Finding(Kind.SERVER, server, server.name, reason_of(problem))
         return
-    held = {mapping.name for mapping in mappings if mapping.status != State.DELETED} | {spare.name for spare in spares}
-    for name in sorted(there - held):
+    somebodys = {mapping.name for mapping in mappings if mapping.status != State.DELETED} | {
+        spare.name for spare in spares
+    }
+    for name in sorted(there - somebodys):
         if nobodys := _nobodys(server, name, making):
             yield nobodys
 
 
-def _tenant(mapping: TenantDatabase, there: set[str]) -> Finding | None:
+def _tenant(mapping: TenantDatabase, there: set[str], held: set[str]) -> Finding | None:
     def found(kind: Kind, says: str, remedy: Callable[[], None] | None) -> Finding:
         return Finding(kind, mapping.server, mapping.tenant.slug, says, remedy)
 
@@ -133,6 +136,9 @@ def _tenant(mapping: TenantDatabase, there: set[str]) -> Finding | None:
             # The mapping is switched last, so until then the old place is the whole truth.
             says = "its move was interrupted; a repair makes it active where it was"
             return found(Kind.LEFT_MOVING, says, lambda: _stay(mapping))
+        case _ if mapping.name in held:
+            says = "its move was interrupted and nothing can be written; a repair lets it be written into again"
+            return found(Kind.LEFT_MOVING, says, lambda: relocation.clear_up(mapping.pk))
     return None
 
 

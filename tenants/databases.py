@@ -19,7 +19,7 @@ from psycopg.errors import InsufficientPrivilege
 from tenants import servers
 from tenants.backend.base import POOL
 from tenants.context import Place
-from tenants.errors import JobRunning
+from tenants.errors import CopyFailed, JobRunning
 from tenants.models import DatabaseServer
 from tenants.schema import schema_version, upgrade
 
@@ -30,6 +30,8 @@ WARM_POOL_JOB = "warm pool"
 # A killed process's connection takes a moment to end on the server.
 PATIENCE_SECONDS = 2.0
 DROP_TRIES = 10
+# How long a session is waited for that is told to end.
+SESSION_SECONDS = 5
 
 
 def _lock_number(subject: object) -> int:
@@ -148,12 +150,41 @@ def set_limits(raw: Raw, database: str) -> None:
 
 
 def hold_still(raw: Raw, database: str) -> None:
-    """Let nothing be written into the database any more, not even by a request that has just been let in."""
+    """Let nothing be written into the database any more, not even by a request that has just been let in.
+
+    Refuses with CopyFailed when a session that may write does not end: what it commits later would be in no copy.
+    """
     if exists(raw, database):
         raw.execute(
             sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(sql.Identifier(database))
         )
-        end_sessions(raw, database)
+        _await_those_who_come_in(raw, database)
+        if not end_sessions(raw, database):
+            raise CopyFailed("A session of the tenant does not end: everything is as it was.")
+
+
+def _await_those_who_come_in(raw: Raw, database: str) -> None:
+    # A session reads the database's settings before it is listed among the sessions. Whoever read them a moment ago may
+    # write and could not be ended; from before the reading until it is listed it holds this lock on the database
+    # (PostgreSQL's InitPostgres).
+    deadline = time.monotonic() + SESSION_SECONDS
+    coming_in = (
+        "SELECT EXISTS (SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.objid"
+        " WHERE locktype = 'object' AND classid = 'pg_database'::regclass AND mode = 'RowExclusiveLock' AND datname = %s)"
+    )
+    while raw.execute(coming_in, [database]).fetchone() == (True,):
+        if time.monotonic() > deadline:
+            raise CopyFailed("A session of the tenant is neither in nor out: everything is as it was.")
+        time.sleep(0.01)
+
+
+def held_still(raw: Raw) -> set[str]:
+    """The databases on the server that nothing can be written into, by `hold_still`."""
+    found = raw.execute(
+        "SELECT datname FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase"
+        " WHERE setrole = 0 AND 'default_transaction_read_only=on' = ANY (setconfig)"
+    )
+    return {name for (name,) in found}
 
 
 def let_go(raw: Raw, database: str) -> None:
@@ -163,9 +194,18 @@ def let_go(raw: Raw, database: str) -> None:
         end_sessions(raw, database)
 
 
-def end_sessions(raw: Raw, database: str) -> None:
-    """End whatever is connected; settings of the database count for new sessions only."""
-    raw.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [database])
+def end_sessions(raw: Raw, database: str) -> bool:
+    """End whatever is connected; settings of the database count for new sessions only. Tells whether all have ended."""
+    asked = raw.execute(
+        # Without a role it is PostgreSQL's own work, which is ended by nobody but superusers.
+        "SELECT pid, backend_start, pg_terminate_backend(pid, %s) FROM pg_stat_activity"
+        " WHERE datname = %s AND usesysid IS NOT NULL",
+        [SESSION_SECONDS * 1000, database],
+    ).fetchall()
+    stayed = [(pid, since) for pid, since, ended in asked if not ended]
+    # Who was gone before it could be ended is told alike.
+    there = raw.execute("SELECT pid, backend_start FROM pg_stat_activity WHERE datname = %s", [database]).fetchall()
+    return not set(stayed) & set(there)
 
 
 def template_name() -> str:

@@ -174,10 +174,29 @@ def suspend_tenant(*, tenant_id: UUID) -> TenantDatabase:
 
 
 def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
-    """Switch a suspended tenant on again. Refuses with UnknownTenant, WrongState."""
-    mapping = change_state(tenant_id, State.ACTIVE, only_from=State.SUSPENDED)
+    """Switch a suspended tenant on again. Refuses with UnknownTenant, WrongState, JobRunning.
+
+    Not while it is moved or restored: what its people would write is not in the copy.
+    """
+    mapping = TenantDatabase.objects.select_related("server").filter(pk=tenant_id).first()
+    if mapping is None or mapping.status == State.DELETED:
+        raise UnknownTenant
+    with databases.working_on(mapping.server, tenant_id) as raw:
+        _look_again(mapping)
+        if mapping.name in databases.held_still(raw):
+            # By a move that was killed.
+            databases.let_go(raw, mapping.name)
+        mapping = change_state(tenant_id, State.ACTIVE, only_from=State.SUSPENDED)
     record_for_platform("tenant.resumed", tenant_id=tenant_id, target=("tenant", tenant_id))
     return mapping
+
+
+def _look_again(mapping: TenantDatabase) -> None:
+    """Read the mapping anew, now that no other job is at it. JobRunning if it has left the server that we are on."""
+    looked_at = mapping.server_id
+    mapping.refresh_from_db(fields=["status", "name", "server"])
+    if mapping.server_id != looked_at:
+        raise JobRunning
 
 
 def delete_tenant(*, tenant_id: UUID) -> None:
@@ -189,7 +208,7 @@ def delete_tenant(*, tenant_id: UUID) -> None:
     if mapping is None or mapping.status == State.DELETED:
         raise UnknownTenant
     with databases.working_on(mapping.server, tenant_id) as raw:
-        mapping.refresh_from_db(fields=["status"])
+        _look_again(mapping)
         if mapping.status == State.ACTIVE:
             mapping = change_state(tenant_id, State.SUSPENDED)
         if mapping.status != State.DELETING:

@@ -128,8 +128,11 @@ def drop_copies(tenant_id: UUID) -> int:
 def clear_up(tenant_id: UUID) -> None:
     """Drop what interrupted moves and restores of the tenant have left. Refuses with JobRunning."""
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
-    with databases.working_on(mapping.server, tenant_id):
+    with databases.working_on(mapping.server, tenant_id) as raw:
         drop_copies(tenant_id)
+        mapping.refresh_from_db(fields=["status", "name", "server"])
+        if mapping.status != State.MOVING and mapping.name in databases.held_still(raw):
+            databases.let_go(raw, mapping.name)
 
 
 def _mapping(tenant_id: UUID) -> TenantDatabase:
@@ -150,11 +153,8 @@ def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
     steps.ended("moving")
     database = mapping.name
     try:
-        if TenantDatabase.objects.get(pk=mapping.pk).status == State.MOVING:
-            databases.hold_still(raw, database)
-        else:
-            # Nobody is let in; who was inside is sent away.
-            databases.end_sessions(raw, database)
+        # A suspended tenant's too: operators look into it, and its trail is sealed and purged.
+        databases.hold_still(raw, database)
         yield
     finally:
         if TenantDatabase.objects.filter(pk=mapping.pk, name=database).exists():

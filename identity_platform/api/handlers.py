@@ -12,6 +12,7 @@ from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
+from psycopg import OperationalError as DriverOperationalError
 from psycopg.errors import ReadOnlySqlTransaction
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
@@ -66,7 +67,7 @@ def as_refusal(problem: BaseException) -> errors.ApiError:
             return errors.OddHost()
         case SuspiciousOperation():
             return errors.ValidationFailed("The request is not well-formed HTTP for this platform.")
-        case OperationalError() | InterfaceError():
+        case OperationalError() | InterfaceError() | DriverOperationalError():
             # The message of the driver may carry SQL or hosts: it goes to the log, never to the caller.
             log.warning("database_unavailable", kind=type(problem).__name__, cause=type(problem.__cause__).__name__)
             return errors.Unavailable()

@@ -1,13 +1,18 @@
 """Backing up, bringing back and moving, with people in the tenant, and killed on the way (security.md section 4)."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from django.core.management import CommandError
+from django.db import connections
 
-from tenants import checkup, databases
+from tenants import checkup, databases, steps
 from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
@@ -15,6 +20,8 @@ from tenants.states import Purpose
 from tests.tenants.conftest import AnotherProcess, databases_on, said_by, straight_to, throw_away
 from tests.world import Api, House, build_house
 from userflow.models import EndUser
+from userflow.webhooks.models import WebhookEndpoint
+from userflow.webhooks.signing import open_secret
 
 MOVING = ["moving", "written out", "promised", "created", "read in", "verified", "switched"]
 
@@ -113,6 +120,104 @@ def test_a_suspended_tenant_moves_and_stays_suspended(settled: House, second: Da
     assert (mapping_of(settled).server, mapping_of(settled).status) == (second, "suspended")
     said_by("resume_tenant", settled.made.tenant.slug)
     assert settled.sign_in(person)["access_token"]
+
+
+@contextmanager
+def at_the_step(step: str, act: Callable[[], object]) -> Iterator[None]:
+    """Do something else, in a thread of its own, between two steps of a job."""
+
+    def listen(ended: str) -> None:
+        if ended == step:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(_and_hang_up, act).result()
+
+    with steps.told(listen):
+        yield
+
+
+def _and_hang_up(act: Callable[[], object]) -> None:
+    try:
+        act()
+    finally:
+        connections.close_all()
+
+
+def test_all_that_was_answered_with_a_success_while_a_tenant_moved_is_there_and_opens(
+    settled: House, second: DatabaseServer, settings: Any
+) -> None:
+    settings.WEBHOOK_ENDPOINTS_PER_TENANT = 1_000_000
+    settings.WEBHOOK_ALLOWED_NETWORKS, settings.WEBHOOK_PLAIN_HTTP = ["127.0.0.0/8"], True
+    api, over, refused = settled.api, threading.Event(), set()
+    written: dict[UUID, str] = {}
+
+    def write() -> None:
+        while not over.is_set():
+            # Its secret is sealed with the tenant's data key.
+            answer = api.post("/uflow/webhooks/endpoints", {"url": "http://127.0.0.1:9/in", "events": ["*"]})
+            if answer.status_code == 201:
+                written[UUID(answer.json()["id"])] = answer.json()["secret"]
+            else:
+                refused.add(answer.status_code)
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(_and_hang_up, write) for _ in range(2)]
+        said_by("move_tenant", settled.made.tenant.slug, second.name)
+        over.set()
+        assert [writer.result() for writer in writers] == [None, None]
+    assert (refused, len(written) > 0) == ({503}, True)
+    with in_tenant(settled.id):
+        found = WebhookEndpoint.objects.in_bulk(list(written))
+        opened = {
+            key: open_secret(bytes(row.secret_sealed), endpoint_id=key, tenant_id=settled.id)
+            for key, row in found.items()
+        }
+    assert opened == written
+
+
+def test_a_suspended_tenants_trail_is_whole_when_it_was_sealed_during_its_move(
+    settled: House, second: DatabaseServer
+) -> None:
+    slug = settled.made.tenant.slug
+    settled.register()
+    said_by("suspend_tenant", slug)
+
+    def audit(command: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            said_by(command, slug)
+        return int(ended.value.code or 0)
+
+    with at_the_step("written out", lambda: audit("seal_audit")):
+        said_by("move_tenant", slug, second.name)
+    assert (audit("seal_audit"), audit("verify_audit")) == (0, 0)
+
+
+def test_a_suspended_tenant_is_not_opened_while_it_moves(settled: House, second: DatabaseServer) -> None:
+    slug = settled.made.tenant.slug
+    said_by("suspend_tenant", slug)
+
+    def resume() -> None:
+        with pytest.raises(CommandError, match="Another job"):
+            said_by("resume_tenant", slug)
+
+    with at_the_step("written out", resume):
+        said_by("move_tenant", slug, second.name)
+    said_by("resume_tenant", slug)
+    assert settled.register().id in people(settled)
+
+
+@pytest.mark.parametrize("repair", [True, False])
+def test_a_suspended_tenant_whose_move_was_killed_can_be_written_into_again(
+    settled: House, second: DatabaseServer, another_process: AnotherProcess, repair: bool
+) -> None:
+    slug = settled.made.tenant.slug
+    said_by("suspend_tenant", slug)
+    another_process.run("move_tenant", slug, second.name, kill_after="written out")
+    assert wrong() == ["left moving"]
+    if repair:
+        said_by("check_tenants", repair=True, yes=True)
+        assert (mapping_of(settled).status, wrong()) == ("suspended", [])
+    said_by("resume_tenant", slug)
+    assert (settled.register().id in people(settled), wrong()) == (True, [])
 
 
 def test_a_tenant_that_is_there_already_is_not_moved(settled: House) -> None:
