@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 
 from identity_platform.api.errors import ApiError
+from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
 from tenants import databases, keys, routes, steps, warm
 from tenants.capacity import server_with_room
@@ -230,6 +231,8 @@ def _forget_in_global_database(tenant_id: UUID) -> None:
             relation.related_model._base_manager.filter(**{relation.field.name: tenant}).delete()
     # Without its data key whatever is left in a backup stays closed.
     DataKey.objects.filter(owner=str(tenant_id)).delete()
+    # The trail is gone with its database, and without the key no link of it can be verified.
+    ChainHead.objects.filter(owner=str(tenant_id)).delete()
     # The slug becomes free; the name of a customer is not kept.
     Tenant.objects.filter(pk=tenant_id).update(slug=f"deleted-{tenant_id}", name="deleted", settings={})
     TenantDatabase.objects.filter(pk=tenant_id).update(status=State.DELETED, reason="")

@@ -10,11 +10,15 @@ from typing import Any, Protocol, cast
 
 from django.apps import apps
 from django.db import transaction
-from django.db.models import Model, Q
+from django.db.models import CharField, Model, Q
+from django.db.models.functions import Cast
 from django.utils.timezone import now
 
+from identity_platform.audit.models import ChainHead
 from tenants import trails
+from tenants.models import TenantDatabase
 from tenants.router import GLOBAL_ALIAS, lives_in_tenant
+from tenants.states import State
 from tenants.trails import Owner, TrailUnreachable, opened, reachable
 
 AT_ONCE = 1000
@@ -56,9 +60,18 @@ def purge(owner: Owner, *, seen: Callable[[int], None] = lambda rows: None) -> P
                     purged.rows[str(model._meta.verbose_name_plural)] = number
         if number := trails.purge(owner, seen=seen):
             purged.rows["audit events"] = number
+        if owner.tenant_id is None and (number := _forget_ends_of_deleted()):
+            purged.rows["ends of deleted tenants' trails"] = number
     except TrailUnreachable as problem:
         purged.problem = str(problem)
     return purged
+
+
+def _forget_ends_of_deleted() -> int:
+    """A sealer that was at work while its tenant was deleted has written its newest link down afterwards."""
+    deleted = TenantDatabase.objects.filter(status=State.DELETED).annotate(owner=Cast("tenant_id", CharField()))
+    number, _ = ChainHead.objects.filter(owner__in=deleted.values("owner")).delete()
+    return number
 
 
 def _purge_model(model: type[Model], alias: str, seen: Callable[[int], None]) -> int:

@@ -11,7 +11,8 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit import purging
-from tenants import retention, trails
+from identity_platform.audit.models import ChainHead
+from tenants import provisioning, retention, trails
 from tenants.context import in_tenant
 from tests.identity_platform.audit.conftest import as_owner, fill, run
 from tests.world import Api, House
@@ -64,6 +65,24 @@ def test_a_purged_trail_verifies_and_grows_on(new_house: Callable[[], House]) ->
     trails.seal(owner(house))
     assert trails.purge(owner(house)) == 0
     assert trails.verify(owner(house)).faults == []
+
+
+def test_the_end_of_a_chain_is_forgotten_with_its_tenant_and_no_other(
+    new_house: Callable[[], House], other_house: House
+) -> None:
+    house = new_house()
+    for one in (house, other_house):
+        one.register()
+        trails.seal(owner(one))
+    heads = ChainHead.objects.filter(owner__in=[str(house.id), str(other_house.id)])
+    assert heads.count() == 2
+    provisioning.delete_tenant(tenant_id=house.id)
+    assert heads.get().owner == str(other_house.id)
+    # A sealer that was at work at that moment writes what it has just sealed.
+    ChainHead.objects.create(owner=str(house.id), number=2, mac=b"late")
+    retention.purge(trails.THE_PLATFORM)
+    assert heads.get().owner == str(other_house.id)
+    assert trails.verify(owner(other_house)).faults == []
 
 
 def test_after_everything_was_purged_the_chain_goes_on(new_house: Callable[[], House]) -> None:
