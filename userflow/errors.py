@@ -330,6 +330,12 @@ class DirectoriesBusy(errors.Unavailable):
     message = "The server is reading as many directories as it can: try again in a moment, or use sync_directory."
 
 
+class NameServersBusy(errors.Unavailable):
+    """503: as many requests wait for name servers as this server lets wait."""
+
+    message = "The server is looking up as many names as it can: try again in a moment."
+
+
 class DirectorySecretLocked(errors.Unavailable):
     """503: the secret of the directory does not open with the keys that this process has; an operator's matter."""
 

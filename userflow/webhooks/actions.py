@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from threading import BoundedSemaphore
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,7 +17,7 @@ from tenants import routes
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
-from userflow.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
+from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
 from userflow.webhooks import outbox, queue, signing
 from userflow.webhooks.delivery import reach
 from userflow.webhooks.events import TEST
@@ -25,6 +26,7 @@ from userflow.webhooks.models import PENDING, WebhookEndpoint, WebhookMessage
 ENDPOINTS_LOCK = 7_215_020
 # One call holds no longer than a statement may take; the answer says that there are more.
 REPLAYED_AT_ONCE = 5000
+_looking_up = BoundedSemaphore(max(1, settings.WEB_THREADS // 4))
 _SHOWN = (
     "id",
     "message_id",
@@ -56,8 +58,8 @@ def create_endpoint(
 ) -> tuple[WebhookEndpoint, str]:
     """Make an endpoint; gives it with its secret, which is not shown again.
 
-    Refuses with ValidationFailed (an address that may not be called), TooManyEndpoints, UnknownTenant, TenantSuspended,
-    TenantBusy.
+    Refuses with ValidationFailed (an address that may not be called), NameServersBusy, TooManyEndpoints, UnknownTenant,
+    TenantSuspended, TenantBusy.
     """
     # With no tenant entered: a name server takes its time, and a tenant's connections are few.
     routes.find(tenant_id).check(Purpose.WRITE)
@@ -92,7 +94,7 @@ def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, An
     """Change `url`, `events`, `description`, `enabled`: those that are there.
 
     A new address, or switching on, has what waits tried at once; who is sending to the old address stops after the message
-    that is under way. Refuses with UnknownEndpoint, ValidationFailed (an address that may not be called).
+    that is under way. Refuses with UnknownEndpoint, ValidationFailed (an address that may not be called), NameServersBusy.
     """
     routes.find(tenant_id).check(Purpose.WRITE)
     if "url" in changes:
@@ -220,10 +222,15 @@ def replay(
 
 
 def _check(url: str) -> None:
+    # A name server that answers slowly holds a thread of the server: the others stay free for everybody else.
+    if not _looking_up.acquire(blocking=False):
+        raise NameServersBusy
     try:
         check_url(url, reach())
     except TargetRefused as refused:
         raise ValidationFailed(details={"url": [refused.reason]}) from refused
+    finally:
+        _looking_up.release()
 
 
 def _try_now(endpoint: WebhookEndpoint) -> None:

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
+from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant
 from userflow.permissions import needs, principal_at, reading, tenant_at
@@ -41,7 +41,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookEndpointIn,
         returns={201: serializers.NewWebhookEndpointOut},
-        refuses=[TooManyEndpoints, *TENANCY],
+        refuses=[TooManyEndpoints, NameServersBusy, *TENANCY],
     )
     def create(self, request: Request) -> Response:
         """Make an endpoint; its secret is shown this once."""
@@ -60,7 +60,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookEndpointChanges,
         returns={200: serializers.WebhookEndpointOut},
-        refuses=[UnknownEndpoint, *TENANCY],
+        refuses=[UnknownEndpoint, NameServersBusy, *TENANCY],
     )
     def partial_update(self, request: Request, endpoint_id: str) -> Response:
         """Change the members that are there; what waits is tried at once at a new address or after switching on."""

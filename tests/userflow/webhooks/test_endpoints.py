@@ -1,11 +1,15 @@
 """Endpoints over REST: who may, what is refused, what is shown and what never is."""
 
+import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings as given
+from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
@@ -245,3 +249,33 @@ def test_messages_that_have_had_their_time_are_purged(listening: Listening) -> N
     assert retention.purge(owner).rows["webhook messages"] == 1
     home.api.delete(listening.path)
     assert retention.purge(owner).rows["webhook messages"] == 2
+
+
+def test_only_some_requests_wait_for_name_servers_at_once(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"{ENDPOINTS}/{made(home)['id']}"
+    asked, answered, honest = threading.Semaphore(0), threading.Event(), socket.getaddrinfo
+
+    def slow(host: str, *rest: Any, **more: Any) -> Any:
+        if host == "slow.example":
+            asked.release()
+            answered.wait(5)
+            host = "127.0.0.1"
+        return honest(host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    most = given.WEB_THREADS // 4
+
+    def attempt(_: int) -> int:
+        try:
+            return int(Api(token=home.api.token).post(ENDPOINTS, {"url": "http://slow.example/"}).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(most) as pool:
+        waiting = pool.map(attempt, range(most))
+        assert all(asked.acquire(timeout=5) for _ in range(most))
+        for refused in (home.api.post(ENDPOINTS, {"url": URL}), home.api.patch(path, {"url": URL})):
+            assert (refused.status_code, "Retry-After" in refused.headers) == (503, True)
+        answered.set()
+        assert 503 not in waiting
+    assert home.api.patch(path, {"url": URL}).status_code == 200
