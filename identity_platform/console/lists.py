@@ -1,5 +1,7 @@
 """What the console's lists have in common: permissions of the API, no writing past the actions, bounded counting."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
@@ -11,7 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 from django.utils.functional import Promise
 from unfold.admin import ModelAdmin
 from unfold.views import ChangeList
@@ -53,8 +55,28 @@ class ConsoleChangeList(ChangeList):  # type: ignore[misc]  # unfold has no type
         self.counted_all = self.result_count <= COUNTED_AT_MOST
 
 
+Page = Callable[..., HttpResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The pages behind a list, in the place of Django's forms: each checks the permission itself and calls actions.
+
+    `show` and `delete` take the row's id as it stands in the address. `of_one` are the other pages of a row: name of the
+    URL, what stands behind the row's id, the page, which takes the id as `key`.
+    """
+
+    show: Page
+    add: Page | None = None
+    # To whom it is offered.
+    add_needs: tuple[str, ...] = ()
+    delete: Page | None = None
+    key: str = ""
+    of_one: tuple[tuple[str, str, Page], ...] = ()
+
+
 class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    """A list of a model that is read only here; pages that change something are extra URLs which call actions.
+    """A list of a model that is read only here; what changes something are `own_pages`.
 
     `view_permission` is the permission of the API that opens it. `operators_only` keeps tenant admins out; without it
     `get_queryset` must be limited by `of_tenant` to what belongs to the person's tenant.
@@ -66,6 +88,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     operators_only: ClassVar[bool] = False
     # Path of the model to its tenant's id, e.g. `tenant_id`; rows of other tenants are not there for tenant admins.
     of_tenant: ClassVar[str | None] = None
+    own_pages: ClassVar[Pages | None] = None
 
     paginator = BoundedPaginator
     show_full_result_count = False
@@ -89,7 +112,26 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     def get_urls(self) -> list[URLPattern]:
         # Django's own journal is not kept, the audit trail is; the path without a name is an old spelling.
         urls: list[URLPattern] = super().get_urls()
-        return [url for url in urls if url.name and not url.name.endswith("_history")]
+        kept = [url for url in urls if url.name and not url.name.endswith("_history")]
+        pages = self.own_pages
+        if pages is None:
+            return kept
+        view = self.admin_site.admin_view
+        return [*(path(f"<uuid:{pages.key}>/{to}/", view(page), name=name) for name, to, page in pages.of_one), *kept]
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        page = self.own_pages.add if self.own_pages else None
+        return page(request) if page else super().add_view(request, form_url, extra_context)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        page = self.own_pages.show if self.own_pages else None
+        return page(request, object_id) if page else super().change_view(request, object_id, form_url, extra_context)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        page = self.own_pages.delete if self.own_pages else None
+        return page(request, object_id) if page else super().delete_view(request, object_id, extra_context)
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
         raise Http404
@@ -114,7 +156,10 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         return lookup in {each.parameter_name for each in self.get_list_filter(request)}
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+        staff = staff_or_none(request)
+        if staff is None or self.own_pages is None or self.own_pages.add is None:
+            return False
+        return all(staff.may(permission) for permission in self.own_pages.add_needs)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -80,6 +80,14 @@ def record_page(
     return TemplateResponse(request, template, context, status=status)
 
 
+def secret_page(request: HttpRequest, *, of: str, secret: str, back: str) -> TemplateResponse:
+    """The page that shows the secret of `of`, once: no browser and no proxy keeps it."""
+    record = Record(title=_("Secret of %(name)s") % {"name": of}, back=back, more={"secret": secret})
+    answer = record_page(request, record, template="console/secret.html")
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
 def moment(value: datetime | None) -> str:
     """A time as staff in several zones can compare it, and as logs and the API write it."""
     return f"{value:%Y-%m-%d %H:%M} UTC" if value is not None else NOTHING

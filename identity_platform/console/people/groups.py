@@ -129,8 +129,6 @@ def delete(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse
 def take_in(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
     """Find people and take them into the group."""
     shown = _found(group_id)
-    if request.method != "POST":
-        record_for_tenant("end_user.listed", details={"console": True, "filters": ["q"] if "q" in request.GET else []})
     return members.take_in(
         request,
         tenant,

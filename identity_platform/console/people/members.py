@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from identity_platform.audit.writer import record_for_tenant
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.people import forms
 from identity_platform.console.people.lists import found as found_in
@@ -63,7 +64,12 @@ def take_in(
     bonds: Any,
     add: Callable[[Collection[UUID]], int],
 ) -> HttpResponse:
-    """The page that finds people by a search and takes those that are chosen in; `bonds` are the rows of who is in."""
+    """The page that finds people by a search and takes those that are chosen in; `bonds` are the rows of who is in.
+
+    The search is a look at the tenant's people, and audited as one.
+    """
+    if request.method != "POST":
+        record_for_tenant("end_user.listed", details={"console": True, "filters": ["q"] if "q" in request.GET else []})
     asked = Asked(request.GET)
     asked.is_valid()
     words = asked.cleaned_data.get("q", "")

@@ -1,5 +1,6 @@
 """What can be done to one end user; each a page that asks and then calls the API's own action."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -212,55 +213,71 @@ def end_session(request: HttpRequest, tenant: Tenant, user: EndUser, *, session_
 @of_person("groups:read", "groups:write")
 def groups(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
     """Take a person into groups and out of groups."""
-    had = GroupMembership.objects.filter(user=user).values_list("group_id", flat=True)
-
-    def act(fields: dict[str, Any]) -> str:
-        # All of it or nothing: half a change would be nobody's wish.
-        with tenant_atomic():
-            for key in fields["added"]:
-                by = staff_at(request).principal
-                add_members(tenant_id=tenant.pk, by=by, group_id=UUID(key), user_ids=[user.pk])
-            for key in fields["removed"]:
-                remove_members(tenant_id=tenant.pk, group_id=UUID(key), user_ids=[user.pk])
-        return _("The groups are changed.") if fields["added"] or fields["removed"] else _("Nothing was changed.")
-
-    return confirmed(
+    by, one = staff_at(request).principal, [user.pk]
+    return _chosen(
         request,
+        tenant,
+        user,
         title=_("Groups"),
-        text=_("The groups of %(email)s. What they change counts from the next request on.") % {"email": user.email},
-        back=path_of(user),
-        act=act,
-        form_class=forms.ChosenForm,
-        form_options={"label": _("Groups"), "choices": forms.group_choices(), "had": [str(key) for key in had]},
-        submit=_("Save"),
-        alarming=False,
-        tenant=tenant,
+        text=_("The groups of %(email)s. What they change counts from the next request on."),
+        done=_("The groups are changed."),
+        choices=forms.group_choices(),
+        had=GroupMembership.objects.filter(user=user).values_list("group_id", flat=True),
+        add=lambda key: add_members(tenant_id=tenant.pk, by=by, group_id=key, user_ids=one),
+        remove=lambda key: remove_members(tenant_id=tenant.pk, group_id=key, user_ids=one),
     )
 
 
 @of_person("roles:read", "roles:write")
 def roles(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
     """Give a person roles and take them away; those that come by groups stay."""
-    had = RoleBinding.objects.filter(user=user).values_list("role_id", flat=True)
+    by, one = staff_at(request).principal, [user.pk]
+    return _chosen(
+        request,
+        tenant,
+        user,
+        title=_("Roles"),
+        text=_("The roles of %(email)s's own; those that come by groups are changed at the groups."),
+        done=_("The roles are changed."),
+        choices=forms.role_choices(),
+        had=RoleBinding.objects.filter(user=user).values_list("role_id", flat=True),
+        add=lambda key: bind_users(tenant_id=tenant.pk, by=by, role_id=key, user_ids=one),
+        remove=lambda key: unbind_users(tenant_id=tenant.pk, role_id=key, user_ids=one),
+    )
+
+
+def _chosen(
+    request: HttpRequest,
+    tenant: Tenant,
+    user: EndUser,
+    *,
+    title: str,
+    text: str,
+    done: str,
+    choices: list[tuple[str, str]],
+    had: Iterable[UUID],
+    add: Callable[[UUID], int],
+    remove: Callable[[UUID], int],
+) -> HttpResponse:
+    """Ask which of the choices the person shall have, `had` so far; `text` takes the address."""
 
     def act(fields: dict[str, Any]) -> str:
+        # All of it or nothing: half a change would be nobody's wish.
         with tenant_atomic():
             for key in fields["added"]:
-                by = staff_at(request).principal
-                bind_users(tenant_id=tenant.pk, by=by, role_id=UUID(key), user_ids=[user.pk])
+                add(UUID(key))
             for key in fields["removed"]:
-                unbind_users(tenant_id=tenant.pk, role_id=UUID(key), user_ids=[user.pk])
-        return _("The roles are changed.") if fields["added"] or fields["removed"] else _("Nothing was changed.")
+                remove(UUID(key))
+        return done if fields["added"] or fields["removed"] else _("Nothing was changed.")
 
     return confirmed(
         request,
-        title=_("Roles"),
-        text=_("The roles of %(email)s's own; those that come by groups are changed at the groups.")
-        % {"email": user.email},
+        title=title,
+        text=text % {"email": user.email},
         back=path_of(user),
         act=act,
         form_class=forms.ChosenForm,
-        form_options={"label": _("Roles"), "choices": forms.role_choices(), "had": [str(key) for key in had]},
+        form_options={"label": title, "choices": choices, "had": [str(key) for key in had]},
         submit=_("Save"),
         alarming=False,
         tenant=tenant,

@@ -127,8 +127,6 @@ def delete(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
 def take_in(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
     """Find people and give them the role."""
     shown = _found(role_id)
-    if request.method != "POST":
-        record_for_tenant("end_user.listed", details={"console": True, "filters": ["q"] if "q" in request.GET else []})
     return members.take_in(
         request,
         tenant,

@@ -20,6 +20,7 @@ from identity_platform.console.records import (
     Record,
     moment,
     record_page,
+    secret_page,
     yes_or_no,
 )
 from identity_platform.console.scope import tenant_at
@@ -78,11 +79,7 @@ def _doings(staff: Staff, client: Client) -> list[Button]:
 
 
 def _secret_page(request: HttpRequest, client: Client, secret: str) -> HttpResponse:
-    title = _("Secret of %(name)s") % {"name": client.name}
-    record = Record(title=title, back=_page_of(client), more={"secret": secret})
-    answer = record_page(request, record, template="console/registry/secret.html")
-    answer.headers["Cache-Control"] = "no-store"
-    return answer
+    return secret_page(request, of=client.name, secret=secret, back=_page_of(client))
 
 
 @needs("clients:write")

@@ -1,17 +1,16 @@
-"""The lists of the platform's room, and the ways to everything that is done with what they show."""
+"""The lists of the platform's room, and the pages behind them."""
 
 from typing import Any
 
 from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, path
+from django.http import HttpRequest
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from identity_platform.console.access import staff_at, staff_or_none
-from identity_platform.console.lists import ChosenTenantModelAdmin, ConsoleModelAdmin
+from identity_platform.console.access import staff_at
+from identity_platform.console.lists import ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
 from identity_platform.console.platform import admins, clients, invitations, roles
 from identity_platform.console.records import NOTHING
 from identity_platform.console.scope import chosen_tenant
@@ -21,11 +20,6 @@ from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, A
 from userflow.invitations.queries import with_status
 
 _YES_NO = {"active": "success", "deactivated": "danger"}
-
-
-def _may(request: HttpRequest, *permissions: str) -> bool:
-    staff = staff_or_none(request)
-    return staff is not None and all(staff.may(permission) for permission in permissions)
 
 
 class WorksFor(SimpleListFilter):
@@ -81,6 +75,19 @@ class AdminUserAdmin(ConsoleModelAdmin):
     search_help_text = _("Part of a username or an address")
     sortable_by = ("username",)
     ordering = ("-created_at", "id")
+    own_pages = Pages(
+        show=admins.show,
+        add=admins.create,
+        add_needs=("admins:write",),
+        key="user_id",
+        of_one=(
+            ("admin_edit", "edit", admins.edit),
+            ("admin_activate", "activate", admins.activate),
+            ("admin_deactivate", "deactivate", admins.deactivate),
+            ("admin_reset_factors", "reset-factors", admins.reset),
+            ("admin_end_sessions", "end-sessions", admins.end_all_sessions),
+        ),
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).prefetch_related("roles")
@@ -100,32 +107,6 @@ class AdminUserAdmin(ConsoleModelAdmin):
     @display(description=_("State"), label=_YES_NO)  # type: ignore[untyped-decorator]  # unfold has no types
     def state(self, user: AdminUser) -> str:
         return "active" if user.active else "deactivated"
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _may(request, "admins:write")
-
-    def get_urls(self) -> list[URLPattern]:
-        def page(name: str, view: Any) -> URLPattern:
-            route = f"<uuid:user_id>/{name.replace('_', '-')}/"
-            url: URLPattern = path(route, self.admin_site.admin_view(view), name=f"admin_{name}")
-            return url
-
-        return [
-            page("edit", admins.edit),
-            page("activate", admins.activate),
-            page("deactivate", admins.deactivate),
-            page("reset_factors", admins.reset),
-            page("end_sessions", admins.end_all_sessions),
-            *super().get_urls(),
-        ]
-
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        return admins.create(request)
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        return admins.show(request, object_id)
 
 
 class InvitationStatus(SimpleListFilter):
@@ -162,6 +143,16 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
     search_help_text = _("Part of an address")
     sortable_by = ()
     ordering = ("-created_at", "-id")
+    own_pages = Pages(
+        show=invitations.show,
+        add=invitations.invite,
+        add_needs=("invitations:write", "admins:write"),
+        key="invitation_id",
+        of_one=(
+            ("invitation_resend", "resend", invitations.resend),
+            ("invitation_cancel", "cancel", invitations.cancel),
+        ),
+    )
 
     @display(description=_("Works for"))  # type: ignore[untyped-decorator]  # unfold has no types
     def works_for(self, row: AdminInvitation) -> Any:
@@ -175,26 +166,6 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
     def state(self, row: AdminInvitation) -> str:
         return row.status(now())
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _may(request, "invitations:write", "admins:write")
-
-    def get_urls(self) -> list[URLPattern]:
-        def page(name: str, view: Any) -> URLPattern:
-            url: URLPattern = path(
-                f"<uuid:invitation_id>/{name}/", self.admin_site.admin_view(view), name=f"invitation_{name}"
-            )
-            return url
-
-        return [page("resend", invitations.resend), page("cancel", invitations.cancel), *super().get_urls()]
-
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        return invitations.invite(request)
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        return invitations.show(request, object_id)
-
 
 class AdminRoleAdmin(ConsoleModelAdmin):
     """Roles of admin users, the same for all tenants."""
@@ -204,6 +175,7 @@ class AdminRoleAdmin(ConsoleModelAdmin):
     list_display = ("name", "carries")
     sortable_by = ()
     ordering = ("name",)
+    own_pages = Pages(show=roles.show)
 
     @display(description=_("Permissions"))  # type: ignore[untyped-decorator]  # unfold has no types
     def carries(self, role: AdminRole) -> str:
@@ -211,11 +183,6 @@ class AdminRoleAdmin(ConsoleModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return roles.visible_roles(request)
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        return roles.show(request, object_id)
 
 
 class ClientAdmin(ChosenTenantModelAdmin):
@@ -231,6 +198,19 @@ class ClientAdmin(ChosenTenantModelAdmin):
     search_help_text = _("Part of a name")
     sortable_by = ()
     ordering = ("-created_at", "id")
+    own_pages = Pages(
+        show=clients.show,
+        add=clients.create,
+        add_needs=("clients:write",),
+        delete=clients.delete,
+        key="client_id",
+        of_one=(
+            ("client_edit", "edit", clients.edit),
+            ("client_activate", "activate", clients.activate),
+            ("client_deactivate", "deactivate", clients.deactivate),
+            ("client_rotate", "rotate", clients.rotate),
+        ),
+    )
 
     @display(description=_("Default"), boolean=True)  # type: ignore[untyped-decorator]  # unfold has no types
     def default(self, client: Client) -> bool:
@@ -239,30 +219,3 @@ class ClientAdmin(ChosenTenantModelAdmin):
     @display(description=_("State"), label=_YES_NO)  # type: ignore[untyped-decorator]  # unfold has no types
     def state(self, client: Client) -> str:
         return "active" if client.active else "deactivated"
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _may(request, "clients:write")
-
-    def get_urls(self) -> list[URLPattern]:
-        def page(name: str, view: Any) -> URLPattern:
-            url: URLPattern = path(f"<uuid:client_id>/{name}/", self.admin_site.admin_view(view), name=f"client_{name}")
-            return url
-
-        return [
-            page("edit", clients.edit),
-            page("activate", clients.activate),
-            page("deactivate", clients.deactivate),
-            page("rotate", clients.rotate),
-            *super().get_urls(),
-        ]
-
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        return clients.create(request)
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        return clients.show(request, object_id)
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        return clients.delete(request, object_id)

@@ -24,6 +24,7 @@ from identity_platform.console.records import (
     Table,
     moment,
     record_page,
+    secret_page,
 )
 from identity_platform.console.scope import tenant_at
 from userflow.webhooks import actions
@@ -155,11 +156,7 @@ def _doings(staff: Staff, endpoint: WebhookEndpoint) -> list[Button]:
 
 
 def _secret_page(request: HttpRequest, endpoint: WebhookEndpoint, secret: str) -> HttpResponse:
-    title = _("Secret of %(name)s") % {"name": endpoint.url}
-    record = Record(title=title, back=_page_of(endpoint), more={"secret": secret})
-    answer = record_page(request, record, template="console/registry/secret.html")
-    answer.headers["Cache-Control"] = "no-store"
-    return answer
+    return secret_page(request, of=endpoint.url, secret=secret, back=_page_of(endpoint))
 
 
 @needs("webhooks:write")

@@ -1,21 +1,21 @@
-"""The list of a tenant's services, and the ways to everything that is done with them."""
+"""The list of a tenant's services, and the pages behind it."""
 
 from typing import Any
 from uuid import UUID
 
 from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet, Sum
-from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, path
+from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from identity_platform.console.access import staff_or_none
-from identity_platform.console.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin
+from identity_platform.console.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin, Pages
 from identity_platform.console.registry import pages
 from identity_platform.console.scope import tenant_at
 from registry.models import STATUSES, Service, ServiceCount
+
+_CREDENTIAL = "credentials/<uuid:credential_id>"
 
 
 def asked_type(value: str | None) -> str | None:
@@ -78,6 +78,23 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     search_help_text = _("Part of a name")
     sortable_by = ("name",)
     ordering = ("-created_at", "-id")
+    own_pages = Pages(
+        show=pages.show,
+        add=pages.create,
+        add_needs=("services:write",),
+        delete=pages.delete,
+        key="service_id",
+        of_one=(
+            ("service_edit", "edit", pages.edit),
+            ("credential_add", "credentials/add", pages.add_credential),
+            ("credential_rotate", f"{_CREDENTIAL}/rotate", pages.rotate),
+            ("credential_revoke", f"{_CREDENTIAL}/revoke", pages.revoke),
+            ("credential_activate", f"{_CREDENTIAL}/activate", pages.activate),
+            ("credential_expiry", f"{_CREDENTIAL}/expiry", pages.expiry),
+            ("credential_delete", f"{_CREDENTIAL}/delete", pages.delete_credential),
+            ("credential_reveal", f"{_CREDENTIAL}/reveal", pages.reveal),
+        ),
+    )
 
     @display(description=_("Status"), label={"active": "success", "inactive": "info"})  # type: ignore[untyped-decorator]  # unfold has no types
     def shown_status(self, service: Service) -> str:
@@ -86,10 +103,6 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     @display(description=_("Base URL"))  # type: ignore[untyped-decorator]  # unfold has no types
     def address(self, service: Service) -> str:
         return service.base_url
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        staff = staff_or_none(request)
-        return staff is not None and staff.may("services:write")
 
     def get_paginator(
         self,
@@ -110,32 +123,3 @@ class ServiceAdmin(ChosenTenantModelAdmin):
             type=asked_type(request.GET.get("type")),
             status=status if (status := request.GET.get("status")) in STATUSES else None,
         )
-
-    def get_urls(self) -> list[URLPattern]:
-        def page(route: str, view: Any, name: str) -> URLPattern:
-            url: URLPattern = path(f"<uuid:service_id>/{route}", self.admin_site.admin_view(view), name=name)
-            return url
-
-        one = "credentials/<uuid:credential_id>"
-        return [
-            page("edit/", pages.edit, "service_edit"),
-            page("credentials/add/", pages.add_credential, "credential_add"),
-            page(f"{one}/rotate/", pages.rotate, "credential_rotate"),
-            page(f"{one}/revoke/", pages.revoke, "credential_revoke"),
-            page(f"{one}/activate/", pages.activate, "credential_activate"),
-            page(f"{one}/expiry/", pages.expiry, "credential_expiry"),
-            page(f"{one}/delete/", pages.delete_credential, "credential_delete"),
-            page(f"{one}/reveal/", pages.reveal, "credential_reveal"),
-            *super().get_urls(),
-        ]
-
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        return pages.create(request)
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        return pages.show(request, object_id)
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        return pages.delete(request, object_id)

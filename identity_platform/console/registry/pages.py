@@ -30,6 +30,7 @@ from identity_platform.console.records import (
     Table,
     moment,
     record_page,
+    secret_page,
 )
 from identity_platform.console.registry.forms import CredentialForm, ExpiryForm, SecretForm, ServiceForm
 from identity_platform.console.scope import tenant_at
@@ -379,12 +380,7 @@ def reveal(request: HttpRequest, service_id: UUID, credential_id: UUID) -> HttpR
     def shown(_request: HttpRequest) -> HttpResponse:
         secret = found["secret"]
         text = secret if isinstance(secret, str) else json.dumps(secret, indent=2, ensure_ascii=False)
-        record = Record(
-            title=_("Secret of %(name)s") % {"name": credential.name}, back=_page_of(service), more={"secret": text}
-        )
-        answer = record_page(request, record, template="console/registry/secret.html")
-        answer.headers["Cache-Control"] = "no-store"
-        return answer
+        return secret_page(request, of=credential.name, secret=text, back=_page_of(service))
 
     return confirmed(
         request,
