@@ -162,7 +162,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
-    "corsheaders.middleware.CorsMiddleware",
+    "identity_platform.api.cors.CrossOrigin",
     "identity_platform.console.middleware.ConsoleStaticFiles",
     "identity_platform.console.middleware.ConsoleSessions",
     "identity_platform.console.middleware.ConsoleForgeryProtection",

@@ -1,7 +1,7 @@
 """From where and by whom the running code was called; set by the middleware and by authentication."""
 
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +29,5 @@ def set_origin(origin: Origin) -> None:
 
 def set_actor(kind: str, actor_id: str) -> None:
     """The caller is known now."""
-    _origin.set(replace(_origin.get(), actor_kind=kind, actor_id=actor_id))
+    known = _origin.get()
+    _origin.set(Origin(kind, actor_id, known.address, known.request_id))
