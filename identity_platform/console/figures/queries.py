@@ -10,7 +10,7 @@ from django.db import connection
 
 from registry.limits import OPERATORS
 
-# How many events one statement counts at most: a statement in a tenant's database has seconds.
+# How many events one statement counts at most.
 PIECE: Final = 100_000
 
 CHECK: Final = "SELECT pg_database_size(current_database())"

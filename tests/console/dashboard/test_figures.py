@@ -1,17 +1,22 @@
 """`collect_figures`: what the console knows of all tenants without asking their databases."""
 
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.db import connection, connections
+from psycopg import sql
 
 from identity_platform.console.figures.models import PlatformDay, TenantDay, TenantFigures
+from tenants import databases
+from tenants.capacity import main_server
 from tenants.models import TenantDatabase
-from tests.tenants.conftest import said_by
+from tests.tenants.conftest import said_by, straight_to
 from tests.world import Api, House, Person
 
 
@@ -120,6 +125,23 @@ def test_a_failing_tenant_is_noted_and_stops_nobody(
     assert figures(well).users == 1
     collect(broken)
     assert figures(broken).failure == ""
+
+
+def test_counting_many_people_may_take_longer_than_a_requests_statement(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    house.register()
+    name = house.made.tenant.database.name
+    with databases.administering(main_server()) as raw:
+        raw.execute(sql.SQL("ALTER DATABASE {} SET statement_timeout = '300ms'").format(sql.Identifier(name)))
+        databases.end_sessions(raw, name)
+    with straight_to(house.made.tenant) as raw, ThreadPoolExecutor(1) as pool:
+        # Millions of people are slow to count; so is one behind a lock.
+        with raw.transaction():
+            raw.execute("LOCK TABLE userflow_enduser")
+            counting = pool.submit(collect, house)
+            time.sleep(0.8)
+        counting.result()
+    assert (figures(house).users, figures(house).failure) == (1, "")
 
 
 def test_an_unknown_tenant_is_refused() -> None:
