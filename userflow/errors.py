@@ -330,6 +330,12 @@ class DirectoriesBusy(errors.Unavailable):
     message = "The server is reading as many directories as it can: try again in a moment, or use sync_directory."
 
 
+class ImportsBusy(errors.Unavailable):
+    """503: as many requests bring people in as this server lets do so at once."""
+
+    message = "The server is bringing in as many people as it can: try again in a moment, or use import_users."
+
+
 class NameServersBusy(errors.Unavailable):
     """503: as many requests wait for name servers as this server lets wait."""
 

@@ -1,11 +1,15 @@
 """Bringing end users in: a file by command, a few rows over REST. One mechanism, one report."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
+from threading import BoundedSemaphore
 from typing import IO, Any
 from uuid import UUID, uuid4
+
+from django.conf import settings
 
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.transfer import runs
@@ -13,7 +17,7 @@ from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
 from identity_platform.transfer.runs import Batch, Options
 from tenants.context import in_tenant, tenant_atomic
-from userflow.errors import TooManyNames, TooManyRows
+from userflow.errors import ImportsBusy, TooManyNames, TooManyRows
 from userflow.principals import Principal
 from userflow.signin import attempts
 from userflow.transfer import batches, telling
@@ -27,6 +31,7 @@ MOST_OVER_REST = 1000
 MOST_NAMES = 200
 # As many faults as an answer holds; `failed` counts them all.
 MOST_FAULTS = 1000
+_places = BoundedSemaphore(max(1, settings.WEB_THREADS // 4))
 # Takes the counts so far and the byte up to which the file is read.
 Seen = Callable[[Tally, int], None]
 
@@ -97,9 +102,31 @@ def import_few(
     """The same for at most MOST_OVER_REST rows, in one transaction: objects, or the content of a file.
 
     The caller grants no more than they hold. Refuses with FileUnusable, TooManyRows, TooManyNames, TooManyFromAddress,
-    UnknownTenant, TenantSuspended, TenantBusy.
+    ImportsBusy, UnknownTenant, TenantSuspended, TenantBusy.
     """
     attempts.limit_address("transfer")
+    with _a_place():
+        return _import_few(tenant_id, by, options, rows, content, form)
+
+
+@contextmanager
+def _a_place() -> Iterator[None]:
+    """One of the requests that may import at the same moment; ImportsBusy beyond them.
+
+    Each takes seconds of a core, and waits for others that have the same addresses: by a few dozen at once one tenant's
+    admin would hold every thread of the server.
+    """
+    if not _places.acquire(blocking=False):
+        raise ImportsBusy
+    try:
+        yield
+    finally:
+        _places.release()
+
+
+def _import_few(
+    tenant_id: UUID, by: Principal, options: Options, rows: list[dict[str, Any]] | None, content: str, form: str
+) -> tuple[Tally, Report]:
     from_text = rows is None and form == CSV
     if rows is None:
         known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON

@@ -7,7 +7,7 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.runs import Options
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.errors import TooManyFromAddress, TooManyNames, TooManyRows
+from userflow.errors import ImportsBusy, TooManyFromAddress, TooManyNames, TooManyRows
 from userflow.permissions import ADMIN, OPERATOR, needs, principal_at, reading, require, tenant_at
 from userflow.signin.views import NO_STORE
 from userflow.transfer import actions, exporting, serializers
@@ -21,7 +21,7 @@ class ImportViewSet(ApiViewSet):
     @endpoint(
         serializers.ImportIn,
         returns={200: serializers.ImportOut},
-        refuses=[*TENANCY, FileUnusable, TooManyRows, TooManyNames],
+        refuses=[*TENANCY, FileUnusable, TooManyRows, TooManyNames, ImportsBusy],
     )
     def create(self, request: Request) -> Response:
         """Bring in up to 1000 end users; a bad row stays out and is in the report, the others come in.

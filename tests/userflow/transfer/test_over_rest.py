@@ -1,13 +1,17 @@
 """A few people in and out over REST, and never more rights than the caller has."""
 
 import secrets
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.conf import settings as given
+from django.db import connections
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant
+from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything
@@ -243,3 +247,45 @@ def test_an_address_that_is_registered_at_the_same_moment_comes_in_once(house: H
     assert len(registered) + len(imported) == 1
     assert {answer.status_code for answer in answers} <= {200, 201, 409}
     assert emails(house).count(email) == 1
+
+
+def test_only_some_imports_run_at_once(house: House) -> None:
+    # Each waits for the address that another transaction is about to take.
+    home, taken, most = house, address(), given.WEB_THREADS // 4
+
+    def attempt(_: int) -> int:
+        try:
+            return int(bring(home, {"email": taken}, door=Api(token=home.api.token)).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(most) as pool:
+        with in_tenant(home.id), tenant_atomic(), connections["tenant"].cursor() as cursor:
+            EndUser.objects.create(email=taken, email_key=taken, client_id=home.client_id)
+            waiting = [pool.submit(attempt, number) for number in range(most)]
+            deadline = time.monotonic() + 10
+            while waited_for(cursor) < most and time.monotonic() < deadline:
+                time.sleep(0.02)
+            refused = pool_of_one(lambda: bring(home, {"email": address()}))
+        assert {done.result() for done in waiting} == {200}
+    assert (refused.status_code, "Retry-After" in refused.headers) == (503, True)
+    assert bring(home, {"email": address()}).status_code == 200
+
+
+def waited_for(cursor: Any) -> int:
+    """How many wait for the end of this transaction."""
+    cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid")
+    return int(cursor.fetchone()[0])
+
+
+def pool_of_one(work: Callable[[], Any]) -> Any:
+    """Done in a thread of its own: this one has a tenant entered."""
+
+    def run() -> Any:
+        try:
+            return work()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result()
