@@ -77,7 +77,7 @@ def count_try(
     (401) when `mfa_token` is not good or is somebody else's, AttemptsLocked (429), TenantSuspended; a locked try spoils
     no ticket.
     """
-    names = _names(realm)
+    names = names_of(realm)
     person = _PERSON.format(
         of_user=", ".join(f"u.{name}" for name in names),
         of_factor=", ".join(f"f.{name} AS factor_{name}" for name in factor.columns),
@@ -117,8 +117,8 @@ def count_try(
 
 
 @cache
-def _names(realm: Realm) -> tuple[str, ...]:
-    # In the order in which Django takes a model's values.
+def names_of(realm: Realm) -> tuple[str, ...]:
+    """The columns of a user that verifying and signing in ask for, in the order in which Django takes a model's values."""
     return tuple(one.attname for one in realm.users._meta.concrete_fields if one.attname in _OF_USER)
 
 

@@ -1,35 +1,34 @@
 """Enrolling passkeys and signing in with them, for end users and admin users."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import IntegrityError
 
-from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.origin import set_actor
-from mfa import factors
-from mfa.completion import complete_second_step, waiting_login
-from mfa.enrollment import Caller, Proof, enrollment_proof, is_this_user
+from mfa import factors, verification
+from mfa.completion import second_step, speaker_of
+from mfa.enrollment import Caller, Proof, enrollment_proof
 from mfa.errors import NoPasskey, NoProof, PasskeyNotVerified, PasskeyRefused, TooManyPasskeys
 from mfa.notices import issuer_of
 from mfa.people import check_client, entered, find_user, require_user
+from mfa.verification import Earned, Factor, Try, Unusable, Use
 from mfa.webauthn import ceremony, queries
-from mfa.webauthn.ceremony import Assertion, CeremonyFailed, KeyHandle, KnownPasskey, NewPasskey
-from mfa.webauthn.queries import AUTHENTICATION, REGISTRATION, SIGN_IN, Spent
+from mfa.webauthn.ceremony import CeremonyFailed, KeyHandle, KnownPasskey, NewPasskey
+from mfa.webauthn.queries import AUTHENTICATION, REGISTRATION, SIGN_IN, Known, Spent
 from mfa.webauthn.relying_party import relying_party
-from tenants import routes
 from tenants.context import current_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
-from userflow.clients.models import Client
+from userflow.errors import NotSignedInByTicket
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import actions as signin
-from userflow.signin import attempts, tickets
-from userflow.signin.tickets import Spendable
+from userflow.signin import attempts
 from userflow.tokens.issue import TokenPair
 
 # Every one of them travels in the options of each ceremony.
@@ -132,7 +131,10 @@ def finish_registration_and_sign_in(
                 raise PasskeyNotVerified("The authenticator did not verify the user: a PIN, finger or face is needed.")
             with realm.atomic():
                 _store(realm, user, proof, new)
-                tokens = _open_session(user, client_id=user.client_id, user_agent=caller.user_agent)
+                earned = _only_step(realm, user, client_id=user.client_id, user_agent=caller.user_agent)
+                tokens = signin.complete_sign_in(
+                    realm, user, earned.speaker, amr=earned.amr, route=earned.route, user_agent=earned.user_agent
+                )
     except UnknownTenant as problem:
         raise NoProof from problem
     return Enrolled(user, ceremony.base64url(new.credential_id), tokens)
@@ -221,7 +223,10 @@ def finish_authentication(
     whatever comes of it. Refuses with PasskeyNotVerified (401; whatever is wrong, also for users and tenants that are not
     there), NotSignedInByTicket (401), ValidationFailed (400; nobody is named), AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.refuse_guessing_address()
+    if email is None:
+        attempts.refuse_guessing_address()
+    else:
+        attempts.refuse_guessing_or_listing_address()
     try:
         with entered(realm, tenant_id, Purpose.SIGN_IN):
             if email is None and mfa_token is None:
@@ -236,129 +241,136 @@ def finish_authentication(
 def _finish_named(
     realm: Realm, email: str, response: Mapping[str, Any], caller: Caller, mfa_token: str | None
 ) -> Verified:
-    attempts.refuse_listing_address()
-    user, passkey = _named(realm, email, response)
-    login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
-    budget = attempts.KNOWN if login or is_this_user(realm, user, caller.principal) else attempts.STRANGER
-    who = user.pk if user else email.lower()
-    attempts.count(realm, who, factor=factors.WEBAUTHN, caller=budget)
-    if login is not None:
-        tickets.count_wrong_code(realm, login)
+    said = _Said.by(response)
+    # A passkey sign-in may name its user all the same.
+    challenge = queries.spent_with_try(
+        realm, said.challenge, ceremony=AUTHENTICATION, or_sign_in=realm is END_USERS and mfa_token is None
+    )
+    tried = verification.count_try(
+        realm=realm,
+        email=email,
+        caller=caller,
+        mfa_token=mfa_token,
+        factor=Factor(
+            kind=factors.WEBAUTHN,
+            table=queries.passkeys_of(realm)._meta.db_table,
+            columns=queries.KNOWN,
+            condition="f.credential_id = %(factor_credential)s",
+            values={"factor_credential": said.credential_id},
+            also=(challenge,),
+            shown=f", {challenge.name}.ceremony, {challenge.name}.client_id",
+        ),
+        nobody=True,
+    )
+    user = tried.user
     try:
         if user is None:
+            if mfa_token is not None:
+                raise NotSignedInByTicket
             raise CeremonyFailed("unknown user")
-        spent, assertion = _verified_assertion(
-            realm, user, passkey, response, or_sign_in=realm is END_USERS and login is None
-        )
-        return _complete(realm, user, passkey, spent, assertion, login, caller, budget)
+        if said.problem is not None:
+            raise said.problem
+        *known, ceremony_name, client_id = tried.found
+        if ceremony_name is None:
+            raise CeremonyFailed("challenge")
+        spent = Spent(ceremony_name, client_id)
+        return _verified(realm, tried, Known.of(known), spent, said, response, caller)
     except CeremonyFailed as problem:
         raise _refused(realm, user, problem) from problem
-
-
-def _named(realm: Realm, email: str, response: Mapping[str, Any]) -> tuple[Any | None, Any | None]:
-    """The active user with this address and the passkey of theirs that the response names; each may be missing."""
-    try:
-        credential_id = ceremony.credential_id_of(response)
-    except CeremonyFailed:
-        return find_user(realm, email), None
-    if realm is END_USERS:
-        # Both in one statement: this is the busiest of the calls.
-        passkey = queries.find_passkey(realm, credential_id, user__email_key=email_key(email))
-        return (passkey.user, passkey) if passkey else (find_user(realm, email), None)
-    user = find_user(realm, email)
-    return user, user.passkeys.filter(credential_id=credential_id).first() if user else None
 
 
 def _finish_unnamed(realm: Realm, response: Mapping[str, Any], caller: Caller) -> Verified:
     # No lock on a user here: a signature cannot be guessed, and whoever knows a credential id could lock its owner out.
     user = None
+    said = _Said.by(response)
     try:
-        try:
-            credential_id = ceremony.credential_id_of(response)
-            named = isinstance(response["response"]["userHandle"], str)
-        except (CeremonyFailed, KeyError, TypeError):
-            named = False
-        if not named:
-            # Neither by address nor by the authenticator: that is a call that left a member out.
-            raise ValidationFailed(details={"email": ["Send this member, or the answer to a passkey sign-in."]})
-        passkey = queries.find_passkey(realm, credential_id)
-        user = passkey.user if passkey else None
-        spent, assertion = _verified_assertion(realm, user, passkey, response, or_sign_in=True, only_sign_in=True)
-        return _complete(realm, user, passkey, spent, assertion, None, caller, attempts.STRANGER)
+        named = said.credential_id is not None and isinstance(response["response"]["userHandle"], str)
+    except (KeyError, TypeError):
+        named = False
+    if not named:
+        # Neither by address nor by the authenticator: that is a call that left a member out.
+        raise ValidationFailed(details={"email": ["Send this member, or the answer to a passkey sign-in."]})
+    try:
+        user, known, spent = queries.signing_in(realm, said.challenge, said.credential_id)
+        if said.problem is not None:
+            raise said.problem
+        if spent is None:
+            raise CeremonyFailed("challenge")
+        tried = Try(user, (), None, attempts.STRANGER)
+        return _verified(realm, tried, known, spent, said, response, caller)
     except CeremonyFailed as problem:
         raise _refused(realm, user, problem) from problem
 
 
-def _verified_assertion(
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a response names, nothing of it verified; the problem if it names no challenge."""
+
+    credential_id: bytes | None
+    challenge: bytes | None
+    problem: CeremonyFailed | None
+
+    @classmethod
+    def by(cls, response: Mapping[str, Any]) -> "_Said":
+        challenge = credential_id = problem = None
+        with suppress(CeremonyFailed):
+            credential_id = ceremony.credential_id_of(response)
+        try:
+            challenge = ceremony.challenge_of(response)
+        except CeremonyFailed as found:
+            problem = found
+        return cls(credential_id, challenge, problem)
+
+
+def _verified(
     realm: Realm,
-    user: Any,
-    passkey: Any,
+    tried: Try,
+    known: Known | None,
+    spent: Spent,
+    said: _Said,
     response: Mapping[str, Any],
-    *,
-    or_sign_in: bool,
-    only_sign_in: bool = False,
-) -> tuple[Spent, Assertion]:
-    """Spend the challenge and verify the response. Raises CeremonyFailed."""
-    challenge = ceremony.challenge_of(response)
-    spent = queries.spend_challenge(
-        realm,
-        challenge,
-        ceremony=AUTHENTICATION,
-        user_id=None if only_sign_in or user is None else user.pk,
-        or_sign_in=or_sign_in,
-    )
-    if spent is None:
-        raise CeremonyFailed("challenge")
-    if passkey is None:
+    caller: Caller,
+) -> Verified:
+    """Verify the response, count the use and open the session that it has earned, if one. Raises CeremonyFailed."""
+    user = tried.user
+    if known is None or user is None or said.challenge is None:
         raise CeremonyFailed("unknown credential id")
     signs_in = spent.ceremony == SIGN_IN
     assertion = ceremony.verify_assertion(
         response=response,
-        expected_challenge=challenge,
+        expected_challenge=said.challenge,
         rp=relying_party(realm),
         passkey=KnownPasskey(
-            credential_id=bytes(passkey.credential_id),
-            public_key=bytes(passkey.public_key),
+            credential_id=known.credential_id,
+            public_key=known.public_key,
             user_handle=user.pk.bytes,
-            backup_eligible=passkey.backup_eligible,
+            backup_eligible=known.backup_eligible,
         ),
         # The one step of such a sign-in must be worth two.
         require_verification=signs_in,
         require_user_handle=signs_in,
     )
-    return spent, assertion
-
-
-def _complete(
-    realm: Realm,
-    user: Any,
-    passkey: Any,
-    spent: Spent,
-    assertion: Assertion,
-    login: Spendable | None,
-    caller: Caller,
-    budget: str,
-) -> Verified:
-    """Count the use and open the session that it has earned, if one: one transaction."""
-    client_id = login.client_id if login else spent.client_id or getattr(user, "client_id", None)
-    with realm.atomic():
-        if not queries.count_use(realm, passkey, sign_count=assertion.sign_count, backed_up=assertion.backed_up):
-            raise CeremonyFailed("counter did not rise")
-        tokens = None
-        if login is not None:
-            set_actor(_kind(realm, user), str(user.pk))
-            tokens = complete_second_step(
-                realm=realm, user=user, ticket=login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent
-            )
-        elif spent.ceremony == SIGN_IN:
-            tokens = (
-                _open_session(user, client_id=client_id, user_agent=caller.user_agent)
-                if realm is END_USERS
-                else _open_admin_session(user, user_agent=caller.user_agent)
-            )
-        attempts.clear(realm, user.pk, factor=factors.WEBAUTHN, caller=budget)
-        if tokens is None:
-            _record(realm, user, "factor.verified", factor_id=str(passkey.pk))
+    client_id = tried.login.client_id if tried.login else spent.client_id or getattr(user, "client_id", None)
+    earned = None
+    if tried.login is not None:
+        set_actor(_kind(realm, user), str(user.pk))
+        earned = second_step(
+            realm=realm, user=user, ticket=tried.login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent
+        )
+    elif signs_in:
+        earned = _only_step(realm, user, client_id=client_id, user_agent=caller.user_agent)
+    use = Use(
+        kind=factors.WEBAUTHN,
+        table=queries.passkeys_of(realm)._meta.db_table,
+        condition=queries.USABLE,
+        changes=queries.USED,
+        values={"use_passkey": known.id, "use_count": assertion.sign_count, "use_backed_up": assertion.backed_up},
+        details={"factor_id": str(known.id)},
+    )
+    try:
+        tokens = verification.spend(realm=realm, tried=tried, use=use, earned=earned)
+    except Unusable as again:
+        raise CeremonyFailed("counter did not rise") from again
     tenant_id = current_tenant().tenant_id if realm is END_USERS else user.tenant_id
     return Verified(user, tokens, tenant_id, client_id)
 
@@ -375,25 +387,14 @@ def _refused(realm: Realm, user: Any, problem: CeremonyFailed) -> PasskeyNotVeri
 # --- both ------------------------------------------------------------------------------------------------------------
 
 
-def _open_session(user: Any, *, client_id: UUID | None, user_agent: str) -> TokenPair:
-    """Tokens for an end user whom a passkey with user verification has proven. PasskeyNotVerified without a good client."""
-    route = current_tenant()
-    # A deactivated client signs nobody in.
-    if client_id is None or not Client.objects.filter(pk=client_id, tenant_id=route.tenant_id, active=True).exists():
-        raise PasskeyNotVerified
-    set_actor(principals.END_USER, str(user.pk))
-    speaker = signin.end_user_speaker(user, route.tenant_id, client_id)
-    return signin.complete_sign_in(END_USERS, user, speaker, amr=ONLY_STEP_AMR, route=route, user_agent=user_agent)
-
-
-def _open_admin_session(user: Any, *, user_agent: str) -> TokenPair:
-    """The same for an admin user. Refuses with TenantSuspended."""
-    route = routes.find(user.tenant_id) if user.tenant_id else None
-    if route is not None:
-        route.check(Purpose.READ)
-    set_actor(_kind(ADMINS, user), str(user.pk))
-    speaker = signin.admin_speaker(user)
-    return signin.complete_sign_in(ADMINS, user, speaker, amr=ONLY_STEP_AMR, route=route, user_agent=user_agent)
+def _only_step(realm: Realm, user: Any, *, client_id: UUID | None, user_agent: str) -> Earned:
+    """What a passkey with user verification earns. PasskeyNotVerified without a good client, TenantSuspended."""
+    set_actor(_kind(realm, user), str(user.pk))
+    try:
+        speaker, route = speaker_of(realm, user, client_id)
+    except NotSignedInByTicket as switched_off:
+        raise PasskeyNotVerified from switched_off
+    return Earned(speaker, route, ONLY_STEP_AMR, user_agent)
 
 
 def _handles(user: Any) -> list[KeyHandle]:

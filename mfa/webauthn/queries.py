@@ -1,6 +1,7 @@
 """What must be one statement: opening and spending a challenge, and counting a use of a passkey."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -8,8 +9,10 @@ from uuid import UUID
 
 from django.db import connections
 
+from identity_platform.postgresql.parts import Part
+from mfa.verification import names_of
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, digest_of
-from mfa.webauthn.models import AdminChallenge, AdminPasskey, Challenge, EndUserChallenge, EndUserPasskey, Passkey
+from mfa.webauthn.models import AdminChallenge, AdminPasskey, Challenge, EndUserChallenge, EndUserPasskey
 from userflow.realms import END_USERS, Realm
 
 REGISTRATION: Final = "registration"
@@ -31,9 +34,24 @@ DELETE FROM {table} WHERE digest = %(digest)s AND expires_at > now()
   AND ((ceremony = %(ceremony)s AND user_id = %(user)s) OR (%(sign_in)s AND ceremony = 'sign_in'))
 RETURNING ceremony, client_id
 """
-_COUNT_USE = """
-UPDATE {table} SET sign_count = %(count)s, backed_up = %(backed_up)s, last_used_at = now()
-WHERE id = %(id)s AND (sign_count < %(count)s OR (sign_count = 0 AND %(count)s = 0))
+# A use of a passkey, as condition and change. Level 3 section 7.2 step 22: a counter that is equal or lower, with either of
+# the two not zero, means that a second authenticator signs with this key. The comparison is part of the statement, so two
+# uses at once cannot both pass.
+USABLE: Final = "f.id = %(use_passkey)s AND (f.sign_count < %(use_count)s OR (f.sign_count = 0 AND %(use_count)s = 0))"
+USED: Final = "sign_count = %(use_count)s, backed_up = %(use_backed_up)s, last_used_at = now()"
+# The same spending behind a try that was counted, of the user whom it found.
+_SPENT_WITH_TRY = """
+DELETE FROM {table} c USING person, counted WHERE c.digest = %(spent_digest)s AND c.expires_at > now()
+  AND ((c.ceremony = %(spent_ceremony)s AND c.user_id = person.id) OR (%(spent_sign_in)s AND c.ceremony = 'sign_in'))
+RETURNING c.ceremony, c.client_id
+"""
+# And of a passkey sign-in, where the passkey says whose it is.
+_SIGNING_IN = """
+WITH spent AS (DELETE FROM {challenges} WHERE digest = %(digest)s AND expires_at > now() AND ceremony = 'sign_in'
+  RETURNING ceremony, client_id)
+SELECT spent.ceremony, spent.client_id, owned.* FROM (SELECT) AS one LEFT JOIN spent ON true
+LEFT JOIN (SELECT {of_factor}, {of_user} FROM {passkeys} f JOIN {users} u ON u.id = f.user_id
+  WHERE f.credential_id = %(credential)s AND u.active) AS owned ON true
 """
 
 
@@ -88,25 +106,51 @@ def spend_challenge(
     return Spent(*row) if row else None
 
 
-def find_passkey(realm: Realm, credential_id: bytes, **owned: Any) -> Any | None:
-    """The passkey with this credential id and its active user, in one statement; None if there is none."""
-    return (
-        passkeys_of(realm)
-        ._default_manager.select_related("user")
-        .filter(credential_id=credential_id, user__active=True, **owned)
-        .first()
+KNOWN: Final = ("id", "credential_id", "public_key", "backup_eligible")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What verifying a use asks of a stored passkey."""
+
+    id: UUID
+    credential_id: bytes
+    public_key: bytes
+    backup_eligible: bool
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> "Known | None":
+        """From the values of KNOWN; None where there is no passkey."""
+        return cls(*row) if row[0] is not None else None
+
+
+def spent_with_try(realm: Realm, challenge: bytes | None, *, ceremony: str, or_sign_in: bool) -> Part:
+    """`spend_challenge` as a part of the statement that finds the user and counts the try; no try, nothing spent."""
+    values = {
+        "spent_digest": digest_of(challenge) if challenge is not None else None,
+        "spent_ceremony": ceremony,
+        "spent_sign_in": or_sign_in,
+    }
+    return Part("spent", _SPENT_WITH_TRY.format(table=challenges_of(realm)._meta.db_table), values)
+
+
+def signing_in(
+    realm: Realm, challenge: bytes | None, credential_id: bytes | None
+) -> tuple[Any | None, Known | None, Spent | None]:
+    """Spend a challenge of a passkey sign-in, and find the passkey and its active user: one statement."""
+    names = names_of(realm)
+    sql = _SIGNING_IN.format(
+        challenges=challenges_of(realm)._meta.db_table,
+        passkeys=passkeys_of(realm)._meta.db_table,
+        users=realm.users._meta.db_table,
+        of_factor=", ".join(f"f.{name} AS factor_{name}" for name in KNOWN),
+        of_user=", ".join(f"u.{name}" for name in names),
     )
-
-
-def count_use(realm: Realm, passkey: Passkey, *, sign_count: int, backed_up: bool) -> bool:
-    """Store a use of the passkey; False, and nothing stored, when its counter did not rise.
-
-    Level 3 section 7.2 step 22: equal or lower, with either of the two not zero, means that a second authenticator
-    signs with this key. The comparison is part of the statement, so two uses at once cannot both pass.
-    """
+    digest = digest_of(challenge) if challenge is not None else None
     with connections[realm.alias].cursor() as cursor:
-        cursor.execute(
-            _COUNT_USE.format(table=passkeys_of(realm)._meta.db_table),
-            {"id": passkey.pk, "count": sign_count, "backed_up": backed_up},
-        )
-        return bool(cursor.rowcount)
+        cursor.execute(sql, {"digest": digest, "credential": credential_id})
+        ceremony, client_id, *row = cursor.fetchone()
+    spent = Spent(ceremony, client_id) if ceremony is not None else None
+    known = Known.of(row[: len(KNOWN)])
+    user = realm.users.from_db(realm.alias, list(names), row[len(KNOWN) :]) if known else None
+    return user, known, spent
