@@ -244,6 +244,7 @@ UNFOLD = {
     "SITE_HEADER": "Identity platform",
     "SITE_URL": "/docs/",
     "SITE_SYMBOL": "shield_person",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": f"{STATIC_URL}console/icon.svg"}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "DASHBOARD_CALLBACK": "identity_platform.console.figures.dashboard.context",

@@ -8,6 +8,7 @@ from unfold.sites import UnfoldAdminSite
 
 from identity_platform.console import refusals
 from identity_platform.console.access import is_signed_in
+from identity_platform.console.records import NOTHING
 from identity_platform.console.scope import chosen_tenant
 
 
@@ -15,6 +16,7 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
     """The operators' console at /admin/."""
 
     enable_nav_sidebar = True
+    empty_value_display = NOTHING
     index_template = "console/dashboard.html"
 
     def has_permission(self, request: HttpRequest) -> bool:

@@ -52,8 +52,8 @@ def tag(text: StrOrPromise, kind: str) -> SafeString:
 
 
 def moment(at: datetime | None) -> str | None:
-    """A time as all pages inside a tenant show it, UTC."""
-    return f"{at:%Y-%m-%d %H:%M}" if at else None
+    """A time as all pages inside a tenant show it."""
+    return f"{at:%Y-%m-%d %H:%M} UTC" if at else None
 
 
 def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:

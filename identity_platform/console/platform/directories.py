@@ -7,6 +7,7 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from identity_platform.console.access import Staff, needs, staff_at
 from identity_platform.console.confirm import confirmed
@@ -21,6 +22,7 @@ from identity_platform.console.records import (
     Cell,
     Record,
     Table,
+    Text,
     moment,
     record_page,
     yes_or_no,
@@ -33,6 +35,17 @@ MOST_SHOWN = 100
 RUNS_SHOWN = 20
 _TONES = {RUNNING: PLAIN, SUCCEEDED: GOOD, FAILED: BAD, REFUSED: BAD, INCOMPLETE: MIND, INTERRUPTED: MIND}
 _KINDS = {"active_directory": "Active Directory", "entra_id": "Entra ID"}
+_TARGET: dict[str, Text] = {
+    "server": gettext_lazy("Server"),
+    "port": gettext_lazy("Port"),
+    "tls": gettext_lazy("TLS"),
+    "ca_certificate": gettext_lazy("Certificate of the authority"),
+    "base_dn": gettext_lazy("Base (DN)"),
+    "bind_dn": gettext_lazy("Signs in as (DN)"),
+    "directory_tenant_id": gettext_lazy("Id of the directory"),
+    "application_id": gettext_lazy("Id of the application"),
+    "cloud": gettext_lazy("Cloud"),
+}
 
 
 def _found(request: HttpRequest, config_id: UUID) -> actions.Shown:
@@ -79,10 +92,10 @@ def show(request: HttpRequest, config_id: UUID) -> HttpResponse:
     staff = staff_at(request)
     config = _found(request, config_id).config
     found = actions.list_runs(tenant_id=config.tenant_id, config_id=config.pk, page=1, limit=RUNS_SHOWN)
-    facts = [
+    facts: list[tuple[Text, Cell]] = [
         (_("Kind"), Cell(_KINDS[config.kind])),
         (_("Switched on"), yes_or_no(config.enabled)),
-        *((name, Cell(config.target.get(name) or NOTHING, mono=True)) for name in actions.TARGET[config.kind]),
+        *((_TARGET[name], Cell(config.target.get(name) or NOTHING, mono=True)) for name in actions.TARGET[config.kind]),
         (_("Secret stored"), Cell(moment(config.secret_set_at))),
         (_("Filter of people"), Cell(config.user_filter or NOTHING, mono=True)),
         (_("Groups that are followed"), Cell(len(config.groups))),
@@ -178,7 +191,9 @@ def _run_page(request: HttpRequest, run: DirectoryRun, name: str, preview: list[
                     for row in preview
                 ],
                 note=_("Names are shown right after the run only: its record keeps none."),
-                empty=_("Nothing: the tenant is what the directory says."),
+                empty=_("Nothing: the tenant is what the directory says.")
+                if run.state == SUCCEEDED
+                else _("Nobody knows: the run did not end well. The reason above says what to do."),
             )
         )
     title = _("Run of %(name)s") % {"name": name}
@@ -208,9 +223,10 @@ def sync(request: HttpRequest, config_id: UUID) -> HttpResponse:
         dry=False,
         title=_("Synchronise %(name)s"),
         text=_(
-            "People are made, changed and switched off as the directory says. A run that takes longer than a request may "
-            "ends as incomplete; the command sync_directory has all the time."
-        ),
+            "People are made, changed and switched off as the directory says. A run that is not done within "
+            "%(seconds)d seconds ends as incomplete; the command sync_directory has more time."
+        )
+        % {"seconds": settings.DIRECTORY_REQUEST_SECONDS},
     )
 
 

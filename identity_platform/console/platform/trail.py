@@ -6,6 +6,7 @@ the trail, a tenant's admins what it holds about their tenant.
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain, islice
@@ -105,11 +106,16 @@ def _events(rows: list[dict[str, Any]], *, with_tenant: bool) -> list[tuple[Cell
             Cell(f"{row['actor_kind']} {row['actor_id']}".strip(), mono=True),
             Cell(f"{row['target_kind']} {row['target_id']}".strip() or NOTHING, mono=True),
             Cell(row["address"] or NOTHING, mono=True),
-            Cell(orjson.dumps(row["details"]).decode() if row["details"] else NOTHING, mono=True),
+            Cell(_details(row["details"]), mono=True),
             *([Cell(row["tenant_id"] or NOTHING, mono=True)] if with_tenant else []),
         )
         for row in rows
     ]
+
+
+def _details(details: dict[str, Any]) -> str:
+    # With blanks between its members, so that a narrow column breaks it there and not in the middle of words.
+    return json.dumps(details, ensure_ascii=False) if details else NOTHING
 
 
 def _headers(*, with_tenant: bool) -> tuple[str, ...]:

@@ -1,19 +1,21 @@
 """The page of one tenant: what it is, how it fares, who and what belongs to it."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from identity_platform.console.access import Staff, staff_at
 from identity_platform.console.figures.tables import linked, recent_events, when
 from identity_platform.console.jobs.models import Job
 from identity_platform.console.lists import uuid_or_none
-from identity_platform.console.scope import may_see_tenant
+from identity_platform.console.scope import chosen_tenant, may_see_tenant
 from identity_platform.console.tenants.forms import SETTING_FIELDS
 from identity_platform.console.tenants.labels import STATE_COLOURS, size_label, state_label
 from identity_platform.console.tenants.work import KIND_NAMES
@@ -67,9 +69,9 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
     if staff.may("admins:read"):
         context["admins"] = _admins(tenant)
     if staff.may("clients:read"):
-        context["clients"] = _clients(tenant)
+        context["clients"] = _clients(request, tenant)
     if staff.may("services:read"):
-        context["services"] = _services(tenant)
+        context["services"] = _services(request, tenant)
     if staff.may("audit:read"):
         context["events"] = recent_events(tenant.pk, reader=staff.user.tenant_id, shown=SHOWN)
     if staff.is_operator:
@@ -169,36 +171,53 @@ def _admins(tenant: Tenant) -> dict[str, Any]:
     }
 
 
-def _clients(tenant: Tenant) -> dict[str, Any]:
+def _clients(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
     found = Client.objects.filter(tenant=tenant).order_by("-created_at", "id")
     rows = [
         [
-            linked("userflow_client", each.pk, each.name),
+            _linked_inside(request, tenant, "userflow_client", each.pk, each.name),
             each.type,
-            _("the default one") if each.is_default else "",
+            _("yes") if each.is_default else "",
             _("active") if each.active else _("switched off"),
         ]
         for each in found[:SHOWN]
     ]
     return {
-        "headers": [_("Client"), _("Type"), "", _("State")],
+        "headers": [_("Client"), _("Type"), _("Default"), _("State")],
         "rows": rows,
         "count": found.count(),
-        "more": listed("userflow_client"),
+        "more": _inside(request, tenant, reverse("admin:userflow_client_changelist")),
     }
 
 
-def _services(tenant: Tenant) -> dict[str, Any]:
+def _services(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
     found = Service.objects.filter(tenant=tenant).order_by("-created_at", "-id")
-    rows = [[linked("registry_service", each.pk, each.name), each.type, each.status] for each in found[:SHOWN]]
+    rows = [
+        [_linked_inside(request, tenant, "registry_service", each.pk, each.name), each.type, each.status]
+        for each in found[:SHOWN]
+    ]
     # Kept by triggers: a tenant may have a hundred thousand services.
     counts = ServiceCount.objects.filter(tenant_id=tenant.pk, type="").values_list("services", flat=True)
     return {
         "headers": [_("Service"), _("Type"), _("State")],
         "rows": rows,
         "count": sum(counts),
-        "more": listed("registry_service"),
+        "more": _inside(request, tenant, reverse("admin:registry_service_changelist")),
     }
+
+
+def _inside(request: HttpRequest, tenant: Tenant, path: str) -> str:
+    # These pages show the chosen tenant only. From the page of another one the way leads over choosing it: the same
+    # address would be 404, or a list of the wrong tenant.
+    chosen = chosen_tenant(request)
+    if chosen is not None and chosen.pk == tenant.pk:
+        return path
+    return f"{reverse('admin:choose_tenant')}?{urlencode({'tenant': tenant.pk, 'next': path})}"
+
+
+def _linked_inside(request: HttpRequest, tenant: Tenant, model: str, key: object, name: str) -> str:
+    path = reverse(f"admin:{model}_change", args=[key])
+    return format_html('<a class="text-link" href="{}">{}</a>', _inside(request, tenant, path), name)
 
 
 def _jobs(tenant: Tenant) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def look_into(visitor: Visitor, tenant: dict[str, Any]) -> None:
     visitor.opens("/admin/inside/")
     visitor.fills("Name or slug", tenant["slug"])
     visitor.presses("Search")
-    visitor.presses("Look into Acme Ltd")
+    visitor.presses("Look into it: Acme Ltd")
 
 
 def a_day_inside_a_tenant(visitor: Visitor, camera: Camera) -> None:

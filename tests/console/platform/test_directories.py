@@ -73,6 +73,9 @@ def test_a_run_that_fails_says_why(head: Staff, home: House, directory: Director
     answer = send(head, home, at(directory, "dry-run/"))
     assert (answer.status_code, bool(answer.context["form"].non_field_errors())) == (400, True)
     assert "failed" in head.get(at(directory)).text
+    run = DirectoryRun.objects.get(config_id=directory.made["id"])
+    # Nothing was compared, so nobody is told that there is nothing to do.
+    assert "the tenant is what the directory says" not in head.get(at(directory, f"runs/{run.pk}/")).text
 
 
 def test_its_schedule_is_changed_and_it_is_deleted(head: Staff, home: House, directory: Directory) -> None:

@@ -1,6 +1,8 @@
 """The list of tenants and the page of one."""
 
 from collections.abc import Callable
+from html import escape
+from urllib.parse import urlencode
 
 import pytest
 
@@ -47,6 +49,22 @@ def test_a_tenants_page_shows_what_belongs_to_it(new_house: Callable[[], House])
     shown = new_operator().sign_in().get(page(house)).content.decode()
     for word in (house.made.tenant.slug, house.admin.username, "main", "Suspend", "Back up", "tenant.created"):
         assert word in shown
+
+
+def test_what_belongs_to_another_tenant_than_the_chosen_one_is_reached_over_choosing_it(
+    house: House, other_house: House
+) -> None:
+    operator = new_operator().sign_in().choose(house)
+    client = f"/admin/userflow/client/{house.client_id}/change/"
+    assert f'href="{client}"' in operator.get(page(house)).text
+    operator.choose(other_house)
+    assert operator.get(client).status_code == 404
+    assert (
+        f'href="/admin/inside/?{escape(urlencode({"tenant": house.id, "next": client}))}"'
+        in operator.get(page(house)).text
+    )
+    chosen = operator.post("/admin/inside/", {"tenant": str(house.id), "next": client})
+    assert (chosen.headers["Location"], operator.get(client).status_code) == (client, 200)
 
 
 def test_a_tenant_admin_sees_the_own_tenant_only(house: House, other_house: House) -> None:
