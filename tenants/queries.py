@@ -12,7 +12,7 @@ def tenant_named(slug: str) -> Tenant:
     """The tenant of this slug with its database, in whatever state; UnknownTenant if there is none."""
     tenant = Tenant.objects.select_related("database__server").filter(slug__iexact=slug).first()
     if tenant is None or tenant.database.status == State.DELETED:
-        raise UnknownTenant(f"No tenant has the slug {slug}.")
+        raise UnknownTenant(f"No tenant has the slug {slug}: `list_tenants` shows them all.")
     return tenant
 
 

@@ -213,7 +213,9 @@ def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> Path:
             manifest = json.loads(packed.read(MANIFEST))
             owner, slug, made_by = manifest["tenant_id"], manifest["slug"], str(manifest["schema_version"])
             packed.extract(DUMP, folder)
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
+    except OSError as problem:
+        raise BackupUnfit(f"The backup {file} cannot be read: {problem.strerror or problem}.") from problem
+    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
         raise BackupUnfit(f"{file} is no backup of a tenant.") from problem
     if owner != str(tenant_id):
         raise BackupUnfit(f"This is a backup of {slug}, another tenant.")

@@ -14,6 +14,11 @@ NOT_TRIED = 2
 INTERRUPTED = 130
 
 
+def counted(number: int, thing: str) -> str:
+    """A number with its noun: `1 row`, `2 rows`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows under their columns' names: framed on a terminal, separated by tabs for programs."""
     if not out.isatty():

@@ -111,7 +111,9 @@ class ImportCommand(BaseCommand):
                     form=form,
                     options=chosen,
                     open_report=open_report,
-                    seen=lambda tally, offset: seen(offset, f"{tally.rows} rows, {tally.failed} bad"),
+                    seen=lambda tally, offset: seen(
+                        offset, f"{terminal.counted(tally.rows, 'row')}, {tally.failed} bad"
+                    ),
                 )
         finally:
             for file in files:

@@ -159,7 +159,7 @@ def all_secrets() -> dict[str, str]:
 def test_a_second_run_finds_nothing_to_do(old: str) -> None:
     result = command(ring=old)
     assert result.returncode == 0
-    assert result.stdout.startswith("0 data keys were wrapped")
+    assert result.stdout.startswith("0 data keys wrapped")
 
 
 def test_a_key_that_was_taken_away_too_early_is_named_and_harms_no_other(old: str, new: str) -> None:

@@ -36,7 +36,7 @@ class Command(BaseCommand):
         behind = fleet.tenants_behind(only)
         rows = [(m.tenant.slug, m.server.name, m.status, m.schema_version or "-", m.reason) for m in behind]
         terminal.table(self.stdout, ("tenant", "server", "status", "schema", "last failure"), rows)
-        self.stdout.write(f"{len(behind)} tenants are behind {schema_version()}. Nothing was changed.")
+        self.stdout.write(f"{terminal.counted(len(behind), 'tenant')} behind {schema_version()}. Nothing was changed.")
 
     def _migrate(self, jobs: int, only: list[str]) -> None:
         try:
@@ -50,7 +50,7 @@ class Command(BaseCommand):
             rows = [(outcome.slug, outcome.server, outcome.reason) for outcome in report.failed]
             terminal.table(self.stdout, ("failed tenant", "server", "reason"), rows)
         if report.spared:
-            self.stdout.write(f"The canary failed: {report.spared} tenants were not tried.")
+            self.stdout.write(f"The canary failed: {terminal.counted(report.spared, 'tenant')} not tried.")
         if report.failed:
             sys.exit(1)
 

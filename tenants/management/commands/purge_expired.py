@@ -49,4 +49,5 @@ class Command(BaseCommand):
 
 
 def _listed(rows: dict[str, int]) -> str:
-    return ", ".join(f"{number} {kind}" for kind, number in sorted(rows.items())) or "nothing to do"
+    counted = [terminal.counted(number, kind.removesuffix("s")) for kind, number in sorted(rows.items())]
+    return ", ".join(counted) or "nothing to do"

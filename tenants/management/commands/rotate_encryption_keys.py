@@ -12,6 +12,7 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import KeyRing, key_ring
 from identity_platform.crypto.framing import KEY_BYTES
 from tenants import keys
+from tenants.management import terminal
 
 
 class Command(BaseCommand):
@@ -74,7 +75,7 @@ class Command(BaseCommand):
                 outcome="failed" if failed else "success",
                 details={"rewrapped": done, "failed": len(failed)},
             )
-        self.stdout.write(f"{done} data keys were wrapped under {primary}.")
+        self.stdout.write(f"{terminal.counted(done, 'data key')} wrapped under {primary}.")
         self._table()
         if failed:
             raise CommandError(self._names(failed))

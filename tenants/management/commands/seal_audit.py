@@ -55,5 +55,10 @@ class Command(BaseCommand):
             events, links = events + sealed.events, links + sealed.links
             if sealed.held_back:
                 self.stdout.write(f"{owner.name}: a transaction still runs, the rest waits for the next round.")
-        self.stdout.write(f"{events} events sealed in {links} links, {len(owners)} trails, {failed} not reached.")
+        done = [
+            f"{terminal.counted(events, 'event')} sealed in {terminal.counted(links, 'link')}",
+            terminal.counted(len(owners), "trail"),
+            f"{failed} not reached.",
+        ]
+        self.stdout.write(", ".join(done))
         return failed

@@ -48,14 +48,16 @@ class Command(BaseCommand):
                     continue
                 events += verdict.events
                 step(
-                    f"{owner.name}: {verdict.events} events under {verdict.links} links, {verdict.unsealed} not sealed "
-                    f"yet, {len(verdict.faults) or 'no'} faults"
+                    f"{owner.name}: {terminal.counted(verdict.events, 'event')} under "
+                    f"{terminal.counted(verdict.links, 'link')}, {verdict.unsealed} not sealed yet, "
+                    f"{terminal.counted(len(verdict.faults), 'fault') if verdict.faults else 'no faults'}"
                 )
                 broken += bool(verdict.faults)
                 for fault in verdict.faults:
                     self.stderr.write(f"{owner.name}: {fault}")
         seconds = max(time.monotonic() - began, 0.001)
         self.stdout.write(
-            f"{events} events in {seconds:.1f} s ({events / seconds:.0f} a second), {broken} trails broken."
+            f"{terminal.counted(events, 'event')} in {seconds:.1f} s ({events / seconds:.0f} a second), "
+            f"{terminal.counted(broken, 'trail')} broken."
         )
         sys.exit(1 if broken else 0)

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from identity_platform.api.errors import ApiError
 from tenants import trails
+from tenants.management import terminal
 from userflow.audit.actions import Filters, export_events
 
 
@@ -48,4 +49,4 @@ class Command(BaseCommand):
         except BrokenPipeError:
             # `export_audit acme | head` is a fair use.
             sys.exit(0)
-        self.stderr.write(f"{written} events.")
+        self.stderr.write(f"{terminal.counted(written, 'event')}.")
