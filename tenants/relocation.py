@@ -16,17 +16,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.apps import apps
+from django.db import connections, transaction
 from django.utils.timezone import now
 from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import databases, dumps, routes, steps
 from tenants.capacity import server_with_room
-from tenants.context import Place
+from tenants.context import TENANT_ALIAS, Place, in_place
 from tenants.errors import BackupUnfit, CopyFailed, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase, WebhookTenant
 from tenants.provisioning import change_state
+from tenants.router import lives_in_tenant
 from tenants.schema import is_current, is_older, schema_version, upgrade
 from tenants.states import State
 from tenants.warm import new_database_name
@@ -73,7 +75,8 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
 def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
     """Put a tenant's database back to what it was in the backup; what has happened since is gone.
 
-    A failed tenant becomes active, a suspended one stays suspended. Refuses with UnknownTenant, BackupUnfit, WrongState,
+    What was open at the moment of the backup (sessions, tickets, links in mails) is closed, as it may have been since. A
+    failed tenant becomes active, a suspended one stays suspended. Refuses with UnknownTenant, BackupUnfit, WrongState,
     CopyFailed, ProgramMissing, JobRunning; then everything is as it was.
     """
     mapping = _mapping(tenant_id)
@@ -81,6 +84,7 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
         dump = _unpacked(file, tenant_id, Path(folder))
         with databases.working_on(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
             name = _copy_into(mapping.server, tenant_id, dump)
+            _close(Place(mapping.server.pk, mapping.server.revision, name, direct=True))
             # The backup may hold webhook endpoints that there were none of any more. Without any, the deliverer strikes
             # the tenant off again.
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
@@ -184,6 +188,19 @@ def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: Tenant
         except UpgradeFailed as failure:
             raise CopyFailed(str(failure)) from failure
     return name
+
+
+def _close(place: Place) -> None:
+    """End what a copy of a backup holds open: somebody may have closed it since, because it was stolen.
+
+    A model says itself how, by a class method `close_all(moment)`.
+    """
+    with in_place(place), transaction.atomic(using=TENANT_ALIAS):
+        with connections[TENANT_ALIAS].cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 0")
+        for model in apps.get_models():
+            if lives_in_tenant(model) and hasattr(model, "close_all"):
+                model.close_all(now())
 
 
 def _row_counts(server: DatabaseServer, database: str) -> dict[str, int]:

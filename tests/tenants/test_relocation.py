@@ -18,7 +18,8 @@ from tenants.context import in_tenant
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.states import Purpose
 from tests.tenants.conftest import AnotherProcess, databases_on, said_by, straight_to, throw_away
-from tests.world import Api, House, build_house
+from tests.userflow.mailbox import mails_to, token_in
+from tests.world import Api, House, Person, build_house
 from userflow.models import EndUser
 from userflow.webhooks.models import WebhookEndpoint
 from userflow.webhooks.signing import open_secret
@@ -50,7 +51,9 @@ def wrong() -> list[str]:
 
 def test_a_backup_brings_back_what_was(settled: House, tmp_path: Path) -> None:
     kept, file, before = settled.register(), tmp_path / "settled.zip", mapping_of(settled).name
+    opened = open_things(settled, kept)
     said_by("backup_tenant", settled.made.tenant.slug, str(file))
+    assert Api(token=opened["access"]).post("/authmgr/logout", {"all": True}).status_code == 200
     late = settled.register()
     with in_tenant(settled.id):
         EndUser.objects.filter(pk=kept.id).update(name="Changed Since")
@@ -65,6 +68,37 @@ def test_a_backup_brings_back_what_was(settled: House, tmp_path: Path) -> None:
     assert before not in databases_on(main_server())
     assert settled.register().id in people(settled)
     assert wrong() == []
+    # Whatever was open at the moment of the backup may have been closed for a reason since.
+    assert tried(opened) == {"access": 401, "refresh": 400, "reset": 400, "invitation": 400}
+
+
+def open_things(house: House, person: Person) -> dict[str, str]:
+    """A session, a link to set a password, and an invitation, each by its token."""
+    signed_in = house.sign_in(person)
+    forgot = {"email": person.email, "tenant_id": str(house.id)}
+    assert Api().post("/uflow/auth/enduser/password/forgot", forgot).status_code == 200
+    (reset,) = mails_to(person.email, "new password")
+    invited = f"invited-{person.id.hex}@example.com"
+    asked = {"email": invited, "kind": "end_user", "client_id": str(house.client_id)}
+    assert house.api.post("/uflow/admin/invitations", asked).status_code == 201
+    return {
+        "access": signed_in["access_token"],
+        "refresh": signed_in["refresh_token"],
+        "reset": reset.body.partition("token=")[2].split()[0],
+        "invitation": token_in(mails_to(invited)[-1]),
+    }
+
+
+def tried(opened: dict[str, str]) -> dict[str, int]:
+    """What each of them is answered now."""
+    password = {"password": "another horse 9 battery"}
+    answers = {
+        "access": Api(token=opened["access"]).get("/authmgr/validate"),
+        "refresh": Api().post("/authmgr/token", {"grant_type": "refresh_token", "refresh_token": opened["refresh"]}),
+        "reset": Api().post("/uflow/auth/enduser/password/reset", {"token": opened["reset"], **password}),
+        "invitation": Api().post("/uflow/invitations/accept", {"token": opened["invitation"], **password}),
+    }
+    return {name: answer.status_code for name, answer in answers.items()}
 
 
 def test_a_backup_is_for_its_owner_alone(settled: House, tmp_path: Path) -> None:

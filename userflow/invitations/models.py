@@ -78,3 +78,8 @@ class EndUserInvitation(Invitation, TenantModel):
             models.Index(fields=["-created_at", "-id"], name="end_user_invitation_newest"),
             models.Index(fields=["email_key"], name="end_user_invitation_email"),
         ]
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore: those that were open have expired and can be sent again."""
+        cls._base_manager.filter(expires_at__gt=moment).update(expires_at=moment)

@@ -67,6 +67,11 @@ class EndUserSession(Session, TenantModel):
             models.Index(fields=["expires_at"], name="end_user_session_expiry"),
         ]
 
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore: everybody signs in again."""
+        cls._base_manager.filter(ended_at=None).update(ended_at=moment, end_reason="restored")
+
 
 class RefreshToken(models.Model):
     """One link of a session's chain of refresh tokens. `digest` is SHA-256 of the token's 256-bit id."""
@@ -179,6 +184,11 @@ class EndUserTicket(Ticket, TenantModel):
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="end_user_ticket_expiry")]
 
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore: no sign-in goes on, and no link sets a password."""
+        cls._base_manager.all().delete()
+
 
 class EnrollmentWindow(models.Model):
     """For some minutes after registration or a password login, the opener's address may enrol without a header.
@@ -216,3 +226,8 @@ class EndUserEnrollmentWindow(EnrollmentWindow, TenantModel):
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="end_user_window_expiry")]
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore: nobody is let in by where they were before it."""
+        cls._base_manager.all().delete()
