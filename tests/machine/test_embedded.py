@@ -68,6 +68,8 @@ def test_killed_servers_come_back_with_their_data_at_the_next_attach(home: Path)
     again = Holder(home)
     with psycopg.connect(again.database_url) as connection:
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+        # One call writes out what a crash left, not one for each file of each tenant.
+        assert connection.execute("SHOW recovery_init_sync_method").fetchone() == ("syncfs",)
     assert redis.Redis.from_url(again.redis_url).ping()
     holder.leave()
     again.leave()
