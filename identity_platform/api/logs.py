@@ -25,6 +25,12 @@ def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
     return event
 
 
+def _drop_request(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Django's loggers add the request, and as text it is path and query: what somebody has looked for."""
+    event.pop("request", None)
+    return event
+
+
 def _name_exception(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """A library's exception by its kind only: its text may quote statements, paths and values."""
     problem = event.pop("exc_info", None)
@@ -55,7 +61,7 @@ def configure(options: dict[str, Any]) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _drop_request],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 _name_exception,

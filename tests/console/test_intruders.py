@@ -1,5 +1,6 @@
 """What stands between the console and whoever should not be in it."""
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -10,9 +11,11 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 from django.test import Client
+from structlog.stdlib import ProcessorFormatter
 
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.world import Api, House, some_address, statements
+from userflow.permissions_catalogue import EVERY_PERMISSION
 
 AT_ONCE = 6
 
@@ -231,3 +234,15 @@ def test_expired_browser_sessions_are_let_go() -> None:
     with pytest.raises(SystemExit, match=r"^[01]$"):
         call_command("purge_expired")
     assert not rows.exists()
+
+
+def test_no_line_of_the_log_says_what_was_looked_for(caplog: pytest.LogCaptureFixture) -> None:
+    operator = new_operator(*EVERY_PERMISSION).sign_in()
+    (handler,) = [one for one in logging.getLogger().handlers if isinstance(one.formatter, ProcessorFormatter)]
+    refused = operator.get("/admin/userflow/adminuser/", q="ann@example.com", x__y="ann@example.com")
+    assert refused.status_code in (302, 400)
+    forged = Client(enforce_csrf_checks=True).post("/admin/login/?next=/admin/ann@example.com/", {})
+    assert forged.status_code == 403
+    lines = [handler.format(record) for record in caplog.records]
+    assert len(lines) >= 2
+    assert not [line for line in lines if "ann@" in line or "ann%40" in line]
