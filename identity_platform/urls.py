@@ -2,6 +2,8 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.decorators.cache import cache_control
+from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
 from identity_platform.api.handlers import read_only
@@ -20,4 +22,9 @@ urlpatterns = [
     path("schema/", read_only(SpectacularJSONAPIView.as_view()), name="schema"),
     path("docs/", read_only(SpectacularSwaggerView.as_view(url_name="schema")), name="docs"),
     path("admin/", admin.site.urls),
+    # Where browsers look for the icon of an answer that is no page.
+    path(
+        "favicon.ico",
+        read_only(cache_control(public=True, max_age=86400)(RedirectView.as_view(url="/static/console/icon.svg"))),
+    ),
 ]

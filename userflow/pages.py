@@ -18,7 +18,7 @@ def landing_page(request: HttpRequest, template: str) -> HttpResponse:
     response = render(request, template, {"nonce": nonce})
     # Nothing but this page's own script runs where somebody types a new password.
     response.headers["Content-Security-Policy"] = (
-        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     response.headers["Cache-Control"] = "no-store"

@@ -12,6 +12,7 @@ from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
+from django.http.response import HttpResponseBase
 from psycopg import OperationalError as DriverOperationalError
 from psycopg.errors import ReadOnlySqlTransaction
 from rest_framework import exceptions as drf
@@ -107,11 +108,11 @@ def plain_answer(path: str, refusal: errors.ApiError) -> HttpResponse:
     )
 
 
-def read_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """A page of a library or a plain view that is only looked at: other methods are 405 in our envelope, not in its own."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method not in ("GET", "HEAD"):
             return plain_answer(request.path, errors.MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
         return view(request, *args, **kwargs)
