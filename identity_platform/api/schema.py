@@ -53,6 +53,72 @@ WITH_BODY: list[type[errors.ApiError]] = [errors.MalformedBody, errors.BodyTooLa
 WITH_TOKEN: list[type[errors.ApiError]] = [errors.NotSignedIn, errors.NotAllowed]
 
 
+# In the order in which somebody who integrates needs them; the documentation page shows them so.
+TAGS = {
+    "Sign-in": "The first step of admin users and end users, and forgotten passwords.",
+    "Tokens": "The OAuth 2.0 token endpoint, introspection, revocation, and the keys that verify tokens elsewhere.",
+    "Sessions": "Where somebody is signed in, and signing out.",
+    "Access checks": "Whether a token is good, and for what.",
+    "Profile": "One's own name, address and password.",
+    "End users": "The people of a tenant: register, list, change, deactivate, erase.",
+    "E-mail proofs": "Proving that an address is one's own.",
+    "Invitations": "Letting people in by mail.",
+    "Import and export": "People in and out, with their password hashes.",
+    "Passkeys": "WebAuthn: enrolling passkeys and signing in with them.",
+    "TOTP": "Authenticator apps and backup codes.",
+    "SMS": "Codes by text message.",
+    "Factors": "Which second factors somebody has, and taking them away.",
+    "Groups": "Groups of end users and who is in them.",
+    "Roles": "Permissions by role, and who has which.",
+    "Clients": "The applications of a tenant and their secrets.",
+    "Registry": "Outside services and their sealed credentials.",
+    "Directories": "Active Directory and Entra ID: configure, try, synchronise.",
+    "Webhooks": "Where events go, what was sent, and sending it again.",
+    "Admin users": "Who runs tenants and the platform.",
+    "Tenants": "For operators: make, change, suspend and delete tenants.",
+    "Audit": "Who did what, on what, from where.",
+    "Health": "Probes.",
+}
+PLACES = {
+    "/.well-known/jwks.json": "Tokens",
+    "/.well-known/oauth-authorization-server": "Tokens",
+    "/.well-known/webauthn": "Passkeys",
+    "/authmgr/groups": "Groups",
+    "/authmgr/logout": "Sessions",
+    "/authmgr/profile": "Profile",
+    "/authmgr/roles": "Roles",
+    "/authmgr/sessions": "Sessions",
+    "/authmgr/token": "Tokens",
+    "/authmgr/validate": "Access checks",
+    "/clientms/": "Clients",
+    "/exsvc/": "Registry",
+    "/uflow/admin/audit": "Audit",
+    "/uflow/admin/auth/": "Sign-in",
+    "/uflow/admin/enduser/": "End users",
+    "/uflow/admin/enduser/export": "Import and export",
+    "/uflow/admin/enduser/import": "Import and export",
+    "/uflow/admin/invitations": "Invitations",
+    "/uflow/admin/tenants": "Tenants",
+    "/uflow/admin/users": "Admin users",
+    "/uflow/auth/": "Sign-in",
+    "/uflow/directory/": "Directories",
+    "/uflow/health": "Health",
+    "/uflow/invitations/": "Invitations",
+    "/uflow/live": "Health",
+    "/uflow/ready": "Health",
+    "/uflow/user/clients/register": "End users",
+    "/uflow/user/email/": "E-mail proofs",
+    "/uflow/user/enduser/": "End users",
+    "/uflow/webhooks/": "Webhooks",
+    "/webauthn/": "Passkeys",
+    "/webauthn/admin/factors": "Factors",
+    "/webauthn/admin/totp/": "TOTP",
+    "/webauthn/factors": "Factors",
+    "/webauthn/sms/": "SMS",
+    "/webauthn/totp/": "TOTP",
+}
+
+
 class ContractSchema(AutoSchema):
     """Reads the `Contract` of the action; everything in the document stands in the code beside the action."""
 
@@ -62,7 +128,8 @@ class ContractSchema(AutoSchema):
         return getattr(action, "contract", None) or Contract()
 
     def get_tags(self) -> list[str]:
-        return ["/".join(part for part in self.path.split("/")[1:3] if "{" not in part)]
+        """The one tag of the longest beginning of the path that has one."""
+        return [PLACES[max((place for place in PLACES if self.path.startswith(place)), key=len)]]
 
     def get_operation_id(self) -> str:
         """Path and action: says in a generated client what the call does, and is unique."""
@@ -158,7 +225,8 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 
 
 def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Last touch: path slots that are ids say so."""
+    """Last touch: the tags in their order, and path slots that are ids say so."""
+    result["tags"] = [{"name": name, "description": says} for name, says in TAGS.items()]
     for path in result.get("paths", {}).values():
         for operation in path.values():
             for parameter in operation.get("parameters", []):

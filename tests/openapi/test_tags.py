@@ -1,0 +1,34 @@
+"""Operations stand under the words of the product, in an order that somebody who integrates can follow."""
+
+from functools import cache
+from typing import Any
+
+from tests.world import Api
+
+
+@cache
+def document() -> dict[str, Any]:
+    return dict(Api().get("/schema/").json())
+
+
+def tags_of(path: str) -> set[str]:
+    return {tag for operation in document()["paths"][path].values() for tag in operation["tags"]}
+
+
+def test_every_operation_has_one_tag_and_every_tag_its_operations() -> None:
+    stated = [operation["tags"] for path in document()["paths"].values() for operation in path.values()]
+    assert {len(tags) for tags in stated} == {1}
+    assert {tags[0] for tags in stated} == {tag["name"] for tag in document()["tags"]}
+
+
+def test_tags_are_words_and_say_what_they_hold() -> None:
+    assert [tag["name"] for tag in document()["tags"]][:3] == ["Sign-in", "Tokens", "Sessions"]
+    assert not [tag for tag in document()["tags"] if "/" in tag["name"] or not tag["description"].endswith(".")]
+
+
+def test_neighbours_in_the_paths_are_told_apart() -> None:
+    assert tags_of("/uflow/admin/users/{user_id}") == {"Admin users"}
+    assert tags_of("/uflow/admin/enduser/list") == tags_of("/uflow/user/enduser/list") == {"End users"}
+    assert tags_of("/uflow/admin/enduser/import") == {"Import and export"}
+    assert tags_of("/webauthn/admin/totp/verifyLogin") == tags_of("/webauthn/totp/verify") == {"TOTP"}
+    assert tags_of("/webauthn/finishRegistration") == tags_of("/webauthn/admin/beginRegistration") == {"Passkeys"}
