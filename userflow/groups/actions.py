@@ -58,7 +58,8 @@ def create_group(
 def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dict[str, Any]) -> Group:
     """Change `name`, `description`, `roles` (replaced whole): those that are there.
 
-    Refuses with UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (roles that come in).
+    Refuses with UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (roles that come in; another name for a group
+    that carries more than the caller holds).
     """
     changes = dict(changes)
     names = changes.pop("roles", None)
@@ -66,6 +67,9 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
         try:
             with tenant_atomic():
                 group = _found(group_id, lock=True)
+                if changes.get("name", group.name) != group.name:
+                    # Directories give groups by their name: under that of another one it would be given to its people.
+                    refuse_granting(by, _permissions(group.roles.all()))
                 details: dict[str, Any] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
                 if names is not None:
                     carried = roles_named(names)

@@ -107,6 +107,10 @@ def test_nobody_grants_through_a_group_what_they_do_not_hold(house: House) -> No
     assert weak.post(GROUPS, {"name": f"g{secrets.token_hex(4)}", "roles": [strong]}).status_code == 403
     assert weak.put(f"{GROUPS}/{empty['id']}", {"roles": [strong]}).status_code == 403
     assert weak.post(users(group), ids(person)).status_code == 403
+    # A directory maps its groups by name: renamed into the place of a weak group it would be given to that one's people.
+    assert weak.put(f"{GROUPS}/{group['id']}", {"name": f"g{secrets.token_hex(4)}"}).status_code == 403
+    assert weak.put(f"{GROUPS}/{group['id']}", {"description": "as it was"}).status_code == 200
+    assert weak.put(f"{GROUPS}/{empty['id']}", {"name": f"g{secrets.token_hex(4)}"}).status_code == 200
     assert weak.put(f"{GROUPS}/{group['id']}", {"description": "still strong", "roles": [strong]}).status_code == 200
     assert weak.delete(users(group), ids(person)).status_code == 200
 
