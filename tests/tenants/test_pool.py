@@ -3,8 +3,9 @@
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -116,9 +117,9 @@ def test_a_connection_that_breaks_in_use_does_not_go_back(house: House) -> None:
         assert EndUser.objects.count() >= 0
 
 
-def test_with_the_whole_budget_in_use_a_request_waits_two_seconds_and_is_told_to_come_again(
-    many_tenants: list[Tenant], house: House
-) -> None:
+@contextmanager
+def budget_in_use(tenants: list[Tenant]) -> Iterator[threading.Event]:
+    """As many threads as the budget has connections, each with one, until the block or the event says they may go."""
     entered, free = threading.Barrier(BUDGET + 1), threading.Event()
 
     def stay(tenant: Tenant) -> None:
@@ -129,16 +130,23 @@ def test_with_the_whole_budget_in_use_a_request_waits_two_seconds_and_is_told_to
         connections.close_all()
 
     with ThreadPoolExecutor(BUDGET) as pool:
+        staying = [pool.submit(stay, tenant) for tenant in tenants[:BUDGET]]
         try:
-            staying = [pool.submit(stay, tenant) for tenant in many_tenants[:BUDGET]]
             entered.wait(30)
-            began = time.monotonic()
-            refused = house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)})
-            waited = time.monotonic() - began
+            yield free
         finally:
             free.set()
         for done in staying:
             done.result()
+
+
+def test_with_the_whole_budget_in_use_a_request_waits_two_seconds_and_is_told_to_come_again(
+    many_tenants: list[Tenant], house: House
+) -> None:
+    with budget_in_use(many_tenants):
+        began = time.monotonic()
+        refused = house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)})
+        waited = time.monotonic() - began
     assert refused.status_code == 503
     assert refused.json()["error"] == "Service Unavailable"
     assert int(refused.headers["Retry-After"]) >= 1
@@ -147,19 +155,7 @@ def test_with_the_whole_budget_in_use_a_request_waits_two_seconds_and_is_told_to
 
 
 def test_whoever_waits_gets_the_first_connection_that_is_given_back(many_tenants: list[Tenant]) -> None:
-    entered, free = threading.Barrier(BUDGET + 1), threading.Event()
-
-    def stay(tenant: Tenant) -> None:
-        with in_tenant(tenant.pk):
-            answer("SELECT 1")
-            entered.wait(30)
-            free.wait(30)
-        connections.close_all()
-
-    with ThreadPoolExecutor(BUDGET) as pool:
-        for tenant in many_tenants[:BUDGET]:
-            pool.submit(stay, tenant)
-        entered.wait(30)
+    with budget_in_use(many_tenants) as free:
         threading.Timer(0.3, free.set).start()
         began = time.monotonic()
         backend_of(many_tenants[BUDGET].pk)

@@ -1,7 +1,7 @@
 """What whoever points a directory somewhere, or runs it, must hold: all that it may give, and all whom it may become.
 
 The server decides who is in a mapped group, and which address each linked person has. So a directory that is pointed at a
-server of one's own gives its groups' permissions to anybody, and with other people's addresses their accounts.
+server of one's own gives its groups' permissions to anybody, and signs in as whomever whose address it states.
 """
 
 from collections.abc import Collection

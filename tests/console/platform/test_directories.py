@@ -1,32 +1,20 @@
 """Directories of the chosen tenant in the console, read from a stand-in of Entra ID."""
 
 from collections.abc import Callable
-from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tests.console.platform.test_webhooks import send
+from tests.console.platform.conftest import send
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.userflow.directory.conftest import Directory
 from tests.userflow.directory.conftest import configured as configured
+from tests.userflow.directory.conftest import entra as entra
 from tests.userflow.directory.entra import Entra
-from tests.userflow.directory.test_entra_id import entra as entra
 from tests.world import House, statements
 from userflow.directory.models import DirectoryConfig, DirectoryRun
 
 LIST = "/admin/platform/directories/"
-
-
-@pytest.fixture
-def home(new_house: Any) -> House:
-    made: House = new_house()
-    return made
-
-
-@pytest.fixture
-def head(home: House) -> Staff:
-    return new_tenant_admin(home).sign_in()
 
 
 @pytest.fixture

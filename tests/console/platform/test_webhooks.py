@@ -1,6 +1,5 @@
 """Webhook endpoints of the chosen tenant in the console."""
 
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -8,6 +7,7 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
+from tests.console.platform.conftest import send
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.userflow.webhooks.conftest import _consumers_on_this_machine as _consumers_on_this_machine
 from tests.userflow.webhooks.conftest import consumer as consumer
@@ -21,28 +21,12 @@ LIST = "/admin/platform/webhooks/"
 
 
 @pytest.fixture
-def home(new_house: Any) -> House:
-    made: House = new_house()
-    return made
-
-
-@pytest.fixture
-def head(home: House) -> Staff:
-    return new_tenant_admin(home).sign_in()
-
-
-@pytest.fixture
 def endpoint(home: House, consumer: Consumer) -> WebhookEndpoint:
     return create_endpoint(tenant_id=home.id, url=consumer.url, events=["*"])[0]
 
 
 def at(endpoint: WebhookEndpoint, page: str = "") -> str:
     return f"{LIST}{endpoint.pk}/{page}"
-
-
-def send(staff: Staff, house: House, path: str, **form: Any) -> Any:
-    """A form as the page has drawn it: it says for which tenant."""
-    return staff.post(path, {"drawn_for": str(house.id), **form})
 
 
 def give_up(home: House, endpoint: WebhookEndpoint, number: int = 1) -> None:

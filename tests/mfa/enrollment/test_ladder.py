@@ -3,11 +3,8 @@
 U stands for the call's answer to an unknown user: 404 where the specification has one, else 401.
 """
 
-import base64
-import json
 import secrets
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,10 +15,10 @@ from django.utils.timezone import now
 from tenants.context import in_tenant
 from tests.mfa.enrollment.calls import CALLS, EnrollmentCall
 from tests.mfa.people import Somebody, messages_to, some_phone, somebody
+from tests.userflow.tokens.aged import aged
 from tests.world import PASSWORD, Api, House, sign_in_admin
 from userflow.admins.actions import create_admin_user
 from userflow.endusers.models import EndUser
-from userflow.tokens import issue
 
 U = -1
 SITUATIONS = ("fresh", "old", "enrolled", "inactive", "other tenant", "other address")
@@ -44,23 +41,6 @@ CELLS = [
     for proof, row in TABLE.items()
     for situation, expected in zip(SITUATIONS, row, strict=True)
 ]
-
-
-def aged(token: str, minutes: int) -> str:
-    """A token of the same session, as refreshing gives it when the sign-in was that long ago."""
-    claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
-    speaker = issue.Speaker(
-        claims["kind"],
-        UUID(claims["sub"]),
-        UUID(claims["tenant_id"]),
-        UUID(claims["client_id"]) if claims["client_id"] else None,
-        (),
-        (),
-    )
-    then = now() - timedelta(minutes=minutes)
-    return issue.pair(
-        speaker, UUID(claims["sid"]), secrets.token_hex(8), amr=("pwd",), auth_time=then, route=None
-    ).access_token
 
 
 _made: dict[UUID, tuple[Somebody, str, str]] = {}

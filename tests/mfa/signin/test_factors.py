@@ -15,8 +15,8 @@ from mfa.totp.models import EndUserTotpSecret
 from tenants.context import in_tenant
 from tenants.retention import purge
 from tenants.trails import Owner
-from tests.mfa.enrollment.test_ladder import aged
 from tests.mfa.people import Somebody, somebody
+from tests.userflow.tokens.aged import aged
 from tests.world import PASSWORD, Api, House, sign_in_admin
 from userflow.mail import settle
 from userflow.tokens import issue

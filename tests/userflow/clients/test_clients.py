@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
-from tests.userflow.tokens.test_client_credentials import basic, form, make_client
-from tests.userflow.tokens.test_revoke_and_introspect import own_token
+from tests.userflow.tokens.clients import basic, form, make_client, own_token
 from tests.world import Api, House, sign_in_admin, statements
 from userflow.admins.models import AdminRole, AdminUser
 from userflow.clients.models import Client

@@ -1,7 +1,7 @@
 """Directories to synchronise from."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.utils.timezone import now
 
+from tests.userflow.directory.entra import Entra
 from tests.world import House
 from userflow.directory.models import DirectoryConfig
 
@@ -72,6 +73,15 @@ def counts(answer: dict[str, Any]) -> tuple[int, int, int, int, int, int]:
 def room_for_many(settings: Any) -> None:
     """The tenant that tests share has more directories than a tenant may have."""
     settings.DIRECTORIES_PER_TENANT = 1000
+
+
+@pytest.fixture
+def entra(settings: Any) -> Iterator[Entra]:
+    """A stand-in of Entra ID, as the cloud `standin`."""
+    standing_in = Entra()
+    settings.DIRECTORY_CLOUDS = {"standin": (standing_in.base, standing_in.base)}
+    yield standing_in
+    standing_in.end()
 
 
 @pytest.fixture

@@ -20,14 +20,6 @@ from userflow.directory.models import DirectoryConfig
 
 
 @pytest.fixture
-def entra(settings: Any) -> Iterator[Entra]:
-    standing_in = Entra()
-    settings.DIRECTORY_CLOUDS = {"standin": (standing_in.base, standing_in.base)}
-    yield standing_in
-    standing_in.end()
-
-
-@pytest.fixture
 def directory(entra: Entra, house: House, configured: Callable[..., Directory]) -> Iterator[Directory]:
     # What other tests left would be read too, out in the world.
     DirectoryConfig.objects.update(enabled=False)

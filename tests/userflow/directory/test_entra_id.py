@@ -15,14 +15,6 @@ from userflow.directory.models import DirectoryConfig
 
 
 @pytest.fixture
-def entra(settings: Any) -> Iterator[Entra]:
-    standing_in = Entra()
-    settings.DIRECTORY_CLOUDS = {"standin": (standing_in.base, standing_in.base)}
-    yield standing_in
-    standing_in.end()
-
-
-@pytest.fixture
 def directory(entra: Entra, house: House, configured: Callable[..., Directory]) -> Iterator[Directory]:
     made = configured(house, **entra.members())
     yield made

@@ -1,7 +1,7 @@
 """Whoever points a directory somewhere, or runs it, holds all that it may give: its server says who is in a group."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,14 +9,6 @@ import pytest
 from tests.userflow.directory.conftest import CONFIGS, Directory
 from tests.userflow.directory.entra import Entra
 from tests.world import Api, House
-
-
-@pytest.fixture
-def entra(settings: Any) -> Iterator[Entra]:
-    standing_in = Entra()
-    settings.DIRECTORY_CLOUDS = {"standin": (standing_in.base, standing_in.base)}
-    yield standing_in
-    standing_in.end()
 
 
 def program(house: House, *scopes: str) -> Api:

@@ -13,8 +13,8 @@ from django.db import connections
 from django.utils.timezone import now
 
 from tenants.context import in_tenant, tenant_atomic
-from tests.mfa.enrollment.test_ladder import aged
 from tests.userflow.mailbox import code_in, mails_to, token_in
+from tests.userflow.tokens.aged import aged
 from tests.world import PASSWORD, Api, House, Person, build_house, statements
 from userflow import mail
 from userflow.email.models import EmailProof

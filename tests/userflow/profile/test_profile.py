@@ -6,9 +6,8 @@ from uuid import uuid4
 import pytest
 from django.core import mail as django_mail
 
-from tests.mfa.enrollment.test_ladder import aged
-from tests.userflow.tokens.test_client_credentials import make_client
-from tests.userflow.tokens.test_revoke_and_introspect import own_token
+from tests.userflow.tokens.aged import aged
+from tests.userflow.tokens.clients import make_client, own_token
 from tests.userflow.validation.test_validation import with_role
 from tests.world import Api, House, sign_in_admin, statements
 from userflow import mail

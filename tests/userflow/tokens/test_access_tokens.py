@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from django.utils.timezone import now
 
 from tenants.context import in_tenant
-from tests.userflow.tokens.test_client_credentials import basic, form, make_client
+from tests.userflow.tokens.clients import basic, form, make_client
 from tests.world import Api, House, sign_in_admin
 from userflow.admins.models import AdminUser
 from userflow.signin.models import EndUserSession

@@ -1,32 +1,14 @@
 """A client's own token: RFC 6749 section 4.4, with the client authentication of section 2.3.1."""
 
 import base64
-from typing import Any
-from urllib.parse import quote_plus, urlencode
 
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
+from tests.userflow.tokens.clients import FORM, basic, form, make_client
 from tests.world import Api, House, statements
 
 PATH = "/authmgr/token"
-FORM = "application/x-www-form-urlencoded"
-
-
-def make_client(house: House, **members: Any) -> dict[str, Any]:
-    body = {"name": "Backend", "type": "confidential", "scopes": ["services:read", "services:credentials"], **members}
-    answer = house.api.post(f"/clientms/tenants/{house.id}/clients", body)
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
-
-
-def basic(client: dict[str, Any], secret: str | None = None) -> dict[str, str]:
-    pair = f"{quote_plus(client['client_id'])}:{quote_plus(secret or client['client_secret'])}"
-    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-
-
-def form(**parameters: str) -> dict[str, Any]:
-    return {"raw": urlencode(parameters).encode(), "content_type": FORM}
 
 
 def test_basic_authentication_gives_a_token_with_all_scopes(api: Api, house: House) -> None:

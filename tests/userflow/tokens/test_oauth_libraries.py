@@ -15,7 +15,7 @@ from joserfc.jwk import KeySet
 from oauthlib.oauth2 import BackendApplicationClient, InvalidClientError, InvalidGrantError, InvalidScopeError
 from requests_oauthlib import OAuth2Session
 
-from tests.userflow.tokens.test_client_credentials import make_client
+from tests.userflow.tokens.clients import make_client
 from tests.world import Api, House
 
 SUFFIX = "/.well-known/oauth-authorization-server"

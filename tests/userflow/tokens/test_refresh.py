@@ -11,7 +11,7 @@ from django.db.models import F
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
-from tests.userflow.tokens.test_client_credentials import basic, form, make_client
+from tests.userflow.tokens.clients import basic, form, make_client
 from tests.world import Api, House, statements
 from userflow.signin.models import AdminRefreshToken, EndUserRefreshToken, EndUserSession
 

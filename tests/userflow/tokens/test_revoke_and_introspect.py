@@ -11,18 +11,13 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
-from tests.userflow.tokens.test_client_credentials import basic, form, make_client
+from tests.userflow.tokens.clients import basic, form, make_client, own_token
 from tests.userflow.tokens.test_refresh import refresh
 from tests.world import Api, House, sign_in_admin, statements
 from userflow.tokens.models import RevokedToken, SigningKey
 
 REVOKE, INTROSPECT = "/authmgr/token/revoke", "/authmgr/token/introspect"
 DOOR = "/authmgr/validate"
-
-
-def own_token(client: dict[str, Any]) -> str:
-    answer = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client))
-    return str(answer.json()["access_token"])
 
 
 def revoke(token: str, **how: Any) -> Any:

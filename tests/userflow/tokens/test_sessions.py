@@ -5,8 +5,7 @@ from uuid import uuid4
 
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
-from tests.userflow.tokens.test_client_credentials import make_client
-from tests.userflow.tokens.test_revoke_and_introspect import own_token
+from tests.userflow.tokens.clients import make_client, own_token
 from tests.world import Api, House, sign_in_admin, statements
 from userflow.admins.models import AdminRole, AdminUser
 

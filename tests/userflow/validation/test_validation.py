@@ -5,8 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.userflow.tokens.test_client_credentials import make_client
-from tests.userflow.tokens.test_revoke_and_introspect import own_token
+from tests.userflow.tokens.clients import make_client, own_token
 from tests.world import Api, House, Person, statements
 from userflow.permissions_catalogue import EVERY_PERMISSION, TENANT_PERMISSIONS
 
