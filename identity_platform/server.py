@@ -13,7 +13,9 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -124,8 +126,23 @@ def listen(listener: socket.socket) -> None:
     except OSError as problem:
         raise PortTaken(f"cannot listen on {host}:{port}: {problem.strerror}. Set PORT to a free one.") from None
     listener.setblocking(False)
-    print(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C stops it)")
+    print(f"Serving on {address_of(host, port)}/ (Ctrl-C stops it)")
     print("The API is described at /docs/, the operators' console is at /admin/.", flush=True)
+
+
+def address_of(host: str, port: int) -> str:
+    """Where a browser on this machine finds the server.
+
+    By name and not by number where both lead here: on an address that is a number there are no passkeys (WebAuthn level
+    3, section 5.1.3: the effective domain), and the issuer of tokens is named so too.
+    """
+    with suppress(ValueError):
+        number = ip_address(host)
+        if number.is_loopback or number.is_unspecified:
+            host = "localhost"
+        elif number.version == 6:
+            host = f"[{host}]"
+    return f"http://{host}:{port}"
 
 
 def load_before_forking() -> None:

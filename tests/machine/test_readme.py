@@ -1,8 +1,10 @@
 """The README's lines work when pasted, in order, into a shell."""
 
+import json
 import os
 import re
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +43,16 @@ def test_a_first_start_prints_what_the_walk_needs(newcomer: dict[str, str]) -> N
         "OPERATOR_USERNAME",
         "OPERATOR_PASSWORD",
     }
+
+
+def test_the_printed_address_is_the_issuers_and_where_passkeys_work(newcomer: dict[str, str]) -> None:
+    address = newcomer["BASE_URL"]
+    assert address.startswith("http://localhost:")
+    assert f"Serving on {address}/ " in (Path(newcomer["IDENTITY_VAR"]) / "printed").read_text()
+    with urllib.request.urlopen(f"{address}/.well-known/oauth-authorization-server") as answer:
+        assert json.load(answer)["issuer"] == address
+    with urllib.request.urlopen(f"{address}/demo/") as page:
+        assert 'data-rp-id="localhost"' in page.read().decode()
 
 
 @pytest.mark.parametrize(("document", "number"), WALKS, ids=[f"{path.name}-{number}" for path, number in WALKS])

@@ -68,12 +68,15 @@ class Command(BaseCommand):
             create_admin_user(tenant_id=None, username="operator", email="operator@example.com", password=password)
             self._say("The operator of this platform", OPERATOR_USERNAME="operator", OPERATOR_PASSWORD=password)
         if not Tenant.objects.filter(slug=DEMO).exists():
+            # Only now: it loads the web server.
+            from identity_platform.server import address_of
+
             password = os.environ.get("TENANT_ADMIN_PASSWORD") or generated_password()
             admin = {"username": "demo-admin", "email": "admin@demo.example.com", "password": password}
             made = open_tenant(name="Demo", slug=DEMO, admin=admin)
             self._say(
                 "A demo tenant with its client and its admin",
-                BASE_URL=f"http://{settings.HOST}:{settings.PORT}",
+                BASE_URL=address_of(settings.HOST, settings.PORT),
                 TENANT_ID=made.tenant.pk,
                 CLIENT_ID=made.client_id,
                 ADMIN_USERNAME="demo-admin",
