@@ -5,6 +5,7 @@ demands, from the first day on which something writes them.
 """
 
 import uuid
+from datetime import datetime
 
 from django.db import models
 
@@ -37,3 +38,8 @@ class PushAuthenticationRequest(TenantModel):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Expired, answered or not: the answer has become a sign-in or nothing."""
+        return models.Q(expires_at__lt=moment)
