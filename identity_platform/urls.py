@@ -1,6 +1,7 @@
 """Every path of the platform, one line per room."""
 
 from django.contrib import admin
+from django.shortcuts import redirect
 from django.urls import include, path
 from django.views.decorators.cache import cache_control
 from django.views.generic import RedirectView
@@ -15,6 +16,8 @@ handler404 = "identity_platform.api.handlers.unknown_path"
 handler500 = "identity_platform.api.handlers.fault"
 
 urlpatterns = [
+    # The address that bin/serve prints, as people click it.
+    path("", read_only(lambda request: redirect("docs"))),
     path("", include("userflow.urls")),
     path("", include("registry.urls")),
     path("", include("mfa.urls")),

@@ -6,7 +6,7 @@ from identity_platform.api import errors
 class WrongCredentials(errors.NotSignedIn):
     """401: unknown, wrong and inactive alike, with the same text and in the same time."""
 
-    message = "Name or password is not right, or the user may not sign in."
+    message = "Name or password is not right, or the user may not sign in: check them, and client_id where one is sent."
 
 
 class AddressNeedsFreshSignIn(errors.NotSignedIn):

@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
@@ -214,19 +213,15 @@ class ContractSchema(AutoSchema):
         return OAuthErrorBody if self.path.startswith("/authmgr/token") else ErrorBody
 
 
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
-    """The access token in the Authorization header (RFC 6750)."""
-
-    target_class = "userflow.authentication.BearerAuthentication"
-    name = "bearer"
-
-    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
-        return {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
-
-
 def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Last touch: the tags in their order, and path slots that are ids say so."""
+    """Last touch: the tags in their order, the scheme that operations name, and path slots that are ids say so.
+
+    Without the scheme (RFC 6750) no reader of the document can send a token: drf-spectacular adds one only where it
+    finds the authentication class by itself, and here each operation states its own.
+    """
     result["tags"] = [{"name": name, "description": says} for name, says in TAGS.items()]
+    bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+    result.setdefault("components", {})["securitySchemes"] = {"bearer": bearer}
     for path in result.get("paths", {}).values():
         for operation in path.values():
             for parameter in operation.get("parameters", []):

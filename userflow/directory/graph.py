@@ -174,7 +174,9 @@ class GraphReading:
                     if len(body) > MOST_BYTES:
                         raise DirectoryFailed("The directory's answer is too large.")
         except NotResolved as problem:
-            raise DirectoryFailed("The directory's host cannot be looked up: try again later.") from problem
+            raise DirectoryFailed(
+                "The directory's host cannot be looked up: see whether this server's name service answers, then try again."
+            ) from problem
         except TargetRefused as refused:
             raise DirectoryAddressRefused("cloud") from refused
         except requests.exceptions.SSLError as problem:

@@ -174,9 +174,21 @@ def test_plain_http_is_sent_to_https_where_that_is_on(api: Api, settings: Any) -
     assert api.get("/uflow/health").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/docs/", "/schema/", "/metrics", "/password/reset"])
+@pytest.mark.parametrize("path", ["/", "/docs/", "/schema/", "/metrics", "/password/reset"])
 @pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
 def test_pages_take_other_methods_as_little_as_the_api_does(api: Api, path: str, method: str) -> None:
     answer = api.call(method, path)
     assert (answer.status_code, answer.json()["error"]) == (405, "Method Not Allowed")
     assert answer.headers["Allow"] == "GET, HEAD"
+
+
+def test_the_bare_address_leads_to_the_documentation(api: Api) -> None:
+    answer = api.get("/")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/docs/")
+
+
+def test_every_security_scheme_that_an_operation_names_is_in_the_document(api: Api) -> None:
+    document = api.get("/schema/", {"format": "json"}).json()
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    named = {name for operation in operations for way in operation.get("security", []) for name in way}
+    assert named == set(document["components"]["securitySchemes"]) == {"bearer"}
