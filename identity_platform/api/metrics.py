@@ -17,10 +17,19 @@ SECONDS = Histogram(
 )
 
 
-def count(route: str | None, method: str | None, status: int, seconds: float) -> None:
+# Anybody can make methods up, and each of them would stay in memory and on disk for ever.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def method_of(request: HttpRequest) -> str:
+    """The request's method, or `other` for one that no path here takes."""
+    return request.method if request.method in METHODS else "other"
+
+
+def count(route: str | None, method: str, status: int, seconds: float) -> None:
     """One answer. The route, not the path: paths carry ids, and there are endlessly many."""
     named = route or "none"
-    REQUESTS.labels(named, method or "", status).inc()
+    REQUESTS.labels(named, method, status).inc()
     SECONDS.labels(named).observe(seconds)
 
 

@@ -75,10 +75,11 @@ class ApiMiddleware:
             match = request.resolver_match
             route = match.route if match else None
             seconds = time.perf_counter() - began
-            metrics.count(route, request.method, response.status_code, seconds)
+            method = metrics.method_of(request)
+            metrics.count(route, method, response.status_code, seconds)
             access.info(
                 "request",
-                method=request.method,
+                method=method,
                 # The route, not the path: paths and queries carry ids and addresses of people.
                 route=route,
                 status=response.status_code,
