@@ -15,6 +15,7 @@ from django.utils.timezone import now
 from identity_platform.audit.models import TenantEvent
 from tenants import retention, trails
 from tenants.context import in_tenant, tenant_atomic
+from tenants.models import WebhookTenant
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
@@ -179,6 +180,21 @@ def test_erasing_a_person_takes_what_was_sent_about_them_along(listening: Listen
     with in_tenant(home.id):
         left = WebhookMessage.objects.filter(subject_id=person.id)
         assert list(left.values_list("event", flat=True)) == ["end_user.erased"]
+
+
+def test_erasing_a_person_takes_along_what_was_sent_also_by_a_request_that_knows_of_no_endpoint(
+    listening: Listening, consumer: Consumer
+) -> None:
+    home = listening.home
+    home.register()
+    person = home.register()
+    deliver()
+    # So a request sees the tenant that began just before the first endpoint was made.
+    WebhookTenant.objects.filter(pk=home.id).delete()
+    body = {"tenant_id": str(home.id), "user_id": str(person.id)}
+    assert home.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
+    with in_tenant(home.id):
+        assert not WebhookMessage.objects.filter(subject_id=person.id).exists()
 
 
 def test_erasing_a_person_takes_along_what_waits_for_an_endpoint_that_is_off(
