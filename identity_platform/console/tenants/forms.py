@@ -15,6 +15,7 @@ from unfold.widgets import (
 )
 
 from tenants.models import DatabaseServer, Tenant
+from userflow.admins.actions import is_taken
 from userflow.admins.models import LONGEST_NAME
 
 _NO_CHOICE: Final = ("", gettext_lazy("As the platform has it"))
@@ -195,8 +196,6 @@ class ProvisionForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         """Refuse an admin who is there already; the job looks again, with the last word."""
-        from userflow.admins.actions import is_taken
-
         data = dict(super().clean() or {})
         username, email = data.get("username", ""), data.get("email", "")
         if username and email and is_taken(username=username, email=email):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django import forms
+from django.conf import settings as configured
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -151,8 +152,6 @@ def migrate(request: HttpRequest, tenant_id: str) -> HttpResponse:
 @writing
 def backup(request: HttpRequest, tenant_id: str) -> HttpResponse:
     """Write its database into a file."""
-    from django.conf import settings as configured
-
     tenant = tenant_at(request, tenant_id)
     text = _(
         "The whole database is written into a file in %s on this server, readable by its owner alone; its people go on "

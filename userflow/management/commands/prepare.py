@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 
 from identity_platform.crypto import RingKeyMissing, SealBroken
 from tenants import keys, warm
@@ -57,8 +58,6 @@ class Command(BaseCommand):
         warm.refill(server, settings.TENANT_WARM_POOL)
 
     def _behind(self) -> bool:
-        from django.db.migrations.executor import MigrationExecutor
-
         executor = MigrationExecutor(connection)
         return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
