@@ -14,7 +14,19 @@ from rich.console import Console
 from bench import home, report
 from bench.run import SMOKE, Row, Run, Sizes
 
-NAMES = ("provisioning", "read", "list", "login", "latency", "ratelimit", "tenants", "migrate", "start", "import")
+NAMES = (
+    "provisioning",
+    "read",
+    "list",
+    "login",
+    "factors",
+    "latency",
+    "ratelimit",
+    "tenants",
+    "migrate",
+    "start",
+    "import",
+)
 
 
 def main() -> None:

@@ -96,6 +96,7 @@ def _environment(folder: Path, servers: embedded.Servers) -> dict[str, str]:
         # Not of the port: the tokens are issued here and read by servers on several.
         "BASE_URL": "http://127.0.0.1",
         "WEBAUTHN_RP_ID": "localhost",
+        "WEBAUTHN_ORIGINS": "http://localhost",
         "TENANT_DATABASE_PREFIX": "bench_",
         "TENANT_WARM_POOL": "0",
         "ACCESS_TOKEN_SECONDS": "86400",

@@ -47,9 +47,18 @@ class Line:
 
 
 def run(
-    *, port: int, requests: list[bytes], connections: int, seconds: float, per_second: float | None = None
+    *,
+    port: int,
+    requests: list[bytes],
+    connections: int,
+    seconds: float,
+    per_second: float | None = None,
+    once: bool = False,
 ) -> dict[str, Any]:
-    """Send the requests in turn for so long; gives answers, seconds, statuses and the answers' times in ms."""
+    """Send the requests in turn for so long, or each of them `once`.
+
+    Gives answers, seconds, statuses and the answers' times in ms.
+    """
     lines = {}
     poll = select.poll()
     for _ in range(connections):
@@ -62,7 +71,7 @@ def run(
     statuses: dict[int, int] = {}
     turn, number = 0, len(requests)
     began = now = time.perf_counter()
-    ends = began + seconds
+    ends = began + (LONGEST_WAIT if once else seconds)
     due = began
     while now < ends or len(idle) < connections:
         while idle and now < ends and (per_second is None or due <= now):
@@ -71,6 +80,8 @@ def run(
             due += 0.0 if per_second is None else 1 / per_second
             line.socket.sendall(requests[turn % number])
             turn += 1
+            if once and turn == number:
+                ends = now
         wait = LONGEST_WAIT if per_second is None or not idle or now >= ends else max(0.0, min(due, ends) - now)
         ready = poll.poll(wait * 1000)
         if not ready and wait == LONGEST_WAIT:

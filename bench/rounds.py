@@ -32,6 +32,8 @@ class Subject:
     expects: int = 200
     # At fixed times instead of as fast as it answers.
     per_second: float | None = None
+    # Each request is sent once, however long that takes.
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ def load(subject: Subject, seconds: float) -> subprocess.Popen[str]:
         "connections": subject.connections,
         "seconds": seconds,
         "per_second": subject.per_second,
+        "once": subject.once,
     }
     assert client.stdin is not None  # a pipe, as asked for
     json.dump(job, client.stdin)

@@ -18,9 +18,10 @@ handler500 = "identity_platform.api.handlers.fault"
 urlpatterns = [
     # The address that bin/serve prints, as people click it.
     path("", read_only(lambda request: redirect("docs"))),
+    # First, as two looks say whether a path is one of these.
+    path("", include("mfa.urls")),
     path("", include("userflow.urls")),
     path("", include("registry.urls")),
-    path("", include("mfa.urls")),
     path("metrics", read_only(exposition)),
     path("schema/", read_only(SpectacularJSONAPIView.as_view()), name="schema"),
     path("docs/", read_only(SpectacularSwaggerView.as_view(url_name="schema")), name="docs"),

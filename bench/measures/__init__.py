@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bench.measures import fleet, imports, limits, provisioning, reads, signin, tenancy
+from bench.measures import factors, fleet, imports, limits, provisioning, reads, signin, tenancy
 from bench.run import Row, Run
 
 MEASURES: dict[str, Callable[[Run], list[Row]]] = {
@@ -10,6 +10,7 @@ MEASURES: dict[str, Callable[[Run], list[Row]]] = {
     "read": reads.measure_one,
     "list": reads.measure_list,
     "login": signin.measure_login,
+    "factors": factors.measure,
     "latency": signin.measure_latency,
     "ratelimit": limits.measure,
     "tenants": tenancy.measure,

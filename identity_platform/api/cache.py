@@ -60,9 +60,7 @@ class RateLimitCache(BaseCache):
         elif (seen := _seen_along(name)) is not None:
             total = seen
         else:
-            beside, _along.name = _along.name, None
-            total, _along.total = self._counters.look(name, beside)
-            _along.seen = beside if _along.total is not None else None
+            total, _ = self._counters.look(name)
         if total == value:
             _answer.name = None
             return True
@@ -70,8 +68,13 @@ class RateLimitCache(BaseCache):
         return False
 
     def look_along(self, key: str) -> None:
-        """Ask for this counter together with the next one that is counted or looked at in this thread."""
+        """Ask for this counter together with the next one that is counted in this thread."""
         _along.name = self.make_key(key)
+
+    def look_at_both(self, key: str, other: str) -> tuple[int, int]:
+        """Two totals in one question, past the library, which asks for each by itself."""
+        total, beside = self._counters.look(self.make_key(key), self.make_key(other))
+        return total, self._counters.look(self.make_key(other))[0] if beside is None else beside
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         """The total that the `add` just before has counted already. Raises ValueError without such an `add`."""
@@ -112,7 +115,7 @@ def _taken(name: str) -> int | None:
 
 
 class _Along(threading.local):
-    # What is to be asked with the next count or look, what was, and its total.
+    # What is to be asked with the next count, what was, and its total.
     name: str | None = None
     seen: str | None = None
     total: int | None = None

@@ -64,8 +64,23 @@ def count_and_peek(counted: Limit, looked_at: Limit) -> tuple[Usage, Usage]:
 
 def peek_both(one: Limit, other: Limit) -> tuple[Usage, Usage]:
     """`peek` of both in one round trip."""
-    _look_along(other)
-    return _peek(one), _peek(other)
+    cache = caches[settings.RATELIMIT_USE_CACHE]
+    if not isinstance(cache, RateLimitCache) or not getattr(settings, "RATELIMIT_ENABLE", True):
+        return _peek(one), _peek(other)
+    (key, ends), (other_key, other_ends) = _place(one), _place(other)
+    total, other_total = cache.look_at_both(key, other_key)
+    return _looked_at(one, total, ends), _looked_at(other, other_total, other_ends)
+
+
+def _place(limit: Limit) -> tuple[str, int]:
+    """The key of the present counter and when its window ends; the library has no door to them."""
+    window = core._get_window(limit.key, limit.period)
+    return core._make_cache_key(limit.group, window, (limit.limit, limit.period), limit.key, core.ALL), window
+
+
+def _looked_at(limit: Limit, total: int, ends: int) -> Usage:
+    wait, limited = max(1, ends - int(time.time())), total > limit.limit
+    return Usage(limit.limit, total, max(0, limit.limit - total), ends, limited, wait if limited else 0)
 
 
 def _peek(limit: Limit) -> Usage:
@@ -75,9 +90,8 @@ def _peek(limit: Limit) -> Usage:
 def _look_along(limit: Limit) -> None:
     cache = caches[settings.RATELIMIT_USE_CACHE]
     if isinstance(cache, RateLimitCache):
-        # The library has no door to a counter's name. Should the window end just now, the peek asks for itself.
-        window, rate = core._get_window(limit.key, limit.period), (limit.limit, limit.period)
-        cache.look_along(core._make_cache_key(limit.group, window, rate, limit.key, core.ALL))
+        # Should the window end just now, the peek asks for itself.
+        cache.look_along(_place(limit)[0])
 
 
 def _usage(*, group: str, key: str, limit: int, period: int, increment: bool) -> Usage:

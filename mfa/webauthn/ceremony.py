@@ -211,7 +211,7 @@ def verify_registration(
         _refuse_foreign_page(_client_data(client_data))
         _refuse_leftovers(attestation)
         verified = verify_registration_response(
-            credential=_plain(response, clientDataJSON=client_data, attestationObject=attestation),
+            credential=_plain(credential_id, clientDataJSON=client_data, attestationObject=attestation),
             expected_challenge=expected_challenge,
             expected_rp_id=rp.id,
             expected_origin=list(rp.origins),
@@ -258,7 +258,8 @@ def verify_assertion(
     """
     try:
         inner = _inner(response)
-        if credential_id_of(response) != passkey.credential_id:
+        credential_id = credential_id_of(response)
+        if credential_id != passkey.credential_id:
             raise CeremonyFailed("another credential id")
         _refuse_foreign_handle(inner.get("userHandle"), passkey.user_handle, required=require_user_handle)
         client_data = _part(inner, "clientDataJSON")
@@ -268,7 +269,7 @@ def verify_assertion(
         _refuse_flipped_backup(flags, passkey)
         verified = verify_authentication_response(
             credential=_plain(
-                response,
+                credential_id,
                 clientDataJSON=client_data,
                 authenticatorData=authenticator_data,
                 signature=_part(inner, "signature"),
@@ -363,7 +364,8 @@ def _bytes(stated: Any, name: str) -> bytes:
         decoded = base64.b64decode(stated + "=" * (-len(stated) % 4), altchars=b"-_", validate=True)
     except ValueError as problem:
         raise CeremonyFailed(name) from problem
-    if stated not in (base64url(decoded), base64.urlsafe_b64encode(decoded).decode()):
+    padded = base64.urlsafe_b64encode(decoded).decode()
+    if stated != padded and stated != padded.rstrip("="):
         raise CeremonyFailed(name)
     return decoded
 
@@ -391,11 +393,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _plain(response: Mapping[str, Any], **parts: bytes) -> dict[str, Any]:
+def _plain(credential_id: bytes, **parts: bytes) -> dict[str, Any]:
     """The response with what the library reads and nothing else."""
+    named = base64url(credential_id)
     return {
-        "id": base64url(credential_id_of(response)),
-        "rawId": base64url(credential_id_of(response)),
+        "id": named,
+        "rawId": named,
         "type": "public-key",
         "response": {name: base64url(value) for name, value in parts.items()},
     }

@@ -1,0 +1,173 @@
+"""Target 15: verifying a code of an authenticator app and a passkey, against the CPU of target 1's read in the same run.
+
+A step and a challenge work once, so every request is one of its own, made before its round and sent once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.timezone import now
+from django_otp.oath import totp
+
+from bench import servers, world
+from bench.authenticator import Authenticator
+from bench.measures.reads import cost
+from bench.rounds import Sample, Subject, ratio, sample
+from bench.run import Row, Run
+from identity_platform.crypto import SealContext, seal
+from mfa.totp import engine
+from mfa.totp.models import EndUserTotpSecret
+from mfa.webauthn import queries
+from mfa.webauthn.models import EndUserPasskey
+from tenants.context import in_tenant, tenant_atomic
+from userflow.endusers.models import EndUser
+from userflow.realms import END_USERS
+from userflow.signin import tickets
+from userflow.signin.actions import PASSWORD_AMR
+
+MOST = 1.5
+# As many as are sent in a round: what is sent before a code's time is over, on a slow machine too.
+PEOPLE = 1000
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """Somebody with both factors."""
+
+    id: UUID
+    email: str
+    secret: bytes
+    authenticator: Authenticator
+
+
+def measure(run: Run) -> list[Row]:
+    """Target 15: TOTP verify and passkey finish; and, without a target, the same as a login's second step."""
+    [house] = world.customers(1, run.sizes.users, run.say)
+    people = _enrolled(house)
+    reads = [world.get(f"/uflow/user/enduser/{house.tenant_id}/{person.id}", house.token) for person in people]
+    makers: dict[str, Callable[[], list[bytes]]] = {
+        "read": lambda: reads,
+        "totp": lambda: _codes(house, people, waits=False),
+        "passkey": lambda: _assertions(house, people, waits=False),
+        "totp_login": lambda: _codes(house, people, waits=True),
+        "passkey_login": lambda: _assertions(house, people, waits=True),
+    }
+    taken: dict[str, list[Sample]] = {name: [] for name in makers}
+    with servers.platform(run.home) as platform:
+        for number in range(-1, run.rounds):  # the first one warms up
+            for name in makers if number % 2 == 0 else reversed(makers):
+                run.say(f"round {number + 1} of {run.rounds}: {name}")
+                subject = Subject(name, platform, makers[name](), once=True)
+                found = sample(run.home, subject, run.seconds)
+                if number >= 0:
+                    taken[name].append(found)
+    run.raw["factors"] = {name: [asdict(one) for one in samples] for name, samples in taken.items()}
+    return [
+        _row(taken, "totp", "TOTP verify: server CPU", wanted=True),
+        _row(taken, "passkey", "passkey finish: server CPU", wanted=True),
+        _row(taken, "totp_login", "TOTP verify that completes a login: server CPU", wanted=False),
+        _row(taken, "passkey_login", "passkey finish that completes a login: server CPU", wanted=False),
+    ]
+
+
+def _row(taken: dict[str, list[Sample]], name: str, what: str, *, wanted: bool) -> Row:
+    found = ratio(taken, name, "read", "server_us")
+    return Row(
+        "15",
+        what,
+        ours=cost(taken[name]),
+        against=f"GET of one end user: {cost(taken['read'])}",
+        ratio=found,
+        wanted=f"≤ {MOST}" if wanted else "no target",
+        met=found <= MOST or not wanted,
+    )
+
+
+def _enrolled(house: world.Customer) -> list[Enrolled]:
+    """The tenant's people, each with a confirmed secret and a passkey; what an earlier run enrolled is replaced."""
+    pairs = zip(house.users[:PEOPLE], house.emails[:PEOPLE], strict=True)
+    people = [
+        Enrolled(
+            user_id,
+            email,
+            engine.new_secret(),
+            Authenticator(user_id, settings.WEBAUTHN_ORIGINS[0], settings.WEBAUTHN_RP_ID),
+        )
+        for user_id, email in pairs
+    ]
+    with in_tenant(house.tenant_id), tenant_atomic():
+        EndUserTotpSecret.objects.all().delete()
+        EndUserPasskey.objects.all().delete()
+        EndUserTotpSecret.objects.bulk_create(_secret(person) for person in people)
+        EndUserPasskey.objects.bulk_create(_passkey(person) for person in people)
+        EndUser.objects.filter(pk__in=[person.id for person in people]).update(mfa_methods=["webauthn", "totp"])
+    return people
+
+
+def _secret(person: Enrolled) -> EndUserTotpSecret:
+    row = EndUserTotpSecret(user_id=person.id, confirmed_at=now(), expires_at=now() + timedelta(minutes=10))
+    place = SealContext(
+        tenant=END_USERS.owner(),
+        table=EndUserTotpSecret._meta.db_table,
+        column="secret_sealed",
+        row=f"{person.id}/{row.pk}",
+    )
+    row.secret_sealed = seal(person.secret, data_key=END_USERS.data_key(), context=place)
+    return row
+
+
+def _passkey(person: Enrolled) -> EndUserPasskey:
+    return EndUserPasskey(
+        user_id=person.id,
+        credential_id=person.authenticator.credential_id,
+        public_key=person.authenticator.public_key(),
+        aaguid=UUID(int=0),
+        transports=["usb"],
+        backup_eligible=False,
+        backed_up=False,
+    )
+
+
+def _codes(house: world.Customer, people: list[Enrolled], *, waits: bool) -> list[bytes]:
+    """A right code of each, for a step that was not used yet as far as the database knows."""
+    with in_tenant(house.tenant_id), tenant_atomic():
+        EndUserTotpSecret.objects.update(last_step=None)
+        waiting = [_ticket(house, person) if waits else {} for person in people]
+    path = f"/webauthn/totp/verify{'Login' if waits else ''}"
+    return [
+        _post(house, path, person, {"code": f"{totp(person.secret, t0=0):06d}", **ticket})
+        for person, ticket in zip(people, waiting, strict=True)
+    ]
+
+
+def _assertions(house: world.Customer, people: list[Enrolled], *, waits: bool) -> list[bytes]:
+    """Everybody's answer to a challenge of their own."""
+    with in_tenant(house.tenant_id), tenant_atomic():
+        waiting = [_ticket(house, person) if waits else {} for person in people]
+        challenges = [queries.open_challenge(END_USERS, queries.AUTHENTICATION, user_id=person.id) for person in people]
+    return [
+        _post(
+            house,
+            "/webauthn/enduser/finishAuthentication",
+            person,
+            {"response": person.authenticator.answer(challenge), **ticket},
+        )
+        for person, challenge, ticket in zip(people, challenges, waiting, strict=True)
+    ]
+
+
+def _ticket(house: world.Customer, person: Enrolled) -> dict[str, str]:
+    user = EndUser(pk=person.id)
+    ticket = tickets.issue_ticket(END_USERS, user, tickets.SECOND_STEP, client_id=house.client_id, amr=PASSWORD_AMR)
+    return {"mfa_token": ticket}
+
+
+def _post(house: world.Customer, path: str, person: Enrolled, members: dict[str, object]) -> bytes:
+    body = {"tenant_id": str(house.tenant_id), "email": person.email, **members}
+    return world.post(path, json.dumps(body).encode())
