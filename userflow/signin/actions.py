@@ -95,9 +95,9 @@ def sign_in_end_user(
         attempts.count_wrong_secret()
         raise WrongCredentials
     with in_tenant(route.tenant_id, Purpose.SIGN_IN):
-        user = queries.end_user_at(email_key(email))
+        user = queries.count_password_try(email_key(email))
         who = user.pk if user else email_key(email)
-        with attempts.counted(END_USERS, who, factor=attempts.PASSWORD):
+        with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD):
             right = passwords.matches(password, user.password if user else None)
             if not right or user is None or not user.active or not client_stands:
                 raise _refused(END_USERS, user)

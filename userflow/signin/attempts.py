@@ -114,11 +114,18 @@ WHERE subject = %(subject)s AND factor = %(factor)s AND caller = %(caller)s AND 
 
 @contextmanager
 def counted(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> Iterator[None]:
-    """`count`, and the one try given back when HashersBusy says that it was never looked at.
-
-    Given back, not cleared: what others have guessed wrong still counts. Raises AttemptsLocked (429) while locked.
-    """
+    """`count`, then `given_back_when_busy`. Raises AttemptsLocked (429) while locked."""
     count(realm, who, factor=factor, caller=caller)
+    with given_back_when_busy(realm, who, factor=factor, caller=caller):
+        yield
+
+
+@contextmanager
+def given_back_when_busy(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> Iterator[None]:
+    """The one try that was counted is given back when HashersBusy says that it was never looked at.
+
+    Given back, not cleared: what others have guessed wrong still counts.
+    """
     try:
         yield
     except HashersBusy:

@@ -1,22 +1,46 @@
-"""The hot read of a sign-in."""
+"""The hot statement of a sign-in: who it is, and that it was tried."""
 
 import orjson
 from django.db import connections
 
+from identity_platform.postgresql.parts import Part, together
 from userflow.endusers.models import EndUser
+from userflow.realms import END_USERS
+from userflow.signin import attempts
 
 # What a sign-in asks of its user; any other column would be read when it is asked for.
 _COLUMNS = ("id", "email", "name", "active", "password", "mfa_methods", "email_verified_at")
-_FOUND = f"SELECT {', '.join(_COLUMNS)} FROM userflow_enduser WHERE email_key = %s"
+# Whoever has the address is found, and the try counted of that user or, where nobody has it, of the address.
+_PERSON = f"SELECT {', '.join(_COLUMNS)} FROM userflow_enduser WHERE email_key = %(person_key)s"
+_TRIED = (
+    "SELECT coalesce(person.id::text, %(tried_nobody)s::text) AS subject, %(tried_caller)s::text AS caller"
+    " FROM (SELECT) AS one LEFT JOIN person ON true"
+)
+_ANSWER = (
+    f"SELECT counted.caller, {', '.join(f'person.{name}' for name in _COLUMNS)}"
+    " FROM (SELECT) AS one LEFT JOIN person ON true LEFT JOIN counted ON true"
+)
 
 
-def end_user_at(key: str) -> EndUser | None:
-    """The end user with this address (`email_key`), active or not; None if there is none."""
+def count_password_try(key: str) -> EndUser | None:
+    """The end user with this address (`email_key`), active or not, with a try at the password counted: one statement.
+
+    None if there is none; then the try is counted of the address. Refuses with AttemptsLocked (429).
+    """
+    nobody = attempts.subject_of(END_USERS, key)
+    parts = [
+        Part("person", _PERSON, {"person_key": key}),
+        Part("tried", _TRIED, {"tried_nobody": nobody, "tried_caller": attempts.STRANGER}),
+        attempts.counting(END_USERS, factor=attempts.PASSWORD, source="tried"),
+    ]
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(_FOUND, [key])
-        row = cursor.fetchone()
-    if row is None:
-        return None
+        cursor.execute(*together(parts, _ANSWER))
+        counted_for, *row = cursor.fetchone()
     values = dict(zip(_COLUMNS, row, strict=True))
+    if counted_for is None:
+        subject = str(values["id"] or nobody)
+        attempts.refuse_locked(END_USERS, subject, factor=attempts.PASSWORD, caller=attempts.STRANGER)
+    if values["id"] is None:
+        return None
     values["mfa_methods"] = orjson.loads(values["mfa_methods"])
     return EndUser.from_db("tenant", list(values), list(values.values()))
