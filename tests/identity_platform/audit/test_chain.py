@@ -228,7 +228,7 @@ def test_the_platforms_trail_is_sealed_and_verified(house: House) -> None:
     out = io.StringIO()
     with pytest.raises(SystemExit) as ended:
         call_command("seal_audit", "platform", stdout=out)
-    assert (ended.value.code, "1 trails" in out.getvalue()) == (0, True)
+    assert (ended.value.code, "1 trail," in out.getvalue()) == (0, True)
     assert verify_command("platform")[0] == 0
 
 
