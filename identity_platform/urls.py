@@ -5,8 +5,9 @@ from django.shortcuts import redirect
 from django.urls import include, path
 from django.views.decorators.cache import cache_control
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularSwaggerView
 
+from identity_platform.api.document import openapi
 from identity_platform.api.handlers import read_only
 from identity_platform.api.metrics import exposition
 
@@ -23,7 +24,7 @@ urlpatterns = [
     path("", include("userflow.urls")),
     path("", include("registry.urls")),
     path("metrics", read_only(exposition)),
-    path("schema/", read_only(SpectacularJSONAPIView.as_view()), name="schema"),
+    path("schema/", read_only(openapi), name="schema"),
     path("docs/", read_only(SpectacularSwaggerView.as_view(url_name="schema")), name="docs"),
     path("admin/", admin.site.urls),
     # Where browsers look for the icon of an answer that is no page.

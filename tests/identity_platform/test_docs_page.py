@@ -1,6 +1,10 @@
 """The documentation page."""
 
+import time
+
 from django.test import Client
+
+from tests.world import Api
 
 
 def test_it_needs_nothing_from_outside() -> None:
@@ -8,3 +12,12 @@ def test_it_needs_nothing_from_outside() -> None:
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
     assert Client().get("/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui.css").status_code == 200
+
+
+def test_the_document_is_made_once_whoever_asks_however_often(api: Api) -> None:
+    first = api.get("/schema/", {"version": "1\r\nX-Y: z", "lang": "de"})
+    assert (first.status_code, "X-Y" in first.headers, first.json()["openapi"]) == (200, False, "3.1.0")
+    began = time.monotonic()
+    # Making one takes a good part of a second.
+    assert {api.get("/schema/").content for _ in range(20)} == {first.content}
+    assert time.monotonic() - began < 2
