@@ -109,6 +109,16 @@ def test_a_ticket_dies_after_five_wrong_codes_whatever_the_factor(ann: Somebody)
     assert second_step(ann, ann.sign_in().json()["mfa_token"], code=ann.code(1)).status_code == 200
 
 
+def test_tries_that_a_lock_refuses_do_not_use_the_ticket_up(ann: Somebody) -> None:
+    spoilt, good = ann.sign_in().json()["mfa_token"], ann.sign_in().json()["mfa_token"]
+    for _ in range(5):
+        assert second_step(ann, spoilt, code=wrong_code(ann)).status_code == 400
+    for _ in range(6):
+        assert second_step(ann, good, code=ann.code(1)).status_code == 429
+    ann.locks_end()
+    assert second_step(ann, good, code=ann.code(1)).status_code == 200
+
+
 def test_tickets_of_others_and_of_other_kinds_are_401(house: House, ann: Somebody) -> None:
     ben = somebody(house).enrol_totp()
     for ticket in (ben.sign_in().json()["mfa_token"], ann.ticket, "x" * 43, "é"):
