@@ -9,12 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
+from django.utils.timezone import now
 
+from identity_platform.console.jobs.models import Job
 from tenants.capacity import main_server
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
 from tests.environment import DATABASE
@@ -28,7 +31,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = sys.argv[1]
-call_command("tenant_worker", "--size", "2", "--every", "0.1")
+call_command("tenant_worker", "--size", "2", "--every", "0.1", "--purge-every", "0.5")
 """
 
 
@@ -94,6 +97,8 @@ def test_without_a_terminal_nothing_is_deleted_unless_told(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_worker_keeps_spares_in_stock_and_ends_when_asked(number: int, no_spares: None) -> None:
+    old = Job.objects.create(kind="provision")
+    Job.objects.filter(pk=old.pk).update(created_at=now() - timedelta(days=91), seen_at=now() - timedelta(days=91))
     worker = subprocess.Popen(
         [sys.executable, "-P", "-c", WORKER, DATABASE],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -105,6 +110,7 @@ def test_the_worker_keeps_spares_in_stock_and_ends_when_asked(number: int, no_sp
         first = spares_within(30, 2)
         call_command("create_tenant", "Claims", "--slug", f"claims-{worker.pid}-{number}", stdout=StringIO())
         second = spares_within(10, 2)
+        assert not Job.objects.filter(pk=old.pk).exists()
         began = time.monotonic()
         worker.send_signal(number)
         assert worker.wait(10) == 0

@@ -4,8 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Flag, Identifier, QueryWhole, Text
-from identity_platform.api.pagination import LARGEST_PAGE
+from identity_platform.api.fields import EmailAddress, Flag, Identifier, Text
+from identity_platform.api.page_shapes import PageQuery, PaginationOut
 
 
 class AdminLoginIn(serializers.Serializer[Any]):
@@ -66,12 +66,8 @@ class SessionNamedQuery(serializers.Serializer[Any]):
     tenant_id = Identifier(required=False, help_text="For operators: the user's tenant.")
 
 
-class SessionListQuery(SessionNamedQuery):
-    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
-    limit = QueryWhole(required=False, default=20, min_value=1, clamp=True)
-
-    def validate_limit(self, value: int) -> int:
-        return min(value, LARGEST_PAGE)
+class SessionListQuery(SessionNamedQuery, PageQuery):
+    pass
 
 
 class SessionOut(serializers.Serializer[Any]):
@@ -88,12 +84,8 @@ class SessionOut(serializers.Serializer[Any]):
     current = serializers.BooleanField(help_text="Whether it is the session of this call's token.")
 
 
-class SessionListOut(serializers.Serializer[Any]):
+class SessionListOut(PaginationOut):
     sessions = SessionOut(many=True)
-    page = serializers.IntegerField()
-    limit = serializers.IntegerField()
-    total = serializers.IntegerField()
-    total_pages = serializers.IntegerField()
 
 
 class SessionEndedOut(serializers.Serializer[Any]):

@@ -1,7 +1,7 @@
 """Jobs that staff began in the console: what, who, how far, and how it ended."""
 
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.db import models
@@ -12,6 +12,8 @@ from userflow.admins.models import AdminUser
 WAITING, RUNNING, DONE, FAILED, INTERRUPTED = "waiting", "running", "done", "failed", "interrupted"
 # A job says every few seconds that it lives; silent for this long, its process is gone.
 SILENT_AFTER = timedelta(seconds=20)
+# What was done stands in the audit trail as well, for longer.
+KEPT = timedelta(days=90)
 
 
 class Job(models.Model):
@@ -43,6 +45,11 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Begun long ago, and nobody works on it any more."""
+        return models.Q(created_at__lt=moment - KEPT, seen_at__lt=moment - SILENT_AFTER)
 
     @property
     def status(self) -> str:

@@ -1,4 +1,4 @@
-"""`tenant_worker`: keeps ready-made databases in stock, the audit trails sealed and the console's figures fresh."""
+"""`tenant_worker`: keeps ready-made databases in stock, audit trails sealed, figures fresh and expired rows few."""
 
 import io
 import signal
@@ -9,21 +9,25 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, close_old_connections, connections
 from psycopg import Error as DriverError
 
+from identity_platform import embedded
 from tenants import trails, warm
 from tenants.schema import reason_of
 
 log = structlog.get_logger("identity.tenants")
 
+DAY = 86_400.0
+
 
 class Command(BaseCommand):
     help = (
         "Keep ready-made databases waiting on every server that takes tenants, so that a new tenant is a claim of a "
-        "millisecond, put new audit events under their hash chains and collect the console's figures. Runs until SIGTERM "
-        "or Ctrl-C and may run on several machines. Example: tenant_worker --size 20"
+        "millisecond, put new audit events under their hash chains and collect the console's figures; with embedded "
+        "servers, where nothing else has a schedule, also run purge_expired once a day. Runs until SIGTERM or Ctrl-C and "
+        "may run on several machines. Example: tenant_worker --size 20"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -34,6 +38,12 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--figures-every", type=float, default=300.0, help="Seconds between two collections of figures; 0: none."
+        )
+        parser.add_argument(
+            "--purge-every",
+            type=float,
+            default=DAY if embedded.attached() else 0.0,
+            help="Seconds between two runs of purge_expired; 0: none (a day with embedded servers, else 0).",
         )
         parser.add_argument("--once", action="store_true", help="Fill up and end.")
 
@@ -50,6 +60,8 @@ class Command(BaseCommand):
             threading.Thread(target=self._seal, args=(options["seal_every"], ending), daemon=True).start()
         if options["figures_every"] > 0:
             threading.Thread(target=self._collect, args=(options["figures_every"], ending), daemon=True).start()
+        if options["purge_every"] > 0:
+            threading.Thread(target=self._purge, args=(options["purge_every"], ending), daemon=True).start()
         self.stdout.write("Ready.")
         self.stdout.flush()
         while not ending.is_set():
@@ -82,6 +94,20 @@ class Command(BaseCommand):
                 log.warning("figures_not_collected", cause="some tenants failed: their pages say why")
             except (DatabaseError, DriverError) as problem:
                 log.warning("figures_not_collected", cause=reason_of(problem))
+            finally:
+                connections.close_all()
+
+    def _purge(self, every: float, ending: threading.Event) -> None:
+        # The first time soon, as a machine that is switched off at night would else never come to it.
+        wait = min(every, 600.0)
+        while not ending.wait(wait):
+            wait = every
+            try:
+                call_command("purge_expired", stdout=io.StringIO(), stderr=io.StringIO())
+            except SystemExit:
+                log.warning("expired_rows_stay", cause="some tenants could not be reached: purge_expired names them")
+            except (CommandError, DatabaseError, DriverError) as problem:
+                log.warning("expired_rows_stay", cause=reason_of(problem))
             finally:
                 connections.close_all()
 

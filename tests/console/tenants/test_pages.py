@@ -52,8 +52,9 @@ def test_a_tenants_page_shows_what_belongs_to_it(new_house: Callable[[], House])
 
 
 def test_what_belongs_to_another_tenant_than_the_chosen_one_is_reached_over_choosing_it(
-    house: House, other_house: House
+    new_house: Callable[[], House], other_house: House
 ) -> None:
+    house = new_house()
     operator = new_operator().sign_in().choose(house)
     client = f"/admin/userflow/client/{house.client_id}/change/"
     assert f'href="{client}"' in operator.get(page(house)).text
