@@ -3,11 +3,16 @@
 import re
 
 import pytest
+from django.conf import settings
 
 from tests.world import Api
 
 
-@pytest.mark.parametrize("page", ["/admin/login/", "/docs/", "/demo/", "/password/reset", "/email/verify"])
+# The demo page is there in embedded mode only.
+PAGES = ["/admin/login/", "/docs/", "/password/reset", "/email/verify", *(["/demo/"] if settings.EMBEDDED else [])]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_page_names_an_icon_that_is_there_and_that_it_may_load(page: str) -> None:
     shown = Api().get(page)
     assert shown.status_code == 200
