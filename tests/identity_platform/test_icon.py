@@ -7,7 +7,6 @@ from django.conf import settings
 
 from tests.world import Api
 
-
 # The demo page is there in embedded mode only.
 PAGES = ["/admin/login/", "/docs/", "/password/reset", "/email/verify", *(["/demo/"] if settings.EMBEDDED else [])]
 
