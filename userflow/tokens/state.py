@@ -5,6 +5,7 @@ request on, so none of this is cached. An admin's or a client's state, with the 
 global database. An end user needs that one (tenant and client) and one in the tenant's database.
 """
 
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -64,7 +65,8 @@ def roles_in(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
     return tuple(sorted(name for name, _ in found)), frozenset(p for _, permissions in found for p in permissions)
 
 
-def _uuid(value: Any) -> UUID | None:
+@lru_cache(maxsize=10_000)  # the same few of a token, at each of its requests
+def _uuid(value: str | None) -> UUID | None:
     return UUID(value) if value else None
 
 
