@@ -34,6 +34,8 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path}"):
         options.add_argument(argument)
     driver = webdriver.Chrome(options=options, service=Service(str(program("chromedriver"))))
+    # An element of a page that is on its way in is waited for.
+    driver.implicitly_wait(10)
     yield driver
     driver.quit()
 

@@ -136,6 +136,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture
 def visit(browser: webdriver.Chrome, place: Place) -> Callable[[str], Visitor]:
     """`visit(username)` sits down at the browser as somebody."""
+    # An element of a page that is on its way in is waited for.
+    browser.implicitly_wait(10)
     return lambda username: Visitor(browser, place.url, username)
 
 
