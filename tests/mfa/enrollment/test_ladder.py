@@ -135,8 +135,11 @@ def test_whoever_has_asked_for_too_many_strangers_learns_nothing_more(house: Hou
     ann, door = somebody(house).enrol_totp(), Api()
     assertion = {"id": "AAAA", "rawId": "AAAA", "type": "public-key", "response": {}}
     rest = {"phone_number": some_phone(), "code": "123456", "response": assertion, "credential": assertion}
-    for n in range(settings.LIMITS["unknown_user"][0] + 1):
-        door.post("/webauthn/totp/beginSetup", {**ann.name, "email": f"nobody-{n}@example.com"})
-    known = door.post(f"/webauthn/{path}", {**ann.named_with_client, **rest})
-    unknown = door.post(f"/webauthn/{path}", {**ann.named_with_client, **rest, "email": "nobody@example.com"})
+    for _ in range(2):  # once more when the window of the limit ended meanwhile
+        for n in range(settings.LIMITS["unknown_user"][0] + 1):
+            door.post("/webauthn/totp/beginSetup", {**ann.name, "email": f"nobody-{n}@example.com"})
+        known = door.post(f"/webauthn/{path}", {**ann.named_with_client, **rest})
+        unknown = door.post(f"/webauthn/{path}", {**ann.named_with_client, **rest, "email": "nobody@example.com"})
+        if known.status_code == unknown.status_code == 429:
+            break
     assert (known.status_code, known.json()) == (unknown.status_code, unknown.json()) == (429, unknown.json())
