@@ -103,7 +103,7 @@ def test_the_worker_keeps_spares_in_stock_and_ends_when_asked(number: int, no_sp
         [sys.executable, "-P", "-c", WORKER, DATABASE],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
     deadline = time.monotonic() + 60
@@ -119,7 +119,8 @@ def test_the_worker_keeps_spares_in_stock_and_ends_when_asked(number: int, no_sp
         assert worker.wait(10) == 0
     finally:
         worker.kill()
-        worker.communicate()
+        _, complained = worker.communicate()
+    assert "expired_rows_stay" not in complained
     assert time.monotonic() - began < 5
     assert len(first & second) == 1
     assert second <= databases_on(main_server())

@@ -9,12 +9,12 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.db import DatabaseError, close_old_connections, connections
 from psycopg import Error as DriverError
 
 from identity_platform import embedded
-from tenants import trails, warm
+from tenants import retention, trails, warm
 from tenants.schema import reason_of
 
 log = structlog.get_logger("identity.tenants")
@@ -103,10 +103,9 @@ class Command(BaseCommand):
         while not ending.wait(wait):
             wait = every
             try:
-                call_command("purge_expired", stdout=io.StringIO(), stderr=io.StringIO())
-            except SystemExit:
-                log.warning("expired_rows_stay", cause="some tenants could not be reached: purge_expired names them")
-            except (CommandError, DatabaseError, DriverError) as problem:
+                if problems := retention.purge_all(until=ending.is_set):
+                    log.warning("expired_rows_stay", owners=len(problems), first=problems[0])
+            except (DatabaseError, DriverError) as problem:
                 log.warning("expired_rows_stay", cause=reason_of(problem))
             finally:
                 connections.close_all()
