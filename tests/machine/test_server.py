@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 
 from identity_platform.companions import COMPANIONS
-from tests.machine.conftest import ROOT, Platform, environment, free_port, running, within
+from tests.machine.conftest import ROOT, Holder, Platform, environment, free_port, running, within
 
 Serve = Callable[..., Platform]
 LOGIN = b'{"username": "nobody", "password": "wrong"}'
@@ -108,6 +109,32 @@ def test_a_killed_worker_is_replaced_and_no_connection_is_refused(platform: Plat
         assert platform.get("/uflow/live").status == 200
         assert within(30, lambda: len(platform.named()) == len(answering) + len(COMPANIONS))
     assert answering.isdisjoint(platform.named())
+
+
+def test_connections_that_the_database_has_ended_cost_no_request(settled_home: Path, serve: Serve) -> None:
+    # In a server of its own: Django's test client has a way of its own around a request.
+    platform = serve(settled_home, WEB_WORKERS="1", WEB_THREADS="2", LIMIT_SIGNIN_PER_MINUTE="1000")
+    holder = Holder(settled_home)
+
+    def signed_in() -> list[str]:
+        found = []
+        for _ in range(6):
+            with socket.create_connection(("127.0.0.1", platform.port), timeout=20) as connected:
+                connected.sendall(request(f"Content-Length: {len(LOGIN)}") + LOGIN)
+                found.append(answer(connected).split()[1])
+        return found
+
+    # Locked after five tries, which is an answer of the database as well.
+    assert set(signed_in()) == {"401", "429"}
+    with psycopg.connect(holder.database_url, autocommit=True) as raw:
+        ended = raw.execute(
+            "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        ).fetchone()
+    assert ended is not None
+    assert ended[0] > 0
+    assert set(signed_in()) == {"429"}
+    holder.leave()
 
 
 def test_a_companion_that_ends_alone_is_started_again_and_more_slowly_each_time(platform: Platform) -> None:
