@@ -27,7 +27,6 @@ from userflow.tokens.issue import STANDING, Speaker, TokenPair
 
 # What verifying and signing in ask of a user; any other column would be read when it is asked for.
 _OF_USER = frozenset({"id", "email", "active", "password", "client_id", "tenant_id", "email_verified_at"})
-PERSON = "person"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +61,6 @@ _PERSON = """
 SELECT {of_user}, {of_factor}, CASE WHEN u.id = %(person_known)s::uuid THEN 'known' ELSE 'stranger' END AS caller
 FROM {users} u LEFT JOIN {table} f ON f.user_id = u.id AND {condition} WHERE u.email_key = %(person_key)s AND u.active
 """
-_TRIED = """
-SELECT coalesce(person.id::text, %(tried_nobody)s::text) AS subject, coalesce(person.caller, 'stranger') AS caller
-FROM (SELECT) AS one LEFT JOIN person ON true WHERE coalesce(person.id::text, %(tried_nobody)s::text) IS NOT NULL
-"""
 
 
 def count_try(
@@ -86,12 +81,12 @@ def count_try(
         condition=factor.condition,
     )
     values = {"person_known": id_in(realm, caller.principal), "person_key": email_key(email), **factor.values}
-    parts = [Part(PERSON, person, values)]
+    parts = [Part(attempts.PERSON, person, values)]
     if mfa_token is None:
         stranger = attempts.subject_of(realm, email.lower()) if nobody else None
-        parts.append(Part("tried", _TRIED, {"tried_nobody": stranger}))
+        parts.append(attempts.trying(nobody=stranger))
     else:
-        parts.append(tickets.waiting(realm, mfa_token, tickets.SECOND_STEP, source=PERSON))
+        parts.append(tickets.waiting(realm, mfa_token, tickets.SECOND_STEP, source=attempts.PERSON))
         parts.append(tickets.trying(realm, factor=factor.kind))
     parts.append(attempts.counting(realm, factor=factor.kind, source="tried"))
     parts.extend(factor.also)

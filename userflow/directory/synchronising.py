@@ -5,10 +5,9 @@ What a run does to people is in the tenant's own trail; that it ran is in the pl
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from threading import BoundedSemaphore
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
+from identity_platform.places import Places
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import State
 from userflow.directory import ldap, runs, secrets
@@ -41,7 +41,8 @@ from userflow.webhooks.outbox import publish_for_each
 # What has changed is read in between; once a day everything is, which also finds what was changed here.
 FULL_READ_AFTER: Final = timedelta(days=1)
 SAMPLED: Final = 5
-_waiting = BoundedSemaphore(max(1, settings.WEB_THREADS // 4))
+# A directory that answers slowly holds a thread.
+_WAITING = Places.for_slow_requests(DirectoriesBusy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +61,6 @@ class Tried:
     sample: Sequence[Entry] = ()
 
 
-@contextlib.contextmanager
-def _a_place() -> Iterator[None]:
-    """One of the requests that may wait for directories at the same moment; DirectoriesBusy beyond them.
-
-    A directory that answers slowly holds a thread of the server: the others stay free for everybody else.
-    """
-    if not _waiting.acquire(blocking=False):
-        raise DirectoriesBusy
-    try:
-        yield
-    finally:
-        _waiting.release()
-
-
 def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
     """Connect, prove who we are and read the first people, changing nothing.
 
@@ -86,7 +73,7 @@ def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
     deadline = time.monotonic() + settings.DIRECTORY_REQUEST_SECONDS
     try:
         reading = _reading(config, full=True, deadline=deadline, page=SAMPLED)
-        with _a_place(), contextlib.closing(reading.pages()) as pages:
+        with _WAITING.one(), contextlib.closing(reading.pages()) as pages:
             first = next(pages, [])
     except (DirectorySecretLocked, DirectoriesBusy):
         raise
@@ -124,7 +111,7 @@ def synchronise(
     if config.kind == ACTIVE_DIRECTORY:
         ldap.must_be_installed()
     deadline = time.monotonic() + seconds
-    with contextlib.nullcontext() if by is None else _a_place():
+    with contextlib.nullcontext() if by is None else _WAITING.one():
         return _synchronise(
             config,
             by=by,

@@ -30,7 +30,7 @@ def by_argon2_cffi(encoded: bytes, password: bytes) -> bool:
     """The reference implementation; takes any parameters."""
     try:
         return argon2.PasswordHasher().verify(encoded, password)
-    except argon2.exceptions.VerificationError:
+    except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
         return False
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from django.conf import settings
@@ -79,6 +79,19 @@ def is_locked(realm: Realm, *, subject: str, factor: str, caller: str) -> str:
         f"EXISTS (SELECT FROM {realm.attempts._meta.db_table} a WHERE a.subject = {subject} AND a.factor = {factor}"
         f" AND a.caller = {caller} AND a.locked_until > now())"
     )
+
+
+# Whoever is found, and where nobody is, the name that was tried; no row where that is not to be counted either.
+PERSON: Final = "person"
+_BY_NAME = """
+SELECT coalesce(person.id::text, %(tried_nobody)s::text) AS subject, coalesce(person.caller, 'stranger') AS caller
+FROM (SELECT) AS one LEFT JOIN person ON true WHERE coalesce(person.id::text, %(tried_nobody)s::text) IS NOT NULL
+"""
+
+
+def trying(*, nobody: str | None) -> Part:
+    """Gives `subject` and `caller` for `counting`: of the part PERSON (`id`, `caller`), or if it has no row of `nobody`."""
+    return Part("tried", _BY_NAME, {"tried_nobody": nobody})
 
 
 def counting(realm: Realm, *, factor: str, source: str) -> Part:

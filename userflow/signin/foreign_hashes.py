@@ -15,8 +15,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-import argon2
 import bcrypt
+
+from userflow.signin import argon2id
 
 LARGEST_BCRYPT_COST = 13
 # 128 * r * n bytes are the memory of one lane; the p lanes are filled one after another.
@@ -104,10 +105,7 @@ def _argon2(encoded: str) -> tuple[str, Check] | None:
         return None
 
     def check(password: bytes) -> bool:
-        try:
-            return argon2.PasswordHasher().verify(encoded.removeprefix("argon2"), password)
-        except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
-            return False
+        return argon2id.by_argon2_cffi(encoded.removeprefix("argon2").encode(), password)
 
     return "argon2", check
 

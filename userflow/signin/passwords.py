@@ -1,22 +1,21 @@
 """Passwords: argon2id with a bound on how many are hashed at once, and the rules for new ones."""
 
-import threading
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 
 import argon2
+from argon2.low_level import ARGON2_VERSION
 from django.conf import settings
 from django.contrib.auth import hashers
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
+from identity_platform.places import Places
 from userflow.errors import HashersBusy, WeakPassword
 from userflow.signin import argon2id, blocklist, foreign_hashes
 
 LONGEST = 128
 SHORTEST = 8
 OWN_FORM = "argon2$argon2id$"
-OWN_PARAMETERS = "$argon2id$v=19$m=19456,t=2,p=1$"
 
 
 class Argon2Hasher(Argon2PasswordHasher):
@@ -29,45 +28,30 @@ class Argon2Hasher(Argon2PasswordHasher):
     def verify(self, password: str, encoded: str) -> bool:
         """Whether it is the password; by the fastest implementation where the parameters are ours."""
         form = encoded[encoded.index("$") :]
-        verify = argon2id.fastest() if form.startswith(OWN_PARAMETERS) else argon2id.by_argon2_cffi
+        ours = f"$argon2id$v={ARGON2_VERSION}$m={self.memory_cost},t={self.time_cost},p={self.parallelism}$"
+        verify = argon2id.fastest() if form.startswith(ours) else argon2id.by_argon2_cffi
         return verify(form.encode(), password.encode())
 
 
+@dataclass(frozen=True, slots=True)
 class Lane:
     """Hashes of one kind in this worker: so many at the same moment, and so many that hash or wait for it."""
 
-    def __init__(self, *, at_once: int, places: int) -> None:
-        self.places = places
-        self._slots = threading.BoundedSemaphore(at_once)
-        self._places = threading.BoundedSemaphore(places)
+    cores: Places
+    waiting: Places
 
-    @contextmanager
-    def slot(self, seconds: float) -> Iterator[None]:
-        """Wait for a core to hash on, at most so long; HashersBusy (503) after that."""
-        if not self._slots.acquire(timeout=seconds):
-            raise HashersBusy(retry_after=1)
-        try:
-            yield
-        finally:
-            self._slots.release()
-
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """HashersBusy (503) at once when all places are taken."""
-        if not self._places.acquire(blocking=False):
-            raise HashersBusy(retry_after=1)
-        try:
-            yield
-        finally:
-            self._places.release()
+    @classmethod
+    def of(cls, *, at_once: int, waiting: int) -> "Lane":
+        """A lane whose refusal is HashersBusy (503)."""
+        return cls(*(Places(number, lambda: HashersBusy(retry_after=1)) for number in (at_once, waiting)))
 
 
-# Every hash takes a core for some 18 ms and 19 MiB. More at once than this worker's share of cores only makes all of
+# Every hash takes a core for some 15 ms and 19 MiB. More at once than this worker's share of cores only makes all of
 # them slower and starves the requests that hash nothing (performance.md, target 8).
-OWN = Lane(at_once=settings.HASHES_AT_ONCE, places=settings.HASHES_WAITED_FOR)
+OWN = Lane.of(at_once=settings.HASHES_AT_ONCE, waiting=settings.HASHES_WAITED_FOR)
 # A hash that a tenant brought along costs up to half a second: one at a time and with places of its own, so that however
-# many come they take no slot and no place of those whose hash is the platform's.
-FOREIGN = Lane(at_once=1, places=max(1, settings.HASHES_WAITED_FOR // 2))
+# many come they take no core and no place of those whose hash is the platform's.
+FOREIGN = Lane.of(at_once=1, waiting=max(1, settings.HASHES_WAITED_FOR // 2))
 
 
 def hashed(password: str) -> str:
@@ -76,7 +60,7 @@ def hashed(password: str) -> str:
     New passwords are rarer than sign-ins and limited by address: they wait longer and are never turned away at once, so
     that of many registrations of one address at the same moment each gets its own answer.
     """
-    with OWN.slot(settings.NEW_HASH_WAIT_SECONDS):
+    with OWN.cores.one(wait=settings.NEW_HASH_WAIT_SECONDS):
         return hashers.make_password(_normal(password))
 
 
@@ -101,7 +85,7 @@ def matches(password: str, encoded: str | None) -> bool:
     # Longer than any password that could have been set: hashed all the same, cut, so that time tells nothing.
     tried = password[:LONGEST]
     lane = FOREIGN if usable and encoded and _is_dear(encoded) else OWN
-    with lane.place(), lane.slot(settings.PASSWORD_HASH_WAIT_SECONDS):
+    with lane.waiting.one(), lane.cores.one(wait=settings.PASSWORD_HASH_WAIT_SECONDS):
         if usable and encoded and is_foreign(encoded):
             right = foreign_hashes.verify(tried, encoded)
         else:

@@ -10,12 +10,7 @@ from userflow.signin import attempts
 
 # What a sign-in asks of its user; any other column would be read when it is asked for.
 _COLUMNS = ("id", "email", "name", "active", "password", "mfa_methods", "email_verified_at")
-# Whoever has the address is found, and the try counted of that user or, where nobody has it, of the address.
-_PERSON = f"SELECT {', '.join(_COLUMNS)} FROM userflow_enduser WHERE email_key = %(person_key)s"
-_TRIED = (
-    "SELECT coalesce(person.id::text, %(tried_nobody)s::text) AS subject, %(tried_caller)s::text AS caller"
-    " FROM (SELECT) AS one LEFT JOIN person ON true"
-)
+_PERSON = f"SELECT {', '.join(_COLUMNS)}, 'stranger' AS caller FROM userflow_enduser WHERE email_key = %(person_key)s"
 _ANSWER = (
     f"SELECT counted.caller, {', '.join(f'person.{name}' for name in _COLUMNS)}"
     " FROM (SELECT) AS one LEFT JOIN person ON true LEFT JOIN counted ON true"
@@ -29,8 +24,8 @@ def count_password_try(key: str) -> EndUser | None:
     """
     nobody = attempts.subject_of(END_USERS, key)
     parts = [
-        Part("person", _PERSON, {"person_key": key}),
-        Part("tried", _TRIED, {"tried_nobody": nobody, "tried_caller": attempts.STRANGER}),
+        Part(attempts.PERSON, _PERSON, {"person_key": key}),
+        attempts.trying(nobody=nobody),
         attempts.counting(END_USERS, factor=attempts.PASSWORD, source="tried"),
     ]
     with connections["tenant"].cursor() as cursor:

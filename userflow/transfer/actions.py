@@ -1,17 +1,14 @@
 """Bringing end users in: a file by command, a few rows over REST. One mechanism, one report."""
 
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from threading import BoundedSemaphore
 from typing import IO, Any
 from uuid import UUID, uuid4
 
-from django.conf import settings
-
 from identity_platform.audit.writer import record_for_tenant
+from identity_platform.places import Places
 from identity_platform.transfer import runs
 from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
@@ -31,7 +28,9 @@ MOST_OVER_REST = 1000
 MOST_NAMES = 200
 # As many faults as an answer holds; `failed` counts them all.
 MOST_FAULTS = 1000
-_places = BoundedSemaphore(max(1, settings.WEB_THREADS // 4))
+# Each import over REST takes seconds of a core, and waits for others that have the same addresses: by a few dozen at once
+# one tenant's admin would hold every thread of the server.
+_PLACES = Places.for_slow_requests(ImportsBusy)
 # Takes the counts so far and the byte up to which the file is read.
 Seen = Callable[[Tally, int], None]
 
@@ -105,23 +104,8 @@ def import_few(
     ImportsBusy, UnknownTenant, TenantSuspended, TenantBusy.
     """
     attempts.limit_address("transfer")
-    with _a_place():
+    with _PLACES.one():
         return _import_few(tenant_id, by, options, rows, content, form)
-
-
-@contextmanager
-def _a_place() -> Iterator[None]:
-    """One of the requests that may import at the same moment; ImportsBusy beyond them.
-
-    Each takes seconds of a core, and waits for others that have the same addresses: by a few dozen at once one tenant's
-    admin would hold every thread of the server.
-    """
-    if not _places.acquire(blocking=False):
-        raise ImportsBusy
-    try:
-        yield
-    finally:
-        _places.release()
 
 
 def _import_few(

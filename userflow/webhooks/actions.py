@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from threading import BoundedSemaphore
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,6 +12,7 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import TargetRefused, check_url
+from identity_platform.places import Places
 from tenants import routes
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
@@ -26,7 +26,8 @@ from userflow.webhooks.models import PENDING, WebhookEndpoint, WebhookMessage
 ENDPOINTS_LOCK = 7_215_020
 # One call holds no longer than a statement may take; the answer says that there are more.
 REPLAYED_AT_ONCE = 5000
-_looking_up = BoundedSemaphore(max(1, settings.WEB_THREADS // 4))
+# A name server that answers slowly holds a thread.
+_LOOKING_UP = Places.for_slow_requests(NameServersBusy)
 _SHOWN = (
     "id",
     "message_id",
@@ -222,15 +223,11 @@ def replay(
 
 
 def _check(url: str) -> None:
-    # A name server that answers slowly holds a thread of the server: the others stay free for everybody else.
-    if not _looking_up.acquire(blocking=False):
-        raise NameServersBusy
     try:
-        check_url(url, reach())
+        with _LOOKING_UP.one():
+            check_url(url, reach())
     except TargetRefused as refused:
         raise ValidationFailed(details={"url": [refused.reason]}) from refused
-    finally:
-        _looking_up.release()
 
 
 def _try_now(endpoint: WebhookEndpoint) -> None:

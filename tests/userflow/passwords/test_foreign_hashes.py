@@ -241,8 +241,8 @@ def test_who_is_turned_away_unheard_has_lost_no_try(house: House, name: str) -> 
     assert [Api().post("/uflow/auth/enduser/login", wrong).status_code for _ in range(4)] == [401] * 4
     lane = passwords.FOREIGN if encoded else passwords.OWN
     with ExitStack() as full:
-        for _ in range(lane.places):
-            full.enter_context(lane.place())
+        for _ in range(lane.waiting.number):
+            full.enter_context(lane.waiting.one())
         assert [Api().post("/uflow/auth/enduser/login", login).status_code for _ in range(3)] == [503] * 3
     # The four that were looked at still count: the fifth locks.
     assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401

@@ -12,12 +12,16 @@ BOTH = (argon2id.by_argon2_cffi, argon2id.by_libsodium)
 
 def test_both_give_the_same_answer_to_right_wrong_and_broken() -> None:
     encoded = passwords.hashed("correct horse battery").removeprefix("argon2").encode()
+    # Timed is what is compared at a sign-in: the parameters of a hash that the platform makes.
+    assert argon2id._KNOWN.startswith(encoded[: encoded.index(b"p=1$") + 4])
     flipped = encoded[:-1] + (b"A" if encoded[-1:] != b"A" else b"Q")
     for verify in BOTH:
         assert verify(encoded, b"correct horse battery")
         assert not verify(encoded, b"correct horse batterz")
         assert not verify(encoded, b"")
         assert not verify(flipped, b"correct horse battery")
+        assert not verify(encoded[:-4] + b"$", b"correct horse battery")
+        assert not verify(b"$argon2id$nonsense", b"correct horse battery")
 
 
 def test_a_salt_too_long_for_one_is_left_to_the_other() -> None:
