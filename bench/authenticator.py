@@ -13,7 +13,7 @@ import cbor2
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from mfa.webauthn.ceremony import base64url
+from mfa.webauthn.responses import base64url
 
 _PRESENT_AND_VERIFIED = b"\x05"
 

@@ -29,8 +29,6 @@ DEGRADED = Gauge(
     "identity_ratelimit_degraded", "1 while counts are taken in this process.", multiprocess_mode="livemax"
 )
 
-# How long a server that failed is left alone, so that a hung one costs one request a second its timeout, not every one.
-PAUSE_SECONDS = 1.0
 MOST_LOCAL_KEYS = 50_000
 _GET = b"*2\r\n$3\r\nGET\r\n%b"
 
@@ -141,12 +139,11 @@ class _Counters:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._local: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        # 0 while the server answers, else the time before which it is not asked.
-        self._ask_again_at = 0.0
+        self._pause = valkey.Pause()
 
     @property
     def degraded(self) -> bool:
-        return self._ask_again_at > 0
+        return self._pause.lasts
 
     def count(self, name: str, seconds: int, beside: str | None = None) -> tuple[int, int | None]:
         """The total with this one, and the total of `beside` if that was asked for and the server answers."""
@@ -176,8 +173,8 @@ class _Counters:
 
     def _ask(self, commands: bytes, *, answers: int) -> list[int] | None:
         """Send commands in RESP 2 and give the answers as numbers; None when the server cannot be asked."""
-        trying_again = self._ask_again_at > 0
-        if trying_again and not self._may_ask():
+        trying_again = self._pause.lasts
+        if not self._pause.may_ask():
             return None
         try:
             connection: Any = self._pool.get_connection()
@@ -200,26 +197,15 @@ class _Counters:
             self._answered()
         return totals
 
-    def _may_ask(self) -> bool:
-        with self._lock:
-            now = time.monotonic()
-            if now < self._ask_again_at:
-                return False
-            # Whoever comes first asks; the others go on without until the answer is there.
-            self._ask_again_at = now + PAUSE_SECONDS
-            return True
-
     def _failed(self, problem: Exception) -> None:
-        with self._lock:
-            first, self._ask_again_at = not self._ask_again_at, time.monotonic() + PAUSE_SECONDS
+        news = self._pause.failed()
         DEGRADED.set(1)
-        if first:
+        if news:
             # The kind only: messages of the driver name hosts.
             log.warning("valkey_unavailable", kind=type(problem).__name__)
 
     def _answered(self) -> None:
-        with self._lock:
-            self._ask_again_at = 0.0
+        self._pause.answered()
         DEGRADED.set(0)
         log.info("valkey_available")
 

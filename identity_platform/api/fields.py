@@ -76,6 +76,7 @@ class StrictField:
 
     def openapi(self) -> dict[str, Any]:
         """The JSON Schema of what the field takes (OpenAPI 3.1)."""
+        # Abstract: what a field takes is never more than its own `to_internal_value` lets through.
         raise NotImplementedError
 
 

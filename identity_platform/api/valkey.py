@@ -7,12 +7,16 @@ settings wait 5 s for an answer, and its plain client tries ten times more.
 from __future__ import annotations
 
 import functools
+import threading
+import time
 from typing import Any
 
 import redis
 from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+PAUSE_SECONDS = 1.0
 
 
 @functools.cache
@@ -36,6 +40,42 @@ def is_connected(timeout: float) -> bool:
             return bool(probe.ping())
     except (redis.RedisError, OSError):
         return False
+
+
+class Pause:
+    """When a server that failed may be asked again, so that a hung one costs one request a second its timeout, not all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # 0 while the server answers, else the time before which it is not asked.
+        self._until = 0.0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the server has failed and has not answered since."""
+        return self._until > 0
+
+    def may_ask(self) -> bool:
+        """Whether to ask now. After a failure whoever comes first asks; the others go on without until `answered`."""
+        if not self.lasts:
+            return True
+        with self._lock:
+            moment = time.monotonic()
+            if moment < self._until:
+                return False
+            self._until = moment + PAUSE_SECONDS
+            return True
+
+    def failed(self) -> bool:
+        """The server did not answer. Tells whether that is news."""
+        with self._lock:
+            news, self._until = not self._until, time.monotonic() + PAUSE_SECONDS
+        return news
+
+    def answered(self) -> None:
+        """The server answers again."""
+        with self._lock:
+            self._until = 0.0
 
 
 def _options(timeout: float) -> dict[str, Any]:

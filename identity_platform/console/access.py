@@ -35,7 +35,7 @@ SEEN: Final = "console_seen"
 
 # A page view writes down that somebody is there only this often: it would be a write to each.
 SEEN_EVERY_SECONDS: Final = 60
-# How a second step is done (mfa.totp.actions, mfa.webauthn.actions).
+# How a second step is done (mfa.totp.actions, mfa.webauthn.authentication).
 FACTORS: Final = frozenset({"otp", "pop"})
 
 Page = Callable[..., HttpResponse]

@@ -19,7 +19,7 @@ from psycopg.errors import ReadOnlySqlTransaction
 
 from identity_platform.api.errors import NotAllowed, NotFound, Unavailable
 from identity_platform.api.handlers import as_refusal
-from identity_platform.console.access import require, staff_at
+from identity_platform.console.access import Page, require, staff_at
 from identity_platform.console.scope import tenant_at
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
@@ -30,7 +30,6 @@ from userflow.ids import id_or
 # The hidden field of every form of these pages.
 DRAWN_FOR: Final = "drawn_for"
 Draw = Callable[[Tenant], HttpResponse]
-Page = Callable[..., HttpResponse]
 
 
 def looking(request: HttpRequest) -> Purpose:

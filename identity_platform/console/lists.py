@@ -1,6 +1,5 @@
 """What the console's lists have in common: permissions of the API, no writing past the actions, bounded counting."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -19,7 +18,7 @@ from unfold.admin import ModelAdmin
 from unfold.views import ChangeList
 
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.console.access import needed, staff_at, staff_or_none
+from identity_platform.console.access import Page, needed, staff_at, staff_or_none
 from identity_platform.console.inside import draw_inside
 from identity_platform.console.scope import tenant_at
 from tenants.context import TENANT_ALIAS
@@ -53,9 +52,6 @@ class ConsoleChangeList(ChangeList):  # type: ignore[misc]  # unfold has no type
         # Without it the frame offers to "show all", which these lists do not.
         self.full_result_count = self.result_count
         self.counted_all = self.result_count <= COUNTED_AT_MOST
-
-
-Page = Callable[..., HttpResponse]
 
 
 @dataclass(frozen=True, slots=True)

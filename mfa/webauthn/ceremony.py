@@ -5,10 +5,7 @@ backup-eligible flag, the user handle, the length of a credential id, one spelli
 used once and that the counter of signatures rises is decided by the database (`mfa.webauthn.queries`).
 """
 
-import base64
-import hashlib
 import io
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -42,30 +39,21 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
+from mfa.webauthn.responses import CeremonyFailed, bytes_of, client_data_of, credential_id_of, inner_of, part_of, plain
+
 # Level 3 section 5.4: these three reach every authenticator on the market.
 ALGORITHMS: Final = [
     COSEAlgorithmIdentifier.EDDSA,
     COSEAlgorithmIdentifier.ECDSA_SHA_256,
     COSEAlgorithmIdentifier.RSASSA_PKCS1_v1_5_SHA_256,
 ]
-LONGEST_CREDENTIAL_ID: Final = 1023  # Level 3 section 7.1 step 25
 CHALLENGE_BYTES: Final = 32  # section 13.4.3 asks for 16 at least
 TIMEOUT_MS: Final = 300_000  # as long as the challenge lives
 # A key of 16,384 bits costs the verifier a hundred times one of 2,048.
 RSA_BITS: Final = range(2048, 4097)
-# No client writes more; base64url of the attestation of a TPM stays below 8 KiB.
-LONGEST_PART: Final = 64 * 1024
 TRANSPORTS: Final = frozenset(transport.value for transport in AuthenticatorTransport)
 
 Verification = Literal["required", "preferred"]
-
-
-class CeremonyFailed(Exception):
-    """The response does not prove what it should. `reason` is for the audit trail and never holds what was sent."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +165,7 @@ def _descriptor(handle: KeyHandle) -> PublicKeyCredentialDescriptor:
     return PublicKeyCredentialDescriptor(id=handle.credential_id, transports=known or None)
 
 
-# --- responses -------------------------------------------------------------------------------------------------------
-
-
-def challenge_of(response: Mapping[str, Any]) -> bytes:
-    """The challenge that a response claims to answer, to look it up by; nothing is verified. CeremonyFailed if none."""
-    return _bytes(_client_data(_part(_inner(response), "clientDataJSON")).get("challenge"), "challenge")
-
-
-def credential_id_of(response: Mapping[str, Any]) -> bytes:
-    """The credential id that a response names, in its one spelling. CeremonyFailed otherwise."""
-    credential_id = _bytes(response.get("rawId"), "rawId")
-    if _bytes(response.get("id"), "id") != credential_id:
-        raise CeremonyFailed("id is not rawId")
-    if not 0 < len(credential_id) <= LONGEST_CREDENTIAL_ID:
-        raise CeremonyFailed("credential id length")
-    return credential_id
+# --- verification ------------------------------------------------------------------------------------------------------
 
 
 def verify_registration(
@@ -204,14 +177,14 @@ def verify_registration(
     a valid one, but no trust is drawn from it. Raises CeremonyFailed, whatever is wrong.
     """
     try:
-        inner = _inner(response)
+        inner = inner_of(response)
         credential_id = credential_id_of(response)
-        client_data = _part(inner, "clientDataJSON")
-        attestation = _part(inner, "attestationObject")
-        _refuse_foreign_page(_client_data(client_data))
+        client_data = part_of(inner, "clientDataJSON")
+        attestation = part_of(inner, "attestationObject")
+        _refuse_foreign_page(client_data_of(client_data))
         _refuse_leftovers(attestation)
         verified = verify_registration_response(
-            credential=_plain(credential_id, clientDataJSON=client_data, attestationObject=attestation),
+            credential=plain(credential_id, clientDataJSON=client_data, attestationObject=attestation),
             expected_challenge=expected_challenge,
             expected_rp_id=rp.id,
             expected_origin=list(rp.origins),
@@ -257,22 +230,22 @@ def verify_assertion(
     `require_user_handle` is for a sign-in in which nobody was named before (step 6). Raises CeremonyFailed.
     """
     try:
-        inner = _inner(response)
+        inner = inner_of(response)
         credential_id = credential_id_of(response)
         if credential_id != passkey.credential_id:
             raise CeremonyFailed("another credential id")
         _refuse_foreign_handle(inner.get("userHandle"), passkey.user_handle, required=require_user_handle)
-        client_data = _part(inner, "clientDataJSON")
-        authenticator_data = _part(inner, "authenticatorData")
-        _refuse_foreign_page(_client_data(client_data))
+        client_data = part_of(inner, "clientDataJSON")
+        authenticator_data = part_of(inner, "authenticatorData")
+        _refuse_foreign_page(client_data_of(client_data))
         flags = parse_authenticator_data(authenticator_data).flags
         _refuse_flipped_backup(flags, passkey)
         verified = verify_authentication_response(
-            credential=_plain(
+            credential=plain(
                 credential_id,
                 clientDataJSON=client_data,
                 authenticatorData=authenticator_data,
-                signature=_part(inner, "signature"),
+                signature=part_of(inner, "signature"),
             ),
             expected_challenge=expected_challenge,
             expected_rp_id=rp.id,
@@ -305,7 +278,7 @@ def _refuse_foreign_handle(stated: Any, handle: bytes, *, required: bool) -> Non
         if required:
             raise CeremonyFailed("no user handle")
         return
-    if _bytes(stated, "userHandle") != handle:
+    if bytes_of(stated, "userHandle") != handle:
         raise CeremonyFailed("another user's handle")
 
 
@@ -340,75 +313,6 @@ def _refuse_odd_key(encoded: bytes) -> None:
         raise CeremonyFailed("key does not fit its algorithm")
 
 
-def _inner(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    inner = response.get("response")
-    if not isinstance(inner, Mapping):
-        raise CeremonyFailed("no response")
-    if response.get("type") != "public-key":
-        raise CeremonyFailed("type")
-    return inner
-
-
-def _part(inner: Mapping[str, Any], name: str) -> bytes:
-    return _bytes(inner.get(name), name)
-
-
-def _bytes(stated: Any, name: str) -> bytes:
-    """Base64url (RFC 4648 section 5) with its padding or, as browsers write it, without; no other spelling.
-
-    Python's decoder would take many more for the same bytes, and two readers could then disagree on what was sent.
-    """
-    if not isinstance(stated, str) or len(stated) > LONGEST_PART:
-        raise CeremonyFailed(name)
-    try:
-        decoded = base64.b64decode(stated + "=" * (-len(stated) % 4), altchars=b"-_", validate=True)
-    except ValueError as problem:
-        raise CeremonyFailed(name) from problem
-    padded = base64.urlsafe_b64encode(decoded).decode()
-    if stated != padded and stated != padded.rstrip("="):
-        raise CeremonyFailed(name)
-    return decoded
-
-
-def base64url(value: bytes) -> str:
-    """Base64url without padding."""
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-
-
-def _client_data(raw: bytes) -> dict[str, Any]:
-    """Section 5.8.1, read once and strictly: one reader must not see another origin than the next."""
-    try:
-        found = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as problem:
-        raise CeremonyFailed("clientDataJSON") from problem
-    if not isinstance(found, dict):
-        raise CeremonyFailed("clientDataJSON")
-    return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a member is there twice")
-    return found
-
-
-def _plain(credential_id: bytes, **parts: bytes) -> dict[str, Any]:
-    """The response with what the library reads and nothing else."""
-    named = base64url(credential_id)
-    return {
-        "id": named,
-        "rawId": named,
-        "type": "public-key",
-        "response": {name: base64url(value) for name, value in parts.items()},
-    }
-
-
 def _reason(problem: Exception) -> str:
     # The class, not the text: the library's messages quote what was sent.
     return "bad signature" if isinstance(problem, InvalidSignature) else type(problem).__name__
-
-
-def digest_of(challenge: bytes) -> bytes:
-    """What is stored of a challenge: who reads the database cannot answer it."""
-    return hashlib.sha256(challenge).digest()

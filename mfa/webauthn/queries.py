@@ -11,8 +11,9 @@ from django.db import connections
 
 from identity_platform.postgresql.parts import Part
 from mfa.verification import names_of
-from mfa.webauthn.ceremony import CHALLENGE_BYTES, digest_of
+from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
 from mfa.webauthn.models import AdminChallenge, AdminPasskey, Challenge, EndUserChallenge, EndUserPasskey
+from mfa.webauthn.responses import digest_of
 from userflow.realms import END_USERS, Realm
 
 REGISTRATION: Final = "registration"
@@ -154,3 +155,9 @@ def signing_in(
     known = Known.of(row[: len(KNOWN)])
     user = realm.users.from_db(realm.alias, list(names), row[len(KNOWN) :]) if known else None
     return user, known, spent
+
+
+def handles_of(user: Any) -> list[KeyHandle]:
+    """How browsers find the user's passkeys, oldest first."""
+    found = user.passkeys.order_by("created_at").values_list("credential_id", "transports")
+    return [KeyHandle(bytes(credential_id), tuple(transports)) for credential_id, transports in found]

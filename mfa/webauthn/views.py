@@ -21,8 +21,9 @@ from mfa.errors import (
     UnknownPerson,
 )
 from mfa.views import NO_STORE, PROOFS, FactorViewSet
-from mfa.webauthn import actions, serializers
-from mfa.webauthn.actions import Enrolled, Verified
+from mfa.webauthn import authentication, registration, serializers
+from mfa.webauthn.authentication import Verified
+from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
@@ -74,7 +75,7 @@ class AdminPasskeyViewSet(FactorViewSet):
     def begin_registration(self, request: Request) -> Response:
         """Options for a new passkey, for parseCreationOptionsFromJSON()."""
         asked = self.valid(serializers.AdminNamedIn)
-        options = actions.begin_registration(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked)
+        options = registration.begin_registration(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked)
         return Response(options, headers=NO_STORE)
 
     @endpoint(
@@ -87,7 +88,7 @@ class AdminPasskeyViewSet(FactorViewSet):
     def finish_registration(self, request: Request) -> Response:
         """Store the new passkey."""
         asked = self.valid(serializers.AdminCredentialIn)
-        done = actions.finish_registration(
+        done = registration.finish_registration(
             realm=ADMINS, tenant_id=None, email=asked["email"], response=asked["credential"], caller=self.caller()
         )
         return Response(enrolled(done))
@@ -101,14 +102,16 @@ class AdminPasskeyViewSet(FactorViewSet):
     def begin_authentication(self, request: Request) -> Response:
         """Options for the use of a passkey, for parseRequestOptionsFromJSON()."""
         asked = self.valid(serializers.AdminNamedIn)
-        options = actions.begin_authentication(realm=ADMINS, tenant_id=None, **asked)
+        options = authentication.begin_authentication(realm=ADMINS, tenant_id=None, **asked)
         return Response(options, headers=NO_STORE)
 
     @endpoint(serializers.AdminAssertionIn, returns={200: serializers.VerifiedOut}, refuses=VERIFY, token="optional")
     def finish_authentication(self, request: Request) -> Response:
         """Verify the use of a passkey; with `mfa_token` it completes that login and answers its tokens."""
         asked = self.valid(serializers.AdminAssertionIn)
-        return verified(actions.finish_authentication(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked))
+        return verified(
+            authentication.finish_authentication(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked)
+        )
 
 
 class EndUserPasskeyViewSet(PasskeyViewSet):
@@ -124,7 +127,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     def begin_registration(self, request: Request) -> Response:
         """Options for a new passkey, for parseCreationOptionsFromJSON()."""
         asked = self.valid(serializers.EndUserNamedIn)
-        options = actions.begin_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
+        options = registration.begin_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
         return Response(options, headers=NO_STORE)
 
     @endpoint(
@@ -138,7 +141,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         """Store the new passkey."""
         asked = self.valid(serializers.EndUserCredentialIn)
         asked["response"] = asked.pop("credential")
-        done = actions.finish_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
+        done = registration.finish_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
         return Response(enrolled(done))
 
     @endpoint(
@@ -154,7 +157,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         """
         asked = self.valid(serializers.EndUserBeginIn)
         self.caller(asked["tenant_id"])
-        options = actions.begin_authentication(
+        options = authentication.begin_authentication(
             realm=END_USERS,
             tenant_id=asked["tenant_id"],
             email=asked.get("email"),
@@ -169,7 +172,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         With `mfa_token` it completes that login; of a passkey sign-in it is the only step. Both answer tokens.
         """
         asked = self.valid(serializers.EndUserAssertionIn)
-        done = actions.finish_authentication(
+        done = authentication.finish_authentication(
             realm=END_USERS,
             caller=self.caller_or(PasskeyNotVerified, asked["tenant_id"]),
             tenant_id=asked["tenant_id"],
@@ -195,7 +198,7 @@ class PasskeySignUpViewSet(PasskeyViewSet):
         asked = self.valid(serializers.EndUserCredentialIn)
         asked["response"] = asked.pop("credential")
         caller = self.caller_or(NoProof, asked["tenant_id"])
-        done = actions.finish_registration_and_sign_in(caller=caller, **asked)
+        done = registration.finish_registration_and_sign_in(caller=caller, **asked)
         assert done.tokens is not None  # this action issues them
         return Response({**enrolled(done), **done.tokens.members()}, headers=NO_STORE)
 

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import orjson
 from django.db import connections
-from django.db.models import F
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
@@ -17,6 +16,7 @@ from tenants.routes import decoded
 from userflow.directory.models import DirectoryConfig, DirectoryLink
 from userflow.directory.objects import Entry
 from userflow.directory.plan import Change, Person
+from userflow.email import proofs
 from userflow.email.models import EmailProof
 from userflow.endusers.models import EndUser
 from userflow.groups.models import Group
@@ -196,7 +196,7 @@ def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
     )
     END_USERS.windows._default_manager.filter(user_id__in=off).delete()
     END_USERS.tickets._default_manager.filter(user_id__in=off).delete()
-    EmailProof.objects.filter(user_id__in=off).exclude(email_key=F("user__email_key")).delete()
+    proofs.give_up_changes(off)
     _record("end_user.deactivated", off, config)
     gone = [_about(person, config) | {"active": False} for person in people if person.user_id in set(off)]
     publish_for_each("end_user.deactivated", gone)

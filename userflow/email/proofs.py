@@ -5,10 +5,13 @@ whether one is missing.
 """
 
 import secrets
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
+from django.db.models import F
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
@@ -79,9 +82,9 @@ def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, unt
     mail.tell("email_proof", to=email, facts=facts, after="tenant")
 
 
-def give_up_change(user: EndUser) -> None:
-    """Another address that waits to be proven is given up; the proof of the present one goes on."""
-    EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).delete()
+def give_up_changes(user_ids: Collection[UUID]) -> None:
+    """Other addresses of these users that wait to be proven are given up; the proof of a present one goes on."""
+    EmailProof.objects.filter(user_id__in=user_ids).exclude(email_key=F("user__email_key")).delete()
 
 
 def limit_changes(user_id: object) -> None:

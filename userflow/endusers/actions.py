@@ -177,7 +177,7 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route)
     wanted, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
         # Another spelling of the same address; whatever else was about to be proven is given up.
-        proofs.give_up_change(user)
+        proofs.give_up_changes([user.pk])
         return
     if EndUser.objects.filter(email_key=key).exists():
         raise EmailTaken
@@ -205,7 +205,7 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndU
         if not active:
             end_sessions(END_USERS, user_id=user.pk, reason="deactivated")
             tickets.end_tickets(END_USERS, user)
-            proofs.give_up_change(user)
+            proofs.give_up_changes([user.pk])
         event = "end_user.activated" if active else "end_user.deactivated"
         record_for_tenant(event, target=("end_user", user.pk))
         publish(event, person(user))

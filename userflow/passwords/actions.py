@@ -285,7 +285,7 @@ def _set(realm: Realm, user: Any, encoded: str, route: routes.Route | None, *, k
     tickets.end_tickets(realm, user)
     if realm is END_USERS:
         # Whoever had the session before may have asked for another address; links are mailed to it from then on.
-        proofs.give_up_change(user)
+        proofs.give_up_changes([user.pk])
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(route), "at": now(), "address": current_origin().address}
     mail.tell("password_changed", to=user.email, facts=facts, after=realm.alias)

@@ -16,9 +16,7 @@ from identity_platform.api import valkey
 
 log = structlog.get_logger("identity.webhooks")
 
-# How long a server that failed is left alone, so that a hung one does not hold up every write for its timeout.
-PAUSE_SECONDS = 1.0
-_paused_until = 0.0
+_pause = valkey.Pause()
 
 
 def _name() -> str:
@@ -28,14 +26,16 @@ def _name() -> str:
 
 def wake(tenant_id: UUID, *, seconds: float = 0.0) -> None:
     """Have a deliverer look at the tenant in so many seconds; an earlier wish stands. Never raises for Valkey's absence."""
-    global _paused_until
-    if time.monotonic() < _paused_until:
+    if not _pause.may_ask():
         return
     try:
         valkey.client().zadd(_name(), {str(tenant_id): time.time() + seconds}, lt=True)
     except (redis.RedisError, OSError) as problem:
-        _paused_until = time.monotonic() + PAUSE_SECONDS
+        _pause.failed()
         log.warning("webhook_hint_lost", reason=type(problem).__name__)
+    else:
+        if _pause.lasts:
+            _pause.answered()
 
 
 def due(most: int) -> Sequence[UUID]:

@@ -11,8 +11,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.console.access import Staff, staff_at
-from identity_platform.console.inside import Page, inside, looking
+from identity_platform.console.access import Page, Staff, staff_at
+from identity_platform.console.inside import inside, looking
 from identity_platform.console.people.record import LOOK, find_person, record_of
 from tenants.models import Tenant
 from userflow.endusers.models import EndUser

@@ -4,7 +4,6 @@ Who must have a factor and has none is led here after the password, and to nothi
 enrol is the ticket of that sign-in, otherwise it is the fresh sign-in itself (the ladder of mfa.enrollment).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
@@ -19,7 +18,7 @@ from django.views.decorators.http import require_POST
 
 from identity_platform.api.errors import ApiError
 from identity_platform.console import sudo
-from identity_platform.console.access import staff_at, staff_or_none, wants_factor
+from identity_platform.console.access import Page, staff_at, staff_or_none, wants_factor
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.lists import uuid_or_none
 from identity_platform.console.signin import forms, refusals, steps
@@ -30,13 +29,12 @@ from mfa.enrollment import Caller
 from mfa.errors import SecretNotIssued
 from mfa.factors import TOTP, WEBAUTHN, list_factors, remove_factor
 from mfa.totp import actions as totp
-from mfa.webauthn import actions as passkeys
+from mfa.webauthn import registration as passkeys
 from userflow.passwords.actions import change_password
 from userflow.realms import ADMINS
 from userflow.signin.sessions import end_one_session, end_others, list_sessions
 
 SESSIONS_SHOWN: Final = 50
-Page = Callable[..., HttpResponse]
 
 
 @dataclass(frozen=True, slots=True)

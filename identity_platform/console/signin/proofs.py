@@ -13,7 +13,8 @@ from identity_platform.console.signin.forms import BackupCodeForm, CodeForm, Pas
 from mfa.enrollment import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.totp import actions as totp
-from mfa.webauthn import actions as passkeys
+from mfa.webauthn import authentication as passkeys
+from mfa.webauthn.speaking import SECOND_STEP_AMR
 from userflow.errors import NotSignedInByTicket
 from userflow.passwords.actions import prove_password
 from userflow.realms import ADMINS
@@ -29,7 +30,7 @@ FORMS: Final[dict[str, tuple[str, type[forms.Form]]]] = {
 }
 # RFC 8176 section 2.
 AMR: Final[dict[str, tuple[str, ...]]] = {
-    WEBAUTHN: passkeys.SECOND_STEP_AMR,
+    WEBAUTHN: SECOND_STEP_AMR,
     TOTP: totp.AMR,
     BACKUP_CODE: totp.AMR,
     PASSWORD: ("pwd",),

@@ -16,7 +16,8 @@ from identity_platform.console.signin import forms, proofs, refusals, steps
 from identity_platform.console.signin.refusals import page
 from mfa.enrollment import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
-from mfa.webauthn import actions as passkeys
+from mfa.webauthn import authentication as passkeys
+from mfa.webauthn.speaking import ONLY_STEP_AMR
 from userflow.passwords.actions import ask_for_admin_reset
 from userflow.realms import ADMINS
 from userflow.signin.actions import end_sessions, sign_in_admin, sign_out
@@ -75,7 +76,7 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
         return _sign_in_page(request, form, next_path, refusal=refusal)
     assert done.tokens is not None  # a ceremony that names nobody ends with a session or a refusal
     end_earlier(request)
-    return steps.enter(request, done.user, done.tokens, amr=passkeys.ONLY_STEP_AMR, next_path=next_path)
+    return steps.enter(request, done.user, done.tokens, amr=ONLY_STEP_AMR, next_path=next_path)
 
 
 def end_earlier(request: HttpRequest) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.conf import settings
@@ -18,7 +19,7 @@ from tests.userflow.tokens.aged import aged
 from tests.world import PASSWORD, Api, House, Person, build_house, statements
 from userflow import mail
 from userflow.email.models import EmailProof
-from userflow.email.proofs import give_up_change
+from userflow.email.proofs import give_up_changes
 from userflow.endusers.models import EndUser
 
 VERIFY, RESEND = "/uflow/user/email/verify", "/uflow/user/email/resend"
@@ -319,7 +320,7 @@ def test_a_change_that_is_given_up_while_it_is_sent_again_stays_given_up(strict:
     change(strict, person, new)
     with ThreadPoolExecutor(1) as pool:
         with in_tenant(strict.id), tenant_atomic():
-            give_up_change(EndUser.objects.get(pk=person.id))
+            give_up_changes([UUID(person.id)])
             pool.submit(resend, strict, new).result()
             time.sleep(0.3)
         assert len(mails_to(new, PROOF)) == 1

@@ -1,0 +1,162 @@
+"""Enrolling passkeys, of end users and admin users."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import IntegrityError
+
+from mfa import factors
+from mfa.enrollment import Caller, Proof, enrollment_proof
+from mfa.errors import NoProof, PasskeyNotVerified, PasskeyRefused, TooManyPasskeys
+from mfa.notices import issuer_of
+from mfa.people import entered, find_user, require_user
+from mfa.webauthn import ceremony, queries, responses
+from mfa.webauthn.ceremony import NewPasskey
+from mfa.webauthn.queries import REGISTRATION
+from mfa.webauthn.relying_party import relying_party
+from mfa.webauthn.responses import CeremonyFailed
+from mfa.webauthn.speaking import only_step, record
+from tenants.errors import UnknownTenant
+from tenants.states import Purpose
+from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.signin import actions as signin
+from userflow.signin import attempts
+from userflow.tokens.issue import TokenPair
+
+# Every one of them travels in the options of each ceremony.
+MOST_PASSKEYS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """A stored passkey; with tokens where the registration issues them."""
+
+    user: Any
+    credential_id: str
+    tokens: TokenPair | None = None
+
+
+def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller) -> dict[str, Any]:
+    """Creation options for a new passkey of the user, good for five minutes and one answer.
+
+    Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403), TooManyPasskeys, NoRelyingParty
+    (400); then nothing is stored.
+    """
+    with entered(realm, tenant_id):
+        user = require_user(realm, email)
+        enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
+        rp = relying_party(realm, name=issuer_of(realm, user))
+        enrolled = queries.handles_of(user)
+        if len(enrolled) >= MOST_PASSKEYS:
+            raise TooManyPasskeys
+        challenge = queries.open_challenge(realm, REGISTRATION, user_id=user.pk)
+    return ceremony.creation_options(
+        rp=rp,
+        challenge=challenge,
+        user_handle=user.pk.bytes,
+        user_name=user.email,
+        display_name=_display_name(user),
+        exclude=enrolled,
+        verification="preferred",
+    )
+
+
+def finish_registration(
+    *,
+    realm: Realm,
+    tenant_id: UUID | None,
+    email: str,
+    response: Mapping[str, Any],
+    caller: Caller,
+    name: str = "",
+) -> Enrolled:
+    """Store the passkey that the response proves; an admin user's with the name that its owner knows it by.
+
+    Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys
+    (400); then nothing is stored.
+    """
+    with entered(realm, tenant_id):
+        user = require_user(realm, email)
+        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
+        new = _verified_registration(realm, user, response)
+        with realm.atomic():
+            _store(realm, user, proof, new, **({"name": name} if realm is ADMINS else {}))
+    return Enrolled(user, responses.base64url(new.credential_id))
+
+
+def finish_registration_and_sign_in(
+    *, tenant_id: UUID, email: str, response: Mapping[str, Any], caller: Caller
+) -> Enrolled:
+    """The general finishRegistration: store an end user's passkey and sign the user in with it.
+
+    It hands out tokens, so it is stricter (contract.md section 6): the user must be verified by the authenticator, and
+    without Bearer or ticket there must be no factor of any kind. Refuses with NoProof (401; also for users and tenants
+    that are not there), SignInTooOld, PasskeyNotVerified (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys (400).
+    """
+    realm = END_USERS
+    try:
+        with entered(realm, tenant_id, Purpose.SIGN_IN):
+            user = find_user(realm, email)
+            if user is None:
+                attempts.limit_address("unknown_user")
+                raise NoProof
+            proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN, issues_tokens=True)
+            new = _verified_registration(realm, user, response)
+            if not new.user_verified:
+                raise PasskeyNotVerified("The authenticator did not verify the user: a PIN, finger or face is needed.")
+            with realm.atomic():
+                _store(realm, user, proof, new)
+                earned = only_step(realm, user, client_id=user.client_id, user_agent=caller.user_agent)
+                tokens = signin.complete_sign_in(
+                    realm, user, earned.speaker, amr=earned.amr, route=earned.route, user_agent=earned.user_agent
+                )
+    except UnknownTenant as problem:
+        raise NoProof from problem
+    return Enrolled(user, responses.base64url(new.credential_id), tokens)
+
+
+def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any]) -> NewPasskey:
+    """Spend the challenge and verify the response; PasskeyRefused otherwise."""
+    try:
+        challenge = responses.challenge_of(response)
+        if queries.spend_challenge(realm, challenge, ceremony=REGISTRATION, user_id=user.pk) is None:
+            raise CeremonyFailed("challenge")
+        return ceremony.verify_registration(
+            response=response,
+            expected_challenge=challenge,
+            rp=relying_party(realm),
+            require_verification=False,
+        )
+    except CeremonyFailed as problem:
+        record(realm, user, "factor.enrollment_refused", outcome="refused", reason=problem.reason)
+        raise PasskeyRefused from problem
+
+
+def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, **named: str) -> None:
+    """Claim, store, settle: one transaction of the caller's."""
+    locked = factors.claim(realm, user, proof)
+    if locked.passkeys.count() >= MOST_PASSKEYS:
+        raise TooManyPasskeys
+    try:
+        with realm.atomic():
+            passkey = locked.passkeys.create(
+                credential_id=new.credential_id,
+                public_key=new.public_key,
+                sign_count=new.sign_count,
+                aaguid=new.aaguid,
+                transports=list(new.transports),
+                backup_eligible=new.backup_eligible,
+                backed_up=new.backed_up,
+                **named,
+            )
+    except IntegrityError as clash:
+        # Level 3 section 7.1 step 26: a credential id belongs to one user. Whose it is, is nobody's business.
+        raise PasskeyRefused from clash
+    factors.settle(realm, locked, change="enrolled", kind=factors.WEBAUTHN, rung=proof.rung, factor_id=passkey.pk)
+
+
+def _display_name(user: Any) -> str:
+    name = getattr(user, "name", None) or f"{getattr(user, 'first_name', '')} {getattr(user, 'last_name', '')}"
+    return name.strip() or user.email
