@@ -121,6 +121,11 @@ class UnsupportedMediaType(ApiError):
     code = "UNSUPPORTED_MEDIA_TYPE"
     message = "Send the body as `Content-Type: application/json` in UTF-8."
 
+    @classmethod
+    def wanting(cls, media_type: str) -> "UnsupportedMediaType":
+        """The refusal of an endpoint that reads `media_type`."""
+        return cls(f"Send the body as `Content-Type: {media_type}` in UTF-8.")
+
 
 class TooManyRequests(ApiError):
     """429: a limit is reached; `retry_after` seconds until a call can pass."""

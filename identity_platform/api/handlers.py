@@ -1,7 +1,7 @@
 """The only place that shapes an error body: one envelope per route group, chosen by path (contract.md section 1)."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any
 
@@ -36,13 +36,21 @@ def envelope(path: str, refusal: errors.ApiError) -> dict[str, Any]:
     if path.startswith("/authmgr/token"):
         fallback = "temporarily_unavailable" if refusal.status == 503 else "invalid_request"
         name = getattr(refusal, "error", None) or OAUTH_ERRORS.get(refusal.status, fallback)
+        # There is no other place to say which parameter it is.
+        text = " ".join(_each(refusal.details)) if refusal.details else refusal.text
         # RFC 6749 section 5.2 allows neither double quotes nor backslashes nor anything beyond ASCII there.
-        plain = refusal.text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
+        plain = text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
         return {"error": name, "error_description": plain}
     body: dict[str, Any] = {"error": refusal.phrase, "message": refusal.text}
     if refusal.details:
         body["details"] = refusal.details
     return body
+
+
+def _each(details: Mapping[str, Any]) -> Iterator[str]:
+    for name, told in details.items():
+        for sentence in told if isinstance(told, list) else [told]:
+            yield f"{name}: {sentence}"
 
 
 def as_refusal(problem: BaseException) -> errors.ApiError:
@@ -93,6 +101,8 @@ def where(problem: BaseException) -> list[str]:
 def answer_refusal(problem: Exception, context: dict[str, Any]) -> Response:
     """DRF's exception handler."""
     refusal = as_refusal(problem)
+    if isinstance(problem, drf.UnsupportedMediaType):
+        refusal = errors.UnsupportedMediaType.wanting(context["view"].parser_classes[0].media_type)
     return Response(
         envelope(context["request"].path, refusal), status=refusal.status, headers=_headers(refusal, context["request"])
     )

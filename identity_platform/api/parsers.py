@@ -204,7 +204,7 @@ def _require_type(stated: str | None, wanted: str) -> None:
     kind, semicolon, parameter = stated.partition(";")
     # UTF-7 and its kin turn harmless bytes into quotes and brackets: no other charset, and no other parameter either.
     if kind.strip().lower() != wanted or (semicolon and not _UTF_8.fullmatch(parameter)):
-        raise UnsupportedMediaType(f"Send the body as `Content-Type: {wanted}` in UTF-8.")
+        raise UnsupportedMediaType.wanting(wanted)
 
 
 def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:

@@ -42,7 +42,7 @@ class GroupListOut(PaginationOut):
 
 
 class GroupIn(NamedTenant):
-    name = Text(max_length=255)
+    name = Text(max_length=255, trim=True)
     description = Text(max_length=1000, required=False, allow_blank=True)
     roles = serializers.ListField(
         child=Text(max_length=63), required=False, max_length=MOST_ROLES, help_text="Names of roles."
@@ -50,7 +50,7 @@ class GroupIn(NamedTenant):
 
 
 class GroupChanges(NamedTenant):
-    name = Text(max_length=255, required=False)
+    name = Text(max_length=255, trim=True, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
     roles = serializers.ListField(
         child=Text(max_length=63), required=False, max_length=MOST_ROLES, help_text="Replaced whole."

@@ -64,13 +64,13 @@ class RoleListOut(PaginationOut):
 
 
 class RoleIn(NamedTenant):
-    name = Text(max_length=63)
+    name = Text(max_length=63, trim=True)
     description = Text(max_length=1000, required=False, allow_blank=True)
     permissions = serializers.ListField(child=Permission(), required=False, max_length=MOST_PERMISSIONS)
 
 
 class RoleChanges(NamedTenant):
-    name = Text(max_length=63, required=False)
+    name = Text(max_length=63, trim=True, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
     permissions = serializers.ListField(child=Permission(), required=False, max_length=MOST_PERMISSIONS)
 

@@ -46,13 +46,13 @@ class TenantListOut(PaginationOut):
 
 
 class TenantIn(serializers.Serializer[Any]):
-    name = Text(max_length=255)
+    name = Text(max_length=255, trim=True)
     slug = Text(max_length=50, required=False)
     settings = JsonObject(required=False)
 
 
 class TenantChanges(serializers.Serializer[Any]):
-    name = Text(max_length=255, required=False)
+    name = Text(max_length=255, trim=True, required=False)
     slug = Text(max_length=50, required=False)
     status = Text(max_length=16, required=False, help_text="active or suspended")
     settings = JsonObject(required=False, help_text="Merged into what is set; null takes a setting back.")

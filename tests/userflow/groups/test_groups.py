@@ -179,6 +179,7 @@ def test_only_who_may_reads_and_writes_groups(house: House, other_house: House, 
     [
         ({}, "name"),
         ({"name": ""}, "name"),
+        ({"name": "  "}, "name"),
         ({"name": 5}, "name"),
         ({"name": "x", "roles": "y"}, "roles"),
         ({"name": "x", "roles": [1]}, "roles[0]"),

@@ -154,7 +154,9 @@ def test_one_name_in_any_case_is_one_role_also_in_a_race(house: House) -> None:
         answers = sorted(pool.map(attempt, range(10)))
     assert answers == [201] + [409] * 9
     other = make(house)
-    assert house.api.put(f"{ROLES}/{other['id']}", {"name": name.lower()}).status_code == 409
+    for taken in (name.lower(), f" {name} "):
+        assert house.api.put(f"{ROLES}/{other['id']}", {"name": taken}).status_code == 409, taken
+    assert house.api.put(f"{ROLES}/{other['id']}", {"name": "  "}).status_code == 400
 
 
 def test_another_tenants_role_is_the_404_of_an_unknown_one(house: House, other_house: House) -> None:

@@ -93,6 +93,12 @@ def test_wrong_settings_are_refused_and_nothing_is_changed(wrong: dict[str, Any]
     assert operator.get(path).json() == made
 
 
+def test_a_name_of_blanks_is_none(operator: Api) -> None:
+    answer = operator.post(TENANTS, {"name": "  "})
+    assert answer.status_code == 400
+    assert list(answer.json()["details"]) == ["name"]
+
+
 def test_the_name_changes_and_the_rest_stays(operator: Api) -> None:
     made = make(operator)
     changed = operator.patch(f"{TENANTS}/{made['tenant_id']}", {"name": "New Name", "tenant_id": str(uuid4())}).json()

@@ -111,6 +111,16 @@ def test_other_requests_are_refused_in_the_form_of_the_rfc(api: Api, sent: dict[
     assert '"' not in answer.json()["error_description"]
 
 
+def test_the_description_names_the_parameter(api: Api) -> None:
+    missing = api.post(PATH, **form(grant_type=""))
+    assert missing.json()["error_description"] == "grant_type: Send this member."
+    too_long = api.post(PATH, {"grant_type": "x" * 65, "scope": 5})
+    assert too_long.json()["error_description"] == "grant_type: Send at most 64 characters. scope: Send a string."
+    other = api.post(PATH, raw=b"x", content_type="text/plain")
+    assert other.status_code == 415
+    assert FORM in other.json()["error_description"]
+
+
 def test_a_parameter_sent_twice_is_refused(api: Api, house: House) -> None:
     raw = b"grant_type=client_credentials&grant_type=refresh_token"
     answer = api.post(PATH, raw=raw, content_type=FORM, headers=basic(make_client(house)))
