@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 import phonenumbers
-from phonenumbers import PhoneNumberType
+from phonenumbers import PhoneNumberFormat, PhoneNumberType
 
 from identity_platform.crypto import keyed_digest
 from mfa.errors import PhoneRefused
@@ -51,6 +51,9 @@ def mobile_number(text: str, *, countries: Collection[str] | None) -> Number:
         raise _refused("No country has this prefix.") from None
     if not phonenumbers.is_valid_number(parsed):
         raise _refused("No such number is in use in its country.")
+    if phonenumbers.format_number(parsed, PhoneNumberFormat.E164) != text:
+        # The parser also reads a prefix that is dialled at home only; with it one phone would be several numbers.
+        raise _refused("Send it without the prefix for calls within its country: +44 7400..., not +44 07400...")
     if phonenumbers.number_type(parsed) not in _MOBILE:
         raise _refused("Only mobile numbers receive codes.")
     if countries is not None and phonenumbers.region_code_for_number(parsed) not in countries:
