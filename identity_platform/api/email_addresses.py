@@ -40,6 +40,14 @@ def email_key(address: str) -> str:
     return address.lower()
 
 
+def key_of_spelling(text: str) -> str | None:
+    """The key of the address that the text spells, with its domain in either form; None where it spells none."""
+    try:
+        return email_key(email_address(text))
+    except AddressInvalid:
+        return None
+
+
 def _domain(text: str) -> str:
     domain = text.lower() if text.isascii() else text
     if not text.isascii() or "xn--" in domain:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
 
-from identity_platform.api.email_addresses import email_key
+from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
@@ -52,9 +52,7 @@ def create_admin_user(
     if tenant_id is not None:
         least = routes.find(tenant_id).settings.get("password_min_length", least)
     granted = grantable_roles(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
-    if "@" in username and username.lower() != email.lower():
-        # Signing in takes either, so a username must not look like somebody else's address.
-        raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
+    _refuse_foreign_address(username, email)
     passwords.check_strength(password, least=least, personal=(username, email, first_name, last_name))
     user = AdminUser(
         tenant_id=tenant_id,
@@ -75,6 +73,12 @@ def create_admin_user(
         )
         ticket = tickets.open_enrollment(ADMINS, user, cause="creation")
     return user, ticket
+
+
+def _refuse_foreign_address(username: str, email: str) -> None:
+    """Signing in takes either, so a username must not look like somebody else's address: ValidationFailed."""
+    if "@" in username and key_of_spelling(username) != email_key(email):
+        raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
 
 
 def _save(user: AdminUser, **how: Any) -> None:
@@ -142,10 +146,7 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
         _must_outrank(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
         username, email = changes.get("username", user.username), changes.get("email", user.email)
-        if "@" in username and username.lower() != email.lower():
-            raise ValidationFailed(
-                details={"username": ["A username with an @ must be the user's own e-mail address."]}
-            )
+        _refuse_foreign_address(username, email)
         if user.pk == by.id and email != user.email and not by.is_fresh():
             raise AddressNeedsFreshSignIn
         if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:

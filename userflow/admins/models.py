@@ -10,7 +10,7 @@ from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.db.models.lookups import Exact
 
-from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
+from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key, key_of_spelling
 from tenants.models import Tenant
 from userflow.permissions_catalogue import OPERATOR
 
@@ -25,6 +25,12 @@ def username_is(username: str) -> models.Q:
     are I and S: one tenant's admin could take a name that the sign-in of another one finds.
     """
     return models.Q(Exact(Lower("username"), Lower(models.Value(username))))
+
+
+def known_as(name: str) -> models.Q:
+    """The condition that finds the admin user of this username or e-mail address, in any spelling of either."""
+    key = key_of_spelling(name)
+    return username_is(name) if key is None else username_is(name) | models.Q(email_key=key)
 
 
 class AdminRole(models.Model):

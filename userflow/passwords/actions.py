@@ -4,7 +4,6 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
@@ -17,7 +16,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantMismatch, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.admins.models import AdminUser, username_is
+from userflow.admins.models import AdminUser, known_as
 from userflow.clients.models import Client
 from userflow.email import proofs
 from userflow.endusers.models import EndUser
@@ -100,7 +99,7 @@ def set_admin_password(*, username: str, password: str) -> int:
 
     Refuses with UnknownUser, WeakPassword, HashersBusy.
     """
-    user = AdminUser.objects.filter(username_is(username) | Q(email_key=username.lower())).first()
+    user = AdminUser.objects.filter(known_as(username)).first()
     if user is None:
         raise UnknownUser
     route = routes.find(user.tenant_id) if user.tenant_id else None

@@ -9,7 +9,6 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 from django.db import connection
-from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
@@ -21,7 +20,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
-from userflow.admins.models import AdminUser, username_is
+from userflow.admins.models import AdminUser, known_as
 from userflow.clients.usage import STALE_USE, note_use
 from userflow.email import proofs
 from userflow.endusers.models import EndUser
@@ -59,7 +58,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "", operato
     (unknown, wrong and inactive alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended.
     """
     attempts.limit_guessing_address("signin")
-    user = AdminUser.objects.filter(username_is(username) | Q(email_key=username.lower())).first()
+    user = AdminUser.objects.filter(known_as(username)).first()
     who = user.pk if user else username.lower()
     with attempts.counted(ADMINS, who, factor=attempts.PASSWORD):
         if not passwords.matches(password, user.password if user else None) or user is None or not user.active:

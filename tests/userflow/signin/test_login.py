@@ -1,5 +1,6 @@
 """Signing in with a password: answers, limits and what they must not tell."""
 
+import secrets
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -69,6 +70,17 @@ def test_admins_sign_in_by_name_or_address_and_failures_are_one_answer(api: Api,
     wrong = api.post(ADMIN, {"username": house.admin.username, "password": "wrong wrong"})
     unknown = api.post(ADMIN, {"username": "no-such-admin", "password": PASSWORD})
     assert (wrong.status_code, wrong.content) == (401, unknown.content)
+
+
+def test_an_admin_with_a_domain_of_other_letters_signs_in_by_the_address_as_it_was_given(house: House) -> None:
+    address = f"ines-{secrets.token_hex(4)}@bücher.example"
+    body = {"username": address, "email": address, "password": PASSWORD, "first_name": "I", "last_name": "B"}
+    made = house.api.post("/uflow/admin/users", body)
+    assert (made.status_code, made.json()["email"]) == (201, address.replace("bücher", "xn--bcher-kva"))
+    renamed = house.api.put(f"/uflow/admin/users/{made.json()['id']}", {"username": address.split("@")[0]})
+    assert renamed.status_code == 200
+    for name in (address, address.upper(), made.json()["email"]):
+        assert Api().post(ADMIN, {"username": name, "password": PASSWORD}).status_code == 200, name
 
 
 @pytest.mark.parametrize(
