@@ -28,9 +28,11 @@ class Nobody(BasePermission):
 
 
 class Anyone(BasePermission):
-    """Public endpoints; they may still look at a token."""
+    """Public endpoints; where they look at a token, one that is sent names no foreign tenant."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
+        if isinstance(request.user, Principal):
+            refuse_foreign_tenant(request.user, request, view)
         return True
 
 

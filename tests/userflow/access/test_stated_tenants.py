@@ -38,6 +38,14 @@ def test_an_end_user_names_no_foreign_tenant_either(house: House, other_house: H
     assert person.get("/authmgr/profile", {"tenant_id": str(house.id)}).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/uflow/user/clients/register", "/webauthn/totp/verify"])
+def test_a_token_names_no_foreign_tenant_where_none_is_needed_either(
+    house: House, other_house: House, path: str
+) -> None:
+    asked = {tenant.id: house.api.post(f"{path}?tenant_id={tenant.id}", {}) for tenant in (house, other_house)}
+    assert {name: answer.status_code for name, answer in asked.items()} == {house.id: 400, other_house.id: 403}
+
+
 @pytest.mark.parametrize("form", ["{%s}", "urn:uuid:%s"])
 def test_the_tenant_header_takes_the_36_character_form_only(operator: Api, house: House, form: str) -> None:
     answer = operator.get("/authmgr/groups", headers={"X-Tenant-ID": form % house.id})
