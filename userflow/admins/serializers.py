@@ -8,6 +8,8 @@ from identity_platform.api.fields import EmailAddress, Flag, Identifier, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
 from userflow.admins.models import AdminUser
 
+MOST_ROLES = 50
+
 
 def record(user: AdminUser) -> dict[str, Any]:
     """The specification's admin user record."""
@@ -58,7 +60,7 @@ class AdminUserIn(serializers.Serializer[Any]):
     first_name = Text(max_length=150)
     last_name = Text(max_length=150)
     tenant_id = Identifier(required=False, allow_null=True)
-    roles = serializers.ListField(child=Text(max_length=63), required=False, allow_empty=False)
+    roles = serializers.ListField(child=Text(max_length=63), required=False, allow_empty=False, max_length=MOST_ROLES)
 
 
 class AdminUserChanges(serializers.Serializer[Any]):
@@ -66,7 +68,7 @@ class AdminUserChanges(serializers.Serializer[Any]):
     email = EmailAddress(required=False)
     first_name = Text(max_length=150, required=False, allow_blank=True)
     last_name = Text(max_length=150, required=False, allow_blank=True)
-    roles = serializers.ListField(child=Text(max_length=63), required=False)
+    roles = serializers.ListField(child=Text(max_length=63), required=False, max_length=MOST_ROLES)
 
 
 class AdminListQuery(PageQuery):
