@@ -25,6 +25,7 @@ NAMES = (
     "tenants",
     "migrate",
     "start",
+    "crowd",
     "import",
 )
 

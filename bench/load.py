@@ -100,6 +100,7 @@ def run(
         "seconds": now - began,
         "statuses": statuses,
         "p50_ms": _quantile(times, 0.50) * 1000,
+        "p95_ms": _quantile(times, 0.95) * 1000,
         "p99_ms": _quantile(times, 0.99) * 1000,
         "longest_ms": _quantile(times, 1.0) * 1000,
     }

@@ -21,9 +21,10 @@ class Sizes:
     fleet: int = 1000
     known: int = 10_000
     imported: int = 100_000
+    crowd: int = 1_000_000
 
 
-SMOKE = Sizes(users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known=20, imported=300)
+SMOKE = Sizes(users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known=20, imported=300, crowd=3000)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bench.measures import factors, fleet, imports, limits, provisioning, reads, signin, tenancy
+from bench.measures import crowd, factors, fleet, imports, limits, provisioning, reads, signin, tenancy
 from bench.run import Row, Run
 
 MEASURES: dict[str, Callable[[Run], list[Row]]] = {
@@ -16,5 +16,6 @@ MEASURES: dict[str, Callable[[Run], list[Row]]] = {
     "tenants": tenancy.measure,
     "migrate": fleet.measure_migrate,
     "start": fleet.measure_start,
+    "crowd": crowd.measure,
     "import": imports.measure,
 }

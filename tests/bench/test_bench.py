@@ -55,6 +55,7 @@ def test_a_run_measures_both_sides_and_writes_what_it_found(tmp_path: Path) -> N
         "read",
         "factors",
         "ratelimit",
+        "crowd",
         "import",
         "--smoke",
         "--results",
@@ -64,7 +65,7 @@ def test_a_run_measures_both_sides_and_writes_what_it_found(tmp_path: Path) -> N
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
     assert ended.returncode == 0, ended.stderr
     [found] = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")]
-    assert [row["target"] for row in found["rows"]][:7] == ["1", "15", "15", "15", "15", "12", "14"]
+    assert [row["target"] for row in found["rows"]][:10] == ["1", "15", "15", "15", "15", "12", "9", "9", "9", "14"]
     assert found["samples"]["import"]["rows"] == 300
     assert {samples[0]["statuses"]["200"] for samples in found["samples"]["factors"].values()} == {30}
     assert {name for name, samples in found["samples"]["read"].items() if samples[0]["answers"]} == {"platform", "bare"}

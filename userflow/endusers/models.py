@@ -40,13 +40,19 @@ class EndUser(TenantModel):
 
 
 class EndUserCount(TenantModel):
-    """How many end users the tenant has: the sum over all rows, kept by triggers and never written by this code.
+    """How many end users of a kind the tenant has: the sum over its rows, kept by triggers and never written by this code.
 
-    There are as many rows as transactions have ever added or removed people at the same moment: each takes one that
-    nobody holds, so that registrations, and an import that lasts minutes, never wait for each other.
+    Of each kind there are as many rows as transactions have ever added or removed such people at the same moment: each
+    takes one that nobody holds, so that registrations, and an import that lasts minutes, never wait for each other.
     """
 
     users = models.BigIntegerField()
+    active = models.BooleanField()
+    client_id = models.UUIDField(null=True)
+    provider = models.CharField(max_length=63)
+
+    class Meta:
+        indexes = [models.Index(fields=["provider", "active", "client_id"], name="end_user_count_kind")]
 
     def __str__(self) -> str:
         return str(self.users)

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connections
@@ -187,6 +188,83 @@ def test_the_total_follows_sets_of_rows_and_what_was_undone(new_house: Any) -> N
         EndUser.objects.bulk_create([made[0], *people(own, 2)], ignore_conflicts=True)
         EndUser.objects.filter(pk__in=[user.pk for user in made[:12]]).delete()
     assert listed(own)["total"] == len(listed(own, limit=100)["users"]) == 20
+
+
+def agree(house: House, **filters: Any) -> bool:
+    with in_tenant(house.id):
+        stored = EndUser.objects.filter(**filters).count()
+    found = listed(house, limit=100, **{name: str(value).lower() for name, value in filters.items()})
+    return stored == found["total"] == len(found["users"])
+
+
+def test_totals_by_active_client_and_provider_follow_every_change(new_house: Any) -> None:
+    own = new_house()
+    elsewhere = uuid4()
+    with in_tenant(own.id):
+        made = EndUser.objects.bulk_create(people(own, 30))
+        chosen = EndUser.objects.filter(pk__in=[user.pk for user in made[:20]])
+        chosen.update(active=False)
+        EndUser.objects.filter(pk__in=[user.pk for user in made[10:25]]).update(provider="google", active=True)
+        EndUser.objects.filter(pk__in=[user.pk for user in made[5:15]]).update(client_id=elsewhere)
+        EndUser.objects.filter(pk=made[0].pk).update(client_id=None)
+        EndUser.objects.filter(pk__in=[user.pk for user in made[12:14]]).delete()
+        with contextlib.suppress(ZeroDivisionError), tenant_atomic():
+            chosen.update(active=True, provider="undone")
+            raise ZeroDivisionError
+    assert agree(own, active=False)
+    assert agree(own, active=True, provider="google")
+    assert agree(own, client_id=elsewhere)
+    assert agree(own, client_id=own.client_id, provider="local", active=False)
+    assert agree(own, provider="undone")
+    assert listed(own, provider="o", limit=100)["total"] == 28  # of both providers
+    assert listed(own, provider="O", active="false", limit=100)["total"] == 10
+
+
+def test_people_switched_on_and_off_at_once_are_all_counted(new_house: Any) -> None:
+    own = new_house()
+    everybody = [own.register() for _ in range(4)]
+
+    def switch(number: int) -> None:
+        path = f"/uflow/user/enduser/{own.id}/{everybody[number % 4].id}/status"
+        own.api.put(path, {"active": number % 3 == 0})
+        connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(switch, range(24)))
+    assert agree(own, active=True)
+    assert agree(own, active=False)
+
+
+MANY = """
+INSERT INTO userflow_enduser (id, email, email_key, name, active, provider, client_id, password, metadata, mfa_methods,
+    created_at, updated_at)
+SELECT gen_random_uuid(), i || '@x.example', i || '@x.example', '', i % 8 <> 0, 'local', %s, '', '{}', '[]',
+    now() - (i / 3) * interval '1 second', now() FROM generate_series(1, 5001) i
+"""
+
+
+def test_far_pages_hold_what_stands_there_from_whichever_end_they_are_read(new_house: Any) -> None:
+    own = new_house()
+    with in_tenant(own.id):
+        with connections["tenant"].cursor() as cursor:
+            cursor.execute(MANY.replace("i % 8", "i %% 8"), [own.client_id])
+        newest = EndUser.objects.order_by("-created_at", "-id")
+        everybody = [str(user) for user in newest.values_list("id", flat=True)]
+        active = [str(user) for user in newest.filter(active=True).values_list("id", flat=True)]
+    for page in (20, 21, 25, 26, 50, 51):
+        found = listed(own, page=page, limit=100)
+        assert [user["id"] for user in found["users"]] == everybody[page * 100 - 100 : page * 100]
+        assert found["total"] == 5001
+        found = listed(own, page=page, limit=97, active="true")
+        assert [user["id"] for user in found["users"]] == active[page * 97 - 97 : page * 97]
+    assert listed(own, page=52, limit=100)["users"] == []
+    assert len(listed(own, page=51, limit=100)["users"]) == 1
+    with statements() as seen:
+        listed(own, page=26, limit=100)
+    assert seen.counts == (1, 2)
+    with statements() as seen:
+        listed(own, provider="cal")
+    assert seen.counts == (1, 2)
 
 
 def test_an_import_that_goes_on_holds_up_no_registration_and_is_counted_when_it_ends(new_house: Any) -> None:
