@@ -14,9 +14,10 @@ from identity_platform.api.fields import (
     Timestamp,
     WebAddress,
 )
-from identity_platform.api.page_shapes import PageQuery, PaginationOut
+from identity_platform.api.page_shapes import PaginationOut
 from registry.actions import ReadCredentials, status_of
 from registry.models import ACTIVE, API_KEY, CREDENTIAL_TYPES, EXPIRED, REVOKED, STATUSES, Service, ServiceCredential
+from userflow.named_tenant import NamedTenant, TenantPageQuery
 
 LARGEST_SECRET = LARGEST_METADATA = 64 * 1024
 DEEPEST_METADATA = 16
@@ -55,7 +56,7 @@ def free_metadata() -> JsonObject:
     return JsonObject(required=False, max_bytes=LARGEST_METADATA, max_depth=DEEPEST_METADATA)
 
 
-class ServiceListQuery(PageQuery):
+class ServiceListQuery(TenantPageQuery):
     type = Text(required=False, max_length=63, help_text="Contains, without regard to case.")
     status = Choice(STATUSES, required=False)
 
@@ -104,7 +105,7 @@ class ServiceRemovedOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
 
 
-class ServiceCredentialQuery(serializers.Serializer[Any]):
+class ServiceCredentialQuery(NamedTenant):
     status = Choice((ACTIVE, REVOKED, EXPIRED), required=False, default=ACTIVE)
 
 

@@ -31,6 +31,7 @@ from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownT
 from tenants.states import Purpose
 from userflow.authentication import bearer_token
 from userflow.ids import id_or
+from userflow.named_tenant import NamedTenant
 from userflow.permissions import (
     ADMIN,
     CLIENT,
@@ -53,7 +54,7 @@ RATE_HEADERS = {
 }
 TENANCY = [UnknownTenant, TenantRequired, TenantSuspended, TenantBusy]
 FOR_TENANT = {"X-Tenant-ID": "For which tenant an operator acts; without effect in everybody else's calls."}
-registry_endpoint = partial(endpoint, headers=FOR_TENANT, answer_headers=RATE_HEADERS)
+registry_endpoint = partial(endpoint, query=NamedTenant, headers=FOR_TENANT, answer_headers=RATE_HEADERS)
 
 
 class RegistryViewSet(ApiViewSet):
@@ -96,10 +97,15 @@ class RegistryViewSet(ApiViewSet):
         if self.usage.limited:
             raise TooManyRequests(retry_after=limits.RETRY_AFTER_SECONDS)
 
-    def tenant(self, request: Request) -> UUID:
-        """The tenant that the call means. It must not be deleted or still in the making; what its own database is
-        doing does not matter here, for services live in the global one. Refuses with TENANCY."""
-        tenant_id = tenant_at(request)
+    def tenant(self, request: Request, asked: dict[str, Any] | None = None) -> UUID:
+        """The tenant that the call means; `asked` is its query, if that has been read (`tenant_id` is taken out of it).
+
+        It must not be deleted or still in the making; what its own database is doing does not matter here, for services
+        live in the global one. Refuses with TENANCY.
+        """
+        if asked is None:
+            asked = self.valid_query(NamedTenant) if request.META["QUERY_STRING"] else {}
+        tenant_id = tenant_at(request, asked.pop("tenant_id", None))
         routes.find(tenant_id).check(Purpose.INSPECT)
         return tenant_id
 
@@ -117,7 +123,7 @@ class ServiceViewSet(RegistryViewSet):
     def list(self, request: Request) -> Response:
         """Services of the tenant, newest first."""
         asked = self.valid_query(serializers.ServiceListQuery)
-        found = actions.list_services(tenant_id=self.tenant(request), **asked)
+        found = actions.list_services(tenant_id=self.tenant(request, asked), **asked)
         return Response({"services": found.rows, "pagination": found.totals()})
 
     @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, refuses=[ServiceExists, *TENANCY])
@@ -178,10 +184,10 @@ class CredentialViewSet(RegistryViewSet):
     )
     def list(self, request: Request, service_id: str) -> Response:
         """Credentials of a service with their secrets. Every secret that is handed out is one row in the audit trail."""
-        status = self.valid_query(serializers.ServiceCredentialQuery)["status"]
-        tenant_id = self.tenant(request)
+        asked = self.valid_query(serializers.ServiceCredentialQuery)
+        tenant_id = self.tenant(request, asked)
         found = actions.read_credentials(
-            tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), status=status
+            tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), status=asked["status"]
         )
         return Response(serializers.read_credentials(found), headers=NO_STORE)
 

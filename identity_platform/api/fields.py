@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import orjson
 from django.core.validators import ProhibitNullCharactersValidator
@@ -381,3 +381,30 @@ class Choice(StrictField, serializers.ChoiceField):
         if self.allow_null:
             values.append(None)
         return {"type": "string", "enum": values}
+
+
+class Items(StrictField, serializers.ListField):
+    """A JSON array of at most `most` entries, each as the field `of` takes it."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {
+        "not_a_list": "Send a list.",
+        "empty": "Send at least one entry.",
+        "max_length": "Send at most {max_length} entries.",
+    }
+
+    def __init__(self, of: StrictField, *, most: int, **options: Any) -> None:
+        self.of = of
+        super().__init__(child=cast("serializers.Field[Any, Any, Any, Any]", of), max_length=most, **options)
+
+    def run_validation(self, data: Any = empty) -> Any:
+        # DRF looks at the length last: of a list that is too long not one entry is read.
+        if isinstance(data, list) and self.max_length is not None and len(data) > self.max_length:
+            self.fail("max_length", max_length=self.max_length)
+        return super().run_validation(data)
+
+    def openapi(self) -> dict[str, Any]:
+        entry = self.of.openapi()
+        if (longest := getattr(self.of, "max_length", None)) is not None:
+            entry = {**entry, "maxLength": longest}
+        least = {} if self.allow_empty else {"minItems": 1}
+        return {"type": "array", "items": entry, "maxItems": self.max_length, **least}

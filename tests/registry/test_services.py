@@ -334,6 +334,21 @@ def test_an_operator_says_for_which_tenant(operator: Api, registry: Registry, ho
     assert made.json()["tenant_id"] == record["tenant_id"]
 
 
+def test_a_tenant_that_an_operator_names_in_the_query_counts_before_the_header(
+    operator: Api, registry: Registry, house: House
+) -> None:
+    record = registry.create()
+    stated, elsewhere = {"tenant_id": record["tenant_id"]}, {"X-Tenant-ID": str(house.id)}
+    for path in (SERVICES, at(record), f"{at(record)}/credentials"):
+        assert operator.get(path, stated).status_code == 200
+        assert operator.get(path, stated, headers=elsewhere).json().get("error") is None
+        wrong = operator.get(path, {"tenant_id": "x"}, headers=elsewhere)
+        assert (wrong.status_code, list(wrong.json()["error"]["details"])) == (400, ["tenant_id"])
+    assert operator.get(SERVICES, stated, headers=elsewhere).json()["services"] == [record]
+    made = operator.post(f"{SERVICES}?tenant_id={record['tenant_id']}", new_service())
+    assert made.json()["tenant_id"] == record["tenant_id"]
+
+
 def test_query_counts(new_house: Callable[[], House]) -> None:
     """The caller's state is one statement; a read is one more."""
     registry = Registry(new_house().api)

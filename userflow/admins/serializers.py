@@ -4,9 +4,9 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Flag, Identifier, Text
+from identity_platform.api.fields import EmailAddress, Flag, Identifier, Items, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
-from userflow.admins.models import AdminUser
+from userflow.admins.models import LONGEST_NAME, AdminUser
 
 MOST_ROLES = 50
 
@@ -54,25 +54,25 @@ class AdminProfileOut(AdminUserOut):
 
 
 class AdminUserIn(serializers.Serializer[Any]):
-    username = Text(max_length=150)
+    username = Text(trim=True, max_length=LONGEST_NAME)
     email = EmailAddress()
     password = Text(max_length=1024)
-    first_name = Text(max_length=150)
-    last_name = Text(max_length=150)
+    first_name = Text(trim=True, max_length=LONGEST_NAME)
+    last_name = Text(trim=True, max_length=LONGEST_NAME)
     tenant_id = Identifier(required=False, allow_null=True)
-    roles = serializers.ListField(child=Text(max_length=63), required=False, allow_empty=False, max_length=MOST_ROLES)
+    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, allow_empty=False)
 
 
 class AdminUserChanges(serializers.Serializer[Any]):
-    username = Text(max_length=150, required=False)
+    username = Text(trim=True, max_length=LONGEST_NAME, required=False)
     email = EmailAddress(required=False)
-    first_name = Text(max_length=150, required=False, allow_blank=True)
-    last_name = Text(max_length=150, required=False, allow_blank=True)
-    roles = serializers.ListField(child=Text(max_length=63), required=False, max_length=MOST_ROLES)
+    first_name = Text(trim=True, max_length=LONGEST_NAME, required=False, allow_blank=True)
+    last_name = Text(trim=True, max_length=LONGEST_NAME, required=False, allow_blank=True)
+    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False)
 
 
 class AdminListQuery(PageQuery):
-    tenant_id = Identifier(required=False)
+    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
     limit = page_limit(10)
 
 

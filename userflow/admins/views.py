@@ -64,7 +64,8 @@ class AdminUserViewSet(ApiViewSet):
         stated = asked.pop("tenant_id", None)
         by = principal_at(request)
         header = request.META.get("HTTP_X_TENANT_ID")
-        tenant_id = tenant_at(request, stated) if stated or by.tenant_id or header else None
+        everywhere = stated is None and by.tenant_id is None and header is None
+        tenant_id = None if everywhere else tenant_at(request, stated)
         found = actions.list_admin_users(tenant_id=tenant_id, **asked)
         return Response({"items": [serializers.profile(user) for user in found.rows], **found.totals()})
 

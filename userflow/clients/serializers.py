@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Flag, QueryFlag, Text, Whole
+from identity_platform.api.fields import Flag, Items, QueryFlag, Text, Whole
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from userflow.clients.models import CONFIDENTIAL, PUBLIC, Client
 
@@ -47,26 +47,17 @@ class Type(Text):
         return {"type": "string", "enum": [PUBLIC, CONFIDENTIAL]}
 
 
-class Entries(serializers.ListField):
-    """A list of texts, bounded."""
-
-    def __init__(self, longest: int, **options: Any) -> None:
-        super().__init__(child=Text(max_length=longest), max_length=MOST_ENTRIES, required=False, **options)
-
-    def to_internal_value(self, data: Any) -> list[Any]:
-        # DRF takes a string or an object of a form as a list of one; here a list is a list.
-        if not isinstance(data, list):
-            raise serializers.ValidationError("Send a list of strings.")
-        return super().to_internal_value(data)
+def _entries(longest: int) -> Items:
+    return Items(Text(max_length=longest), most=MOST_ENTRIES, required=False)
 
 
 class ClientChanges(serializers.Serializer[Any]):
     name = Text(max_length=255, required=False, trim=True)
     type = Type(required=False, help_text="Only what it is: the type stays.")
     active = Flag(required=False)
-    tags = Entries(64)
-    scopes = Entries(128)
-    redirect_uris = Entries(2048)
+    tags = _entries(64)
+    scopes = _entries(128)
+    redirect_uris = _entries(2048)
     project_id = Text(max_length=64, required=False, allow_null=True)
     owner_id = Text(max_length=64, required=False, allow_null=True)
     self_registration = Flag(required=False)

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Text
+from identity_platform.api.fields import Items, Text
 from identity_platform.api.page_shapes import PaginationOut
 from userflow.groups.models import Group
 from userflow.named_tenant import NamedTenant, TenantPageQuery
@@ -44,17 +44,13 @@ class GroupListOut(PaginationOut):
 class GroupIn(NamedTenant):
     name = Text(max_length=255, trim=True)
     description = Text(max_length=1000, required=False, allow_blank=True)
-    roles = serializers.ListField(
-        child=Text(max_length=63), required=False, max_length=MOST_ROLES, help_text="Names of roles."
-    )
+    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Names of roles.")
 
 
 class GroupChanges(NamedTenant):
     name = Text(max_length=255, trim=True, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
-    roles = serializers.ListField(
-        child=Text(max_length=63), required=False, max_length=MOST_ROLES, help_text="Replaced whole."
-    )
+    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Replaced whole.")
 
 
 class JoinedOut(serializers.Serializer[Any]):

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, EmailAddress, Identifier, Text
+from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, Text
 from identity_platform.api.page_shapes import PaginationOut
 from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
 from userflow.invitations.queries import Shown
@@ -59,10 +59,10 @@ class InvitationListOut(PaginationOut):
 class InvitationIn(serializers.Serializer[Any]):
     email = EmailAddress()
     kind = Choice(KINDS)
-    roles = serializers.ListField(
-        child=Text(max_length=63),
+    roles = Items(
+        Text(max_length=63),
+        most=50,
         required=False,
-        max_length=50,
         help_text="Names. Of an admin by default tenant-admin (operator without a tenant).",
     )
     tenant_id = Identifier(required=False, allow_null=True, help_text="For operators.")
@@ -72,7 +72,9 @@ class InvitationIn(serializers.Serializer[Any]):
 class AcceptIn(serializers.Serializer[Any]):
     token = Text(max_length=128)
     password = Text(max_length=1024)
-    username = Text(max_length=150, required=False, help_text="Of an admin user; the e-mail address if left out.")
+    username = Text(
+        max_length=150, trim=True, required=False, help_text="Of an admin user; the e-mail address if left out."
+    )
     name = Text(max_length=255, required=False, allow_blank=True)
 
 

@@ -14,10 +14,10 @@ class EndUserProfileChanges(serializers.Serializer[Any]):
 
 
 class AdminProfileChanges(serializers.Serializer[Any]):
-    username = Text(max_length=150, required=False)
+    username = Text(trim=True, max_length=150, required=False)
     email = EmailAddress(required=False)
-    first_name = Text(max_length=150, required=False, allow_blank=True)
-    last_name = Text(max_length=150, required=False, allow_blank=True)
+    first_name = Text(trim=True, max_length=150, required=False, allow_blank=True)
+    last_name = Text(trim=True, max_length=150, required=False, allow_blank=True)
 
 
 class ProfileChanges(AdminProfileChanges, EndUserProfileChanges):

@@ -5,7 +5,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Identifier, Text
+from identity_platform.api.fields import Identifier, Items, Text
 from identity_platform.api.page_shapes import PaginationOut
 from userflow.endusers.members import MOST_AT_ONCE
 from userflow.named_tenant import NamedTenant, TenantPageQuery
@@ -66,19 +66,17 @@ class RoleListOut(PaginationOut):
 class RoleIn(NamedTenant):
     name = Text(max_length=63, trim=True)
     description = Text(max_length=1000, required=False, allow_blank=True)
-    permissions = serializers.ListField(child=Permission(), required=False, max_length=MOST_PERMISSIONS)
+    permissions = Items(Permission(), most=MOST_PERMISSIONS, required=False)
 
 
 class RoleChanges(NamedTenant):
     name = Text(max_length=63, trim=True, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
-    permissions = serializers.ListField(child=Permission(), required=False, max_length=MOST_PERMISSIONS)
+    permissions = Items(Permission(), most=MOST_PERMISSIONS, required=False)
 
 
 class UserIdsIn(NamedTenant):
-    user_ids = serializers.ListField(
-        child=Identifier(), allow_empty=False, max_length=MOST_AT_ONCE, help_text="All of them, or none."
-    )
+    user_ids = Items(Identifier(), most=MOST_AT_ONCE, allow_empty=False, help_text="All of them, or none.")
 
 
 class MemberOut(serializers.Serializer[Any]):

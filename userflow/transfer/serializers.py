@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Flag, Identifier, JsonObject, StrictField, Whole
+from identity_platform.api.fields import Choice, Flag, Identifier, Items, JsonObject, StrictField, Whole
 from identity_platform.transfer.rows import FORMATS, JSONL
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT
 from userflow.transfer.actions import MOST_OVER_REST
@@ -28,10 +28,10 @@ class Content(StrictField, serializers.CharField):
 
 class ImportIn(serializers.Serializer[Any]):
     tenant_id = Identifier()
-    rows = serializers.ListField(
-        child=JsonObject(max_bytes=65_536, max_depth=12),
+    rows = Items(
+        JsonObject(max_bytes=65_536, max_depth=12),
+        most=MOST_OVER_REST,
         required=False,
-        max_length=MOST_OVER_REST,
         help_text="One object for each person, members as in a file of JSON lines. Either this or `content`.",
     )
     content = Content(required=False, trim_whitespace=False, help_text="A file's content in `format`.")

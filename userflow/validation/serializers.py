@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Text
+from identity_platform.api.fields import Items, Text
 
 ALL, ANY = "all", "any"
 
@@ -37,7 +37,7 @@ class Mode(Text):
 
 
 class PermissionsIn(serializers.Serializer[Any]):
-    permissions = serializers.ListField(child=Text(max_length=128), allow_empty=False, max_length=100)
+    permissions = Items(Text(max_length=128), most=100, allow_empty=False)
     mode = Mode(required=False, default=ALL)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Flag, QueryWhole, Text, Timestamp, WebAddress
+from identity_platform.api.fields import Choice, Flag, Items, QueryWhole, Text, Timestamp, WebAddress
 from identity_platform.api.page_shapes import page_limit
 from userflow.named_tenant import NamedTenant
 from userflow.webhooks.events import FILTERS
@@ -36,11 +36,11 @@ class WebhookEndpointChanges(NamedTenant):
         required=False, allow_fragment=False, help_text="https. It may not lead into a private or reserved network."
     )
     description = Text(max_length=255, required=False, allow_blank=True)
-    events = serializers.ListField(
-        child=Choice(FILTERS),
+    events = Items(
+        Choice(FILTERS),
+        most=len(FILTERS),
         required=False,
-        min_length=1,
-        max_length=len(FILTERS),
+        allow_empty=False,
         help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.",
     )
     enabled = Flag(required=False)
@@ -51,12 +51,12 @@ class WebhookEndpointChanges(NamedTenant):
 
 class WebhookEndpointIn(WebhookEndpointChanges):
     url = WebAddress(allow_fragment=False, help_text="https. It may not lead into a private or reserved network.")
-    events = serializers.ListField(
-        child=Choice(FILTERS),
+    events = Items(
+        Choice(FILTERS),
+        most=len(FILTERS),
         required=False,
         default=lambda: ["*"],
-        min_length=1,
-        max_length=len(FILTERS),
+        allow_empty=False,
         help_text="Events, kinds (`end_user.*`) or `*` (default).",
     )
 
@@ -125,8 +125,8 @@ class WebhookMessageListOut(serializers.Serializer[Any]):
 
 
 class WebhookReplayIn(NamedTenant):
-    message_ids = serializers.ListField(
-        child=Text(max_length=40), required=False, min_length=1, max_length=MOST_NAMED, help_text="`webhook-id`s."
+    message_ids = Items(
+        Text(max_length=40), most=MOST_NAMED, required=False, allow_empty=False, help_text="`webhook-id`s."
     )
     since = Timestamp(required=False, help_text="Messages of events from this moment on.")
     status = Choice(STATUSES, required=False, help_text="Messages in this state only.")

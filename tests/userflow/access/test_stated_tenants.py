@@ -53,6 +53,11 @@ def test_the_tenant_header_takes_the_36_character_form_only(operator: Api, house
     assert "X-Tenant-ID" in answer.json()["details"]
 
 
+@pytest.mark.parametrize("path", ["/uflow/admin/users", "/authmgr/groups"])
+def test_a_tenant_header_without_a_value_is_not_every_tenant(operator: Api, path: str) -> None:
+    assert operator.get(path, headers={"X-Tenant-ID": ""}).status_code == 400
+
+
 def test_an_operator_who_names_a_tenant_in_the_header_only_makes_no_operator(operator: Api, house: House) -> None:
     name = f"ambiguous-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "A", "last_name": "B"}

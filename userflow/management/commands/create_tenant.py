@@ -6,10 +6,13 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from rest_framework.serializers import Field, ValidationError
 
 from identity_platform.api.errors import ApiError
 from tenants.management.terminal import NOT_TRIED
+from userflow.admins.serializers import AdminUserIn
 from userflow.tenants.actions import generated_password, open_tenant
+from userflow.tenants.serializers import TenantIn
 
 
 class Command(BaseCommand):
@@ -29,12 +32,17 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if bool(options["admin_username"]) != bool(options["admin_email"]):
             raise CommandError("--admin-username and --admin-email go together.", returncode=NOT_TRIED)
+        name = _taken("name", TenantIn().fields["name"], options["name"])
         admin = password = None
         if options["admin_username"]:
             password = os.environ.get("TENANT_ADMIN_PASSWORD") or generated_password()
-            admin = {"username": options["admin_username"], "email": options["admin_email"], "password": password}
+            admin = {
+                "username": _taken("--admin-username", AdminUserIn().fields["username"], options["admin_username"]),
+                "email": _taken("--admin-email", AdminUserIn().fields["email"], options["admin_email"]),
+                "password": password,
+            }
         try:
-            made = open_tenant(name=options["name"], slug=options["slug"], server=options["server"], admin=admin)
+            made = open_tenant(name=name, slug=options["slug"], server=options["server"], admin=admin)
         except ApiError as refusal:
             said = " ".join([refusal.text, *map(str, (refusal.details or {}).values())])
             # A wrong argument leaves nothing behind; anything else may be finished by running the command again.
@@ -57,3 +65,11 @@ class Command(BaseCommand):
         for name, value in answer.items():
             shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
             self.stdout.write(f"{name:10} {shown or '-'}")
+
+
+def _taken(argument: str, field: "Field[Any, Any, Any, Any]", text: str) -> Any:
+    """The argument as the field of the API takes it; CommandError for what the API would refuse."""
+    try:
+        return field.run_validation(text)
+    except ValidationError as problem:
+        raise CommandError(f"{argument}: {' '.join(map(str, problem.detail))}", returncode=NOT_TRIED) from None
