@@ -73,6 +73,16 @@ def required(name: str, why: str) -> str:
     return value
 
 
+def made(folder: Path, name: str) -> None:
+    """Make the folder that the variable names, unless it is there."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ImproperlyConfigured(
+            f"{name}: the folder {folder} cannot be made ({problem.strerror}). Set it to a folder that can be written to."
+        ) from problem
+
+
 def database(url: str, variable: str) -> dict[str, Any]:
     """Django's database settings from a libpq connection URL (PostgreSQL documentation 34.1.1.2)."""
     try:

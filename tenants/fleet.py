@@ -80,7 +80,7 @@ def tenants_behind(only: Sequence[str] = ()) -> list[TenantDatabase]:
     if only:
         known = set(TenantDatabase.objects.filter(tenant__slug__in=only).values_list("tenant__slug", flat=True))
         if missing := sorted(set(only) - known):
-            raise UnknownTenant(f"No tenant has the slug {', '.join(missing)}.")
+            raise UnknownTenant(f"No tenant has the slug {', '.join(missing)}: `list_tenants` shows them all.")
         behind = behind.filter(tenant__slug__in=only)
     return sorted(behind, key=lambda mapping: (bool(mapping.reason), mapping.tenant.created_at, mapping.pk))
 

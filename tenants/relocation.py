@@ -22,6 +22,7 @@ from django.utils.timezone import now
 from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.transfer.writing import refuse_special
 from tenants import databases, dumps, routes, steps
 from tenants.capacity import server_with_room
 from tenants.context import TENANT_ALIAS, Place, in_place
@@ -48,9 +49,10 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
     """Write a tenant's database into one file, as it is at one moment; people go on working meanwhile.
 
     Gives the manifest. The file is whole or not there, and readable by its owner alone. What is sealed in it opens only
-    with the tenant's data key, which stays in the global database. Refuses with UnknownTenant, CopyFailed,
-    ProgramMissing.
+    with the tenant's data key, which stays in the global database. Raises OSError; refuses with UnknownTenant,
+    CopyFailed, ProgramMissing.
     """
+    refuse_special(file)
     mapping = _mapping(tenant_id)
     manifest = {
         "tenant_id": str(tenant_id),

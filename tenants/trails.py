@@ -66,7 +66,10 @@ def owners(only: Sequence[str] = (), *, states: Sequence[State] = WRITABLE) -> l
     chosen = [owner for owner in everybody if {owner.name, str(owner.tenant_id)} & wanted]
     missing = wanted - {name for owner in chosen for name in (owner.name, str(owner.tenant_id))}
     if missing:
-        raise UnknownTenant(f"No tenant that could be looked at is called {', '.join(sorted(missing))}.")
+        raise UnknownTenant(
+            f"No tenant that can be looked into has this slug or id: {', '.join(sorted(missing))}. "
+            "`list_tenants` shows them all with their state."
+        )
     return chosen
 
 

@@ -1,6 +1,7 @@
 """Files that hold people's data or secrets: readable by their owner only, and there only when they are whole."""
 
 import csv
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from identity_platform.transfer.rows import CSV, marked
+
+
+def refuse_special(path: Path) -> None:
+    """Raise OSError where a finished file would take the place of a device, a pipe or a folder: /dev/null would be gone."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "this is no regular file: name one, or a new one", str(path))
 
 
 @contextmanager
@@ -21,6 +28,7 @@ def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
         yield otherwise
         otherwise.flush()
         return
+    refuse_special(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -6,12 +6,16 @@ from contextlib import contextmanager
 
 from django.core.management.base import CommandError, OutputWrapper
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 # Nothing was tried: unknown name, wrong argument, not confirmed.
 NOT_TRIED = 2
 INTERRUPTED = 130
+# A table may be so many times as wide as the terminal; its cells take several lines then.
+MOST_FOLDED = 1.5
+UNBOUNDED = 10_000
 
 
 def counted(number: int, thing: str) -> str:
@@ -20,7 +24,10 @@ def counted(number: int, thing: str) -> str:
 
 
 def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under their columns' names: framed on a terminal, separated by tabs for programs."""
+    """Print rows under their columns' names: framed on a terminal, separated by tabs for programs.
+
+    On a terminal that is much too narrow for the frame each row is a block of lines.
+    """
     if not out.isatty():
         for row in [columns, *rows]:
             out.write("\t".join(str(cell) for cell in row))
@@ -31,7 +38,16 @@ def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[ob
         drawn.add_column(name, overflow="fold")
     for row in rows:
         drawn.add_row(*(str(cell) for cell in row))
-    Console(file=sys.stdout, markup=False).print(drawn)
+    console = Console(file=sys.stdout, markup=False)
+    if Measurement.get(console, console.options.update_width(UNBOUNDED), drawn).maximum <= MOST_FOLDED * console.width:
+        console.print(drawn)
+        return
+    # Columns of three letters can be read by nobody: one block for each row.
+    widest = max(map(len, columns))
+    for row in rows:
+        for name, cell in zip(columns, row, strict=True):
+            out.write(f"{name:{widest}}  {cell}")
+        out.write("")
 
 
 @contextmanager

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
+from django.core.management.base import OutputWrapper
 from django.utils.timezone import now
 
 from identity_platform.console.jobs.models import Job
 from tenants.capacity import main_server
+from tenants.management import terminal
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
 from tests.environment import DATABASE
 from tests.tenants.conftest import ROOT, AnotherProcess, databases_on, said_by
@@ -143,3 +146,49 @@ def test_two_workers_do_not_make_twice_as_many(no_spares: None, another_process:
         assert another_process.run("tenant_worker", "--once", "--size", "1").said == "0 made.\n"
     assert another_process.run("tenant_worker", "--once", "--size", "1").said == "1 made.\n"
     assert warm.refill(main_server(), 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([""], "name: It may not be empty"),
+        (["n" * 256], "name: .*255"),
+        (["A", "--slug", "No Slug"], "slug: Use 1 to 50 of a-z"),
+        (["A", "--server", "nowhere"], "No database server is called 'nowhere'"),
+        (["A", "--admin-username", "ann", "--admin-email", "ann"], "--admin-email: .*e-mail"),
+    ],
+)
+def test_a_tenant_of_nonsense_is_not_made(words: list[str], complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint) as refused:
+        said_by("create_tenant", *words)
+    assert refused.value.returncode == 2
+
+
+def test_tenants_are_not_listed_by_a_state_that_there_is_not() -> None:
+    with pytest.raises(CommandError, match="invalid choice: 'asleep'"):
+        said_by("list_tenants", "--status", "asleep")
+
+
+@pytest.mark.parametrize("command", ["backup_tenant", "export_users"])
+def test_a_file_takes_the_place_of_no_pipe(command: str, new_tenant: Callable[[], Tenant], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    with pytest.raises(CommandError, match="no regular file") as refused:
+        said_by(command, new_tenant().slug, str(pipe))
+    assert refused.value.returncode == 2
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_table_that_no_narrow_terminal_holds_is_written_in_blocks(monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    screen = Screen()
+    terminal.table(OutputWrapper(screen), ("slug", "tenant_id"), [("acme", "6ef0e931-6aa1-47de-a094-76ddb1c05edb" * 2)])
+    assert screen.getvalue().split() == ["slug", "acme", "tenant_id", "6ef0e931-6aa1-47de-a094-76ddb1c05edb" * 2]
+
+
+class Screen(StringIO):
+    """A terminal that keeps what was written."""
+
+    def isatty(self) -> bool:
+        return True

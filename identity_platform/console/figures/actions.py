@@ -95,7 +95,10 @@ def _todo(only: Sequence[str], older_than: float) -> list[tuple[UUID, str]]:
     if only:
         found = found.filter(tenant__slug__in=only)
         if missing := set(only) - set(found.values_list("tenant__slug", flat=True)):
-            raise UnknownTenant(f"No tenant that could be looked at is called {', '.join(sorted(missing))}.")
+            raise UnknownTenant(
+                f"No tenant that can be looked into has this slug: {', '.join(sorted(missing))}. "
+                "`list_tenants` shows them all with their state."
+            )
     if older_than:
         due = now() - timedelta(seconds=older_than)
         found = found.filter(Q(tenant__figures__checked_at=None) | Q(tenant__figures__checked_at__lt=due))

@@ -14,8 +14,9 @@ from tenants.queries import tenant_named
 class Command(BaseCommand):
     help = (
         "Delete a tenant with its database, its admins, clients and services, and the key that opens its secrets. Nothing "
-        "brings it back but a backup. A deletion that was interrupted is finished by running it again. Exit code 2: there "
-        "is no such tenant, its state does not allow it, or it was not confirmed. Example: delete_tenant acme"
+        "brings it back: its backups open only with that key. A deletion that was interrupted is finished by running it "
+        "again. Exit code 2: there is no such tenant, its state does not allow it, or it was not confirmed. "
+        "Example: delete_tenant acme"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand
 
 from tenants.management import terminal
 from tenants.queries import listed
+from tenants.states import State
 
 
 class Command(BaseCommand):
@@ -17,7 +18,8 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--status", help="Only tenants in this state.")
+        states = [state.value for state in State if state is not State.DELETED]
+        parser.add_argument("--status", choices=states, help="Only tenants in this state.")
         parser.add_argument("--json", action="store_true", help="Print one JSON list.")
 
     def handle(self, *args: Any, **options: Any) -> None:

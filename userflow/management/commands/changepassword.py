@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from identity_platform.api.errors import ApiError
+from tenants.management.terminal import NOT_TRIED
 from userflow.passwords.actions import set_admin_password
 
 TRIES = 3
@@ -16,7 +17,7 @@ class Command(BaseCommand):
 
     help = (
         "Set the password of an admin user: it is asked for twice, every session of the user ends, and the user is told "
-        "by mail. Example: manage.py changepassword ann"
+        "by mail. Example: changepassword ann"
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -24,10 +25,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, username: str, **options: Any) -> None:
         for _ in range(TRIES):
-            password = getpass.getpass(f"New password of {username}: ")
+            try:
+                password = getpass.getpass(f"New password of {username}: ")
+                again = getpass.getpass("Once more: ") if password else ""
+            except EOFError:
+                password = again = ""
             if not password:
-                raise CommandError("Nothing was changed.")
-            if getpass.getpass("Once more: ") != password:
+                raise CommandError("No password was typed: nothing was changed.", returncode=NOT_TRIED)
+            if again != password:
                 self.stderr.write("The two are not the same. Try again.")
                 continue
             try:
@@ -35,9 +40,9 @@ class Command(BaseCommand):
             except ApiError as refusal:
                 problems = [text for texts in (refusal.details or {}).values() for text in texts]
                 if not problems:
-                    raise CommandError(refusal.text) from refusal
+                    raise CommandError(refusal.text, returncode=NOT_TRIED) from refusal
                 self.stderr.write("\n".join(problems))
                 continue
             self.stdout.write(f"The password of {username} is changed. Sessions that ended: {ended}.")
             return
-        raise CommandError("Nothing was changed.")
+        raise CommandError("Nothing was changed.", returncode=NOT_TRIED)

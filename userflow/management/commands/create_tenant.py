@@ -24,7 +24,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="The customer's name.")
         parser.add_argument("--slug", help="Short name for commands and addresses; made from the name if left out.")
-        parser.add_argument("--admin-username", help="Also make an admin of the tenant.")
+        parser.add_argument(
+            "--admin-username",
+            help="Also make an admin of the tenant. The password is TENANT_ADMIN_PASSWORD of the environment, or made and "
+            "printed.",
+        )
         parser.add_argument("--admin-email", help="The admin's address; goes with --admin-username.")
         parser.add_argument("--server", help="Database server; the one with most room if left out.")
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of a table.")
@@ -44,7 +48,8 @@ class Command(BaseCommand):
         try:
             made = open_tenant(name=name, slug=options["slug"], server=options["server"], admin=admin)
         except ApiError as refusal:
-            said = " ".join([refusal.text, *map(str, (refusal.details or {}).values())])
+            members = [f"{name}: {_told(about)}" for name, about in (refusal.details or {}).items()]
+            said = " ".join(members) or refusal.text
             # A wrong argument leaves nothing behind; anything else may be finished by running the command again.
             raise CommandError(said, returncode=NOT_TRIED if refusal.status < 500 else 1) from refusal
         database = made.tenant.database
@@ -73,3 +78,7 @@ def _taken(argument: str, field: "Field[Any, Any, Any, Any]", text: str) -> Any:
         return field.run_validation(text)
     except ValidationError as problem:
         raise CommandError(f"{argument}: {' '.join(map(str, problem.detail))}", returncode=NOT_TRIED) from None
+
+
+def _told(about: object) -> str:
+    return " ".join(map(str, about)) if isinstance(about, list) else str(about)

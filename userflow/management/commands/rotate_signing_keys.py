@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from tenants.management.terminal import NOT_TRIED
 from userflow.tokens import signing
 
 
@@ -29,7 +30,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["withdraw"]:
             if not signing.withdraw_signing_key(kid=options["withdraw"]):
-                raise CommandError("No valid key has this id: rotate_signing_keys --status lists them.")
+                raise CommandError(
+                    "No valid key has this id: rotate_signing_keys --status lists them.", returncode=NOT_TRIED
+                )
             self.stdout.write(f"{options['withdraw']} is withdrawn.")
         elif not options["status"]:
             key = signing.rotate_signing_keys(at_once=options["at_once"])

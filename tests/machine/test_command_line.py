@@ -1,0 +1,55 @@
+"""What an operator reads when a command cannot work: one line, an exit code, no traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.machine.conftest import ROOT
+
+# Nothing listens on port 1.
+GONE = {
+    "DATABASE_URL": "postgresql://identity:secret@127.0.0.1:1/identity",
+    "REDIS_URL": "redis://127.0.0.1:1/0",
+    "SECRET_KEY": "s" * 50,
+    "ENCRYPTION_KEYS": f"k1:{'A' * 43}=",
+    "ALLOWED_HOSTS": "id.example.org",
+    "EMAIL_URL": "console:",
+}
+
+
+def said_by(home: Path, *words: str, without: str = "", **more: str) -> tuple[int, str]:
+    """The exit code and standard error of a command on a machine whose servers are gone."""
+    here = {"PATH": os.environ["PATH"], "IDENTITY_VAR": str(home), **GONE, **more}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), *words],
+        env={name: value for name, value in here.items() if name != without},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_database_server_that_is_gone_is_named_in_a_line(tmp_path: Path) -> None:
+    code, said = said_by(tmp_path, "list_tenants")
+    assert code == 1
+    assert said.startswith("manage.py: the database server does not answer")
+    assert "Traceback" not in said
+
+
+def test_a_setting_that_is_missing_is_named_in_a_line(tmp_path: Path) -> None:
+    code, said = said_by(tmp_path, "list_tenants", without="SECRET_KEY")
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("manage.py: SECRET_KEY is not set")
+
+
+def test_a_folder_that_cannot_be_made_names_its_variable(tmp_path: Path) -> None:
+    code, said = said_by(tmp_path, "list_tenants", PROMETHEUS_MULTIPROC_DIR="/proc/none")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "PROMETHEUS_MULTIPROC_DIR: the folder /proc/none cannot be made" in said
+
+
+def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:
+    code, said = said_by(tmp_path, "shell", "--command", "raise KeyboardInterrupt")
+    assert (code, said.strip()) == (130, "manage.py: interrupted. Run the same command again to go on.")
