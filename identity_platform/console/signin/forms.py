@@ -6,6 +6,8 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminTextInputWidget
 
+from identity_platform.api.errors import MalformedBody
+from identity_platform.api.parsers import json_object
 from mfa.totp.backup_codes import normalised
 
 LONGEST_TYPED = 255
@@ -109,14 +111,15 @@ class NewPasswordForm(forms.Form):
 class PasskeyForm(forms.Form):
     """What the browser says in a WebAuthn ceremony, as JSON; a script fills it in."""
 
-    credential = forms.JSONField(widget=forms.HiddenInput)
+    credential = forms.CharField(widget=forms.HiddenInput)
 
     def clean_credential(self) -> dict[str, Any]:
-        """An object, whatever is in it."""
-        said = self.cleaned_data["credential"]
-        if not isinstance(said, dict):
-            raise forms.ValidationError(_("The browser's answer was not understood. Try again."))
-        return said
+        """An object, whatever is in it; ValidationError for what is none."""
+        # The API's own reader: Django's field for JSON lets a text that is nested too deep out as a fault.
+        try:
+            return json_object(str(self.cleaned_data["credential"]).encode("utf-8", "surrogatepass"))
+        except MalformedBody as problem:
+            raise forms.ValidationError(_("The browser's answer was not understood. Try again.")) from problem
 
 
 class NewPasskeyForm(PasskeyForm):
