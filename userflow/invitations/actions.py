@@ -104,8 +104,7 @@ def _limit_mails(inviter: object) -> None:
 
 
 def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequence[str] | None) -> Shown:
-    if not (by.is_admin and by.may("admins:write")):
-        raise NotAllowed("Inviting an admin user needs the permission admins:write.")
+    _must_make_admins(by)
     route = _writable(tenant_id)
     granted = grantable_roles(roles or [TENANT_ADMIN if tenant_id else OPERATOR], tenant_id, by)
     _refuse_taken(ADMINS, email_key(email))
@@ -168,15 +167,17 @@ def list_invitations(
         return merged_page(sources, tenant_id, page, limit)
 
 
-def resend_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
+def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
     """Send the mail again, with a new token and seven new days; the token sent before ends.
 
-    Refuses with UnknownInvitation, InvitationClosed (accepted or cancelled), EmailTaken, TooManyFromAddress (too many
-    mails of whoever has invited).
+    It gives what has expired another time, so the caller must be one who could invite so. Refuses with
+    UnknownInvitation, InvitationClosed (accepted or cancelled), NotAllowed (an admin user's, by who may not make one),
+    UnknownRole, GrantsMoreThanHeld, EmailTaken, TooManyFromAddress (too many mails of the caller).
     """
 
     def again(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
-        _limit_mails(row.invited_by_id)
+        _refuse_beyond(by, row)
+        _limit_mails(by.id)
         _refuse_taken(realm, row.email_key)
         token = placed_token(_place(realm, route))
         row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME
@@ -185,11 +186,12 @@ def resend_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
         _mail(row, token, route)
         return with_role_names(row, route)
 
-    return _change(tenant_id, invitation_id, again)
+    return _change(by, tenant_id, invitation_id, again)
 
 
-def cancel_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
-    """Make an invitation's token worthless. Refuses with UnknownInvitation, InvitationClosed."""
+def cancel_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
+    """Make an invitation's token worthless. Refuses with UnknownInvitation, InvitationClosed, NotAllowed (an admin
+    user's, by who may not make one)."""
 
     def cancel(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
         row.cancelled_at = now()
@@ -197,10 +199,10 @@ def cancel_invitation(*, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
         _record(realm, "invitation.cancelled", row, route.tenant_id if route else None)
         return with_role_names(row, route)
 
-    return _change(tenant_id, invitation_id, cancel)
+    return _change(by, tenant_id, invitation_id, cancel)
 
 
-def _change(tenant_id: UUID | None, invitation_id: UUID, change: Any) -> Shown:
+def _change(by: Principal, tenant_id: UUID | None, invitation_id: UUID, change: Any) -> Shown:
     """Lock the invitation, wherever it is, and change it unless it is accepted or cancelled."""
     of_admins = AdminInvitation.objects.filter(pk=invitation_id)
     if tenant_id is not None:
@@ -209,6 +211,7 @@ def _change(tenant_id: UUID | None, invitation_id: UUID, change: Any) -> Shown:
         row: Row | None = of_admins.select_for_update().first()
         if row is not None:
             assert isinstance(row, AdminInvitation)
+            _must_make_admins(by)
             return change(ADMINS, _open(row), _writable(row.tenant_id))  # type: ignore[no-any-return]  # as `change` says
     if tenant_id is None:
         raise UnknownInvitation
@@ -217,6 +220,20 @@ def _change(tenant_id: UUID | None, invitation_id: UUID, change: Any) -> Shown:
         if row is None:
             raise UnknownInvitation
         return change(END_USERS, _open(row), route)  # type: ignore[no-any-return]  # as `change` says
+
+
+def _must_make_admins(by: Principal) -> None:
+    if not (by.is_admin and by.may("admins:write")):
+        raise NotAllowed("Inviting an admin user needs the permission admins:write.")
+
+
+def _refuse_beyond(by: Principal, row: Row) -> None:
+    """GrantsMoreThanHeld unless the caller could grant what the invitation grants."""
+    if isinstance(row, AdminInvitation):
+        grantable_roles(row.roles, row.tenant_id, by)
+        return
+    roles = Role.objects.filter(pk__in=row.roles).values_list("permissions", flat=True)
+    refuse_granting(by, {permission for permissions in roles for permission in permissions})
 
 
 def _open(row: Row) -> Row:

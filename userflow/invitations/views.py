@@ -57,12 +57,14 @@ class InvitationViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
-        refuses=[UnknownInvitation, InvitationClosed, EmailTaken, *TENANCY],
+        refuses=[UnknownInvitation, InvitationClosed, EmailTaken, UnknownRole, GrantsMoreThanHeld, *TENANCY],
     )
     def resend(self, request: Request, invitation_id: str) -> Response:
         """Send the mail again with a new token and seven new days; the token sent before ends."""
         shown = actions.resend_invitation(
-            tenant_id=self._tenant(request), invitation_id=id_or(invitation_id, UnknownInvitation)
+            by=principal_at(request),
+            tenant_id=self._tenant(request),
+            invitation_id=id_or(invitation_id, UnknownInvitation),
         )
         return Response(serializers.record(shown))
 
@@ -74,7 +76,9 @@ class InvitationViewSet(ApiViewSet):
     def destroy(self, request: Request, invitation_id: str) -> Response:
         """Cancel an invitation: its token is worthless from now on."""
         shown = actions.cancel_invitation(
-            tenant_id=self._tenant(request), invitation_id=id_or(invitation_id, UnknownInvitation)
+            by=principal_at(request),
+            tenant_id=self._tenant(request),
+            invitation_id=id_or(invitation_id, UnknownInvitation),
         )
         return Response(serializers.record(shown))
 

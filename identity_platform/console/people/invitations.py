@@ -97,7 +97,9 @@ def resend(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpRes
     row = _found(tenant, invitation_id)
 
     def act(_fields: dict[str, Any]) -> str:
-        again = actions.resend_invitation(tenant_id=tenant.pk, invitation_id=invitation_id)
+        again = actions.resend_invitation(
+            by=staff_at(request).principal, tenant_id=tenant.pk, invitation_id=invitation_id
+        )
         return _("The invitation is sent to %(email)s again.") % {"email": again.row.email}
 
     return _about(
@@ -117,7 +119,9 @@ def cancel(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpRes
     row = _found(tenant, invitation_id)
 
     def act(_fields: dict[str, Any]) -> str:
-        actions.cancel_invitation(tenant_id=tenant.pk, invitation_id=invitation_id)
+        actions.cancel_invitation(
+            by=staff_at(request).principal, tenant_id=tenant.pk, invitation_id=invitation_id
+        )
         return _("The invitation is cancelled.")
 
     return _about(

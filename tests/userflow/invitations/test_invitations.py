@@ -385,3 +385,25 @@ def test_inviting_has_a_limit_by_the_hour(new_house: Any, settings: Any) -> None
     answers = [house.api.post(INVITATIONS, {"email": somebody(), "kind": "end_user"}) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [201, 201, 429]
     assert int(answers[2].headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize("method", ["resend", "cancel"])
+def test_who_may_invite_no_admins_changes_none_of_their_invitations(house: House, method: str) -> None:
+    invitation = invite(house, "admin")
+    age(house, invitation, timedelta(days=8))
+    path = f"{INVITATIONS}/{invitation['id']}"
+    manager = weak(house, "user-manager")
+    answer = manager.post(f"{path}/resend") if method == "resend" else manager.delete(path)
+    assert (answer.status_code, len(mails_to(invitation["email"], "invited"))) == (403, 1)
+    listed = house.api.get(INVITATIONS, {"status": "expired", "limit": "100"}).json()["invitations"]
+    assert invitation["id"] in {row["id"] for row in listed}
+
+
+def test_an_expired_grant_is_not_given_again_by_who_holds_less(house: House) -> None:
+    role = {"name": f"strong {secrets.token_hex(4)}", "permissions": ["services:credentials"]}
+    assert house.api.post("/authmgr/roles", role).status_code == 201
+    invitation = invite(house, "end_user", roles=[role["name"]])
+    age(house, invitation, timedelta(days=8))
+    path = f"{INVITATIONS}/{invitation['id']}"
+    assert weak(house, "user-manager").post(f"{path}/resend").status_code == 403
+    assert house.api.post(f"{path}/resend").status_code == 200
