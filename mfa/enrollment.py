@@ -52,6 +52,8 @@ class Proof:
     ticket: Spendable | None = None
     # Rung 3 where tokens are issued: holds only while the user has no factor of any kind.
     only_as_first: bool = False
+    # Rung 1 of the user's own: whose session must stand when the factor is confirmed.
+    own: Principal | None = None
 
 
 def enrollment_proof(
@@ -65,7 +67,8 @@ def enrollment_proof(
     """
     mode = settings_of(realm, user).get("enrollment_mode", "window")
     if caller.principal is not None:
-        return Proof(kind, bearer_rung(realm, user, caller.principal), may_replace=True)
+        rung = bearer_rung(realm, user, caller.principal)
+        return Proof(kind, rung, may_replace=True, own=caller.principal if rung == "bearer" else None)
     if needs_replace or mode == "bearer" or kind in user.mfa_methods:
         raise NoProof
     if caller.ticket is not None:

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils.timezone import now
 
+from identity_platform.api.errors import NotSignedIn
 from mfa import notices
 from mfa.enrollment import Caller, Proof, bearer_rung, enrollment_proof, has_open_window
 from mfa.errors import NoProof, UnknownFactor
@@ -21,6 +22,7 @@ from tenants.states import Purpose
 from userflow.errors import NotSignedInByTicket, UnknownUser
 from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
+from userflow.signin import actions as signin
 from userflow.signin import tickets
 from userflow.webhooks.outbox import publish
 
@@ -56,6 +58,7 @@ def claim(realm: Realm, user: Any, proof: Proof) -> Any:
     locked = lock(realm, user.pk)
     if locked is None:
         raise NoProof
+    _must_still_stand(realm, proof)
     if proof.may_replace:
         return locked
     if proof.kind in locked.mfa_methods or (proof.only_as_first and locked.mfa_methods):
@@ -69,6 +72,16 @@ def claim(realm: Realm, user: Any, proof: Proof) -> Any:
     except NotSignedInByTicket as problem:
         raise NoProof from problem
     return locked
+
+
+def _must_still_stand(realm: Realm, proof: Proof) -> None:
+    """NoProof when the user's own session, which is the proof, was ended since: a new password may have ended it."""
+    if proof.own is None:
+        return
+    try:
+        signin.must_still_stand(realm, proof.own)
+    except NotSignedIn as ended:
+        raise NoProof from ended
 
 
 def lock(realm: Realm, user_id: UUID) -> Any | None:
@@ -155,6 +168,7 @@ def remove_factor(*, realm: Realm, tenant_id: UUID | None, factor_id: UUID, call
             raise NoProof
         # The age of the sign-in is the same question for every kind.
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=TOTP, needs_replace=True)
+        _must_still_stand(realm, proof)
         for method, rows, enrolled in _homes(user):
             if method == BACKUP_CODE or not rows.filter(enrolled, pk=factor_id).delete()[0]:
                 continue
@@ -177,6 +191,8 @@ def reset_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason
             raise UnknownUser
         # An admin's own factors need a fresh sign-in here as everywhere: a stolen token must not shed them.
         rung = bearer_rung(realm, user, by)
+        if rung == "bearer":
+            signin.must_still_stand(realm, by)
         removed = {method: rows.all().delete()[0] for method, rows, _ in _homes(user)}
         if realm is END_USERS:
             user.sms_codes.all().delete()

@@ -27,7 +27,7 @@ from userflow.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENAN
 from userflow.principals import Principal
 from userflow.realms import ADMINS
 from userflow.signin import passwords, tickets
-from userflow.signin.actions import end_sessions
+from userflow.signin.actions import end_sessions, must_still_stand
 
 LAST_ADMIN_LOCK = 7_215_003
 
@@ -147,8 +147,10 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
         username, email = changes.get("username", user.username), changes.get("email", user.email)
         _refuse_foreign_address(username, email)
-        if user.pk == by.id and email != user.email and not by.is_fresh():
-            raise AddressNeedsFreshSignIn
+        if user.pk == by.id and email != user.email:
+            if not by.is_fresh():
+                raise AddressNeedsFreshSignIn
+            must_still_stand(ADMINS, by)
         if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:
             _keep_one_admin(user)
         old_address = user.email

@@ -35,7 +35,7 @@ from userflow.realms import END_USERS
 from userflow.roles.actions import outranks
 from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
 from userflow.signin import attempts, passwords, tickets
-from userflow.signin.actions import end_sessions
+from userflow.signin.actions import end_sessions, must_still_stand
 from userflow.webhooks import outbox
 from userflow.webhooks.outbox import publish
 from userflow.webhooks.payloads import person
@@ -153,8 +153,10 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                     own = by.kind == END_USER and by.id == user.pk
                     if not own and not outranks(by, user):
                         raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
-                    if own and changes["email"] != user.email and not by.is_fresh():
-                        raise AddressNeedsFreshSignIn
+                    if own and changes["email"] != user.email:
+                        if not by.is_fresh():
+                            raise AddressNeedsFreshSignIn
+                        must_still_stand(END_USERS, by)
                     _change_address(user, changes, route)
                 for member, value in changes.items():
                     setattr(user, member, value)

@@ -64,7 +64,9 @@ def _change(realm: Realm, principal: Principal, route: routes.Route | None, curr
     _check(realm, user, new, route, member="new_password")
     encoded = passwords.hashed(new)
     with realm.atomic():
-        ended = _set(realm, user, encoded, route, keep=principal.session_id, reason="password_changed")
+        ended = _set(
+            realm, user, encoded, route, keep=principal.session_id, reason="password_changed", present=user.password
+        )
         attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
         realm.record("password.changed", target=("user", user.pk), tenant_id=principal.tenant_id)
     return ended
@@ -90,8 +92,12 @@ def _proven(realm: Realm, principal: Principal, password: str, *, refused: str) 
     if not right:
         attempts.count_wrong_secret()
         realm.record(refused, target=("user", user.pk), outcome="refused", tenant_id=principal.tenant_id)
-        raise WrongCurrentPassword(details={"current_password": ["This is not your present password."]})
+        raise _not_present()
     return user
+
+
+def _not_present() -> WrongCurrentPassword:
+    return WrongCurrentPassword(details={"current_password": ["This is not your present password."]})
 
 
 def set_admin_password(*, username: str, password: str) -> int:
@@ -273,13 +279,29 @@ def _check(realm: Realm, user: Any, password: str, route: routes.Route | None, *
     passwords.check_strength(password, least=least, personal=(user.email, *own), member=member)
 
 
-def _set(realm: Realm, user: Any, encoded: str, route: routes.Route | None, *, keep: UUID | None, reason: str) -> int:
+def _set(
+    realm: Realm,
+    user: Any,
+    encoded: str,
+    route: routes.Route | None,
+    *,
+    keep: UUID | None,
+    reason: str,
+    present: str | None = None,
+) -> int:
     """Store the hash, end what the old password has earned, and tell the user. Call it in the realm's transaction.
+
+    `present` is the hash that was compared. Hashing takes time, and a reset of the same moment must not be undone by
+    whoever knows the password before it: WrongCurrentPassword unless it still stands.
 
     Before the counters of tries are cleared: a sign-in locks the user first and its counter second, and two that take
     them in different order would wait for each other.
     """
-    realm.users._default_manager.filter(pk=user.pk).update(password=encoded, updated_at=now())
+    stored = realm.users._default_manager.filter(pk=user.pk)
+    if present is not None:
+        stored = stored.filter(password=present)
+    if not stored.update(password=encoded, updated_at=now()) and present is not None:
+        raise _not_present()
     ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
     tickets.end_tickets(realm, user)
     if realm is END_USERS:

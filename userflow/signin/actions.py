@@ -12,6 +12,7 @@ from django.db import connection
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
+from identity_platform.api.errors import NotSignedIn
 from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import SealContext, hash_token, new_token, seal, unseal
 from identity_platform.postgresql.parts import Part
@@ -349,6 +350,19 @@ def end_sessions(
     if keep is not None:
         found = found.exclude(pk=keep)
     return found.update(ended_at=now(), end_reason=reason)
+
+
+def must_still_stand(realm: Realm, principal: Principal) -> None:
+    """NotSignedIn (401) when the caller's session has ended since the request was let in.
+
+    For what would outlast that end: another address, a factor more or less. Call it in the realm's transaction with the
+    user's row locked: whoever sets a new password because a session was stolen locks that row before ending sessions.
+    """
+    standing = realm.sessions._default_manager.filter(
+        pk=principal.session_id, user_id=principal.id, ended_at=None, expires_at__gt=now()
+    )
+    if not standing.exists():
+        raise NotSignedIn
 
 
 def sign_out(*, principal: Principal, everywhere: bool = False) -> int:

@@ -1,0 +1,111 @@
+"""A sign-in that is ended while a call of it waits: what would outlast the end is not done any more.
+
+Somebody has stolen a session; its owner sets a new password, or ends the session. Who does that holds the user's row.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pyotp
+import pytest
+from django.db import connections
+from django.utils.timezone import now
+
+from tenants.context import in_tenant
+from tests.mfa.people import Somebody, somebody
+from tests.userflow.mailbox import mails_to
+from tests.world import PASSWORD, Api, House
+from userflow.realms import ADMINS, END_USERS, Realm
+
+RESET, THIEFS = "another horse 8 battery", "stolen horse 7 battery"
+WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid)"
+
+
+def apart(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    finally:
+        connections.close_all()
+
+
+def ended_while(realm: Realm, user_id: Any, call: Callable[[], Any]) -> Any:
+    """The answer to a call that was let in and waits for the user's row while all of the user's sessions end."""
+    with ThreadPoolExecutor(1) as pool:
+        with realm.atomic(), connections[realm.alias].cursor() as cursor:
+            realm.users._default_manager.select_for_update().get(pk=user_id)
+            answer = pool.submit(apart, call)
+            until, waits = time.monotonic() + 5, False
+            while not waits and time.monotonic() < until:
+                cursor.execute(WAITS)
+                (waits,) = cursor.fetchone()
+            assert waits
+            realm.sessions._default_manager.filter(user_id=user_id, ended_at=None).update(ended_at=now())
+        return answer.result()
+
+
+def new_address(thief: Api, person: Somebody) -> Callable[[], Any]:
+    return lambda: thief.put("/authmgr/profile", {"email": f"thief-{secrets.token_hex(5)}@example.com"})
+
+
+def an_authenticator(thief: Api, person: Somebody) -> Callable[[], Any]:
+    secret = thief.post("/webauthn/totp/beginSetup", person.name).json()["secret"]
+    body = {**person.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
+    return lambda: thief.post("/webauthn/totp/confirmSetup", body)
+
+
+@pytest.mark.parametrize("deed", [new_address, an_authenticator])
+def test_an_end_users_address_and_factors_stay(house: House, deed: Callable[[Api, Somebody], Callable[[], Any]]) -> None:
+    person = somebody(house)
+    thief = Api(token=person.token())
+    call = deed(thief, person)
+    with in_tenant(house.id):
+        answer = ended_while(END_USERS, person.id, call)
+    assert answer.status_code == 401
+    row = person.row()
+    assert (row.email, row.mfa_methods) == (person.email, [])
+
+
+def test_a_factor_is_not_taken_away(house: House) -> None:
+    person = somebody(house)
+    owner = Api(token=person.token())
+    person.enrol_totp()
+    (factor,) = owner.get("/webauthn/factors").json()["factors"]
+    with in_tenant(house.id):
+        answer = ended_while(END_USERS, person.id, lambda: owner.delete(f"/webauthn/factors/{factor['id']}"))
+    assert answer.status_code == 401
+    assert "totp" in person.row().mfa_methods
+
+
+def test_an_admin_users_address_stays(new_house: Callable[[], House]) -> None:
+    own = new_house()
+    body = {"email": f"thief-{secrets.token_hex(5)}@example.com"}
+    answer = ended_while(ADMINS, own.admin.id, lambda: own.api.put("/authmgr/profile", body))
+    assert answer.status_code == 401
+    assert ADMINS.users._default_manager.get(pk=own.admin.id).email == own.admin.email
+
+
+def test_a_change_by_the_old_password_does_not_undo_its_reset(house: House) -> None:
+    person = somebody(house)
+    thief = Api(token=person.token())
+    Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "tenant_id": str(house.id)})
+    token = mails_to(person.email)[-1].body.partition("token=")[2].split()[0]
+    start = Barrier(2)
+
+    def change() -> Any:
+        start.wait()
+        return thief.post("/authmgr/profile/password", {"current_password": PASSWORD, "new_password": THIEFS})
+
+    with ThreadPoolExecutor(1) as pool:
+        changed = pool.submit(apart, change)
+        start.wait()
+        reset = Api().post("/uflow/auth/enduser/password/reset", {"token": token, "password": RESET})
+    # Whichever was first: of the two one has its way, and the other is told.
+    won, lost = sorted([changed.result().status_code, reset.status_code])
+    assert (won, lost in (400, 401)) == (200, True)
+    body = {"client_id": str(house.client_id), "email": person.email}
+    holds = RESET if reset.status_code == 200 else THIEFS
+    assert Api().post("/uflow/auth/enduser/login", {**body, "password": holds}).status_code == 200
