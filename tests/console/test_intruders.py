@@ -109,7 +109,9 @@ def test_a_session_name_that_somebody_planted_is_worth_nothing() -> None:
         assert thief.get("/admin/").status_code == 302
 
 
-@pytest.mark.parametrize("said", ["[" * 5000, '{"a":' * 5000, '{"id": NaN}', '{"a": 1, "a": 2}', "7", "\\", '"\\ud800"'])
+@pytest.mark.parametrize(
+    "said", ["[" * 5000, '{"a":' * 5000, '{"id": NaN}', '{"a": 1, "a": 2}', "7", "\\", '"\\ud800"']
+)
 def test_a_passkeys_answer_that_is_no_object_is_refused(said: str) -> None:
     answer = Client(REMOTE_ADDR=some_address()).post("/admin/login/", {"credential": said})
     assert answer.status_code == 400

@@ -358,10 +358,8 @@ def must_still_stand(realm: Realm, principal: Principal) -> None:
     For what would outlast that end: another address, a factor more or less. Call it in the realm's transaction with the
     user's row locked: whoever sets a new password because a session was stolen locks that row before ending sessions.
     """
-    standing = realm.sessions._default_manager.filter(
-        pk=principal.session_id, user_id=principal.id, ended_at=None, expires_at__gt=now()
-    )
-    if not standing.exists():
+    standing = realm.sessions._default_manager.filter(user_id=principal.id, ended_at=None, expires_at__gt=now())
+    if principal.session_id is None or not standing.filter(pk=principal.session_id).exists():
         raise NotSignedIn
 
 

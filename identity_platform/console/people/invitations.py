@@ -119,9 +119,7 @@ def cancel(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpRes
     row = _found(tenant, invitation_id)
 
     def act(_fields: dict[str, Any]) -> str:
-        actions.cancel_invitation(
-            by=staff_at(request).principal, tenant_id=tenant.pk, invitation_id=invitation_id
-        )
+        actions.cancel_invitation(by=staff_at(request).principal, tenant_id=tenant.pk, invitation_id=invitation_id)
         return _("The invitation is cancelled.")
 
     return _about(

@@ -101,9 +101,7 @@ def resend(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
     row = _invitation(request, invitation_id)
 
     def act(_typed: dict[str, Any]) -> str:
-        actions.resend_invitation(
-            by=staff_at(request).principal, tenant_id=row.tenant_id, invitation_id=row.pk
-        )
+        actions.resend_invitation(by=staff_at(request).principal, tenant_id=row.tenant_id, invitation_id=row.pk)
         return _("The invitation is sent again and good for seven more days.")
 
     return confirmed(
@@ -123,9 +121,7 @@ def cancel(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
     row = _invitation(request, invitation_id)
 
     def act(_typed: dict[str, Any]) -> str:
-        actions.cancel_invitation(
-            by=staff_at(request).principal, tenant_id=row.tenant_id, invitation_id=row.pk
-        )
+        actions.cancel_invitation(by=staff_at(request).principal, tenant_id=row.tenant_id, invitation_id=row.pk)
         return _("The invitation is cancelled.")
 
     return confirmed(

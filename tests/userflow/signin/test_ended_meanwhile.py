@@ -58,7 +58,9 @@ def an_authenticator(thief: Api, person: Somebody) -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize("deed", [new_address, an_authenticator])
-def test_an_end_users_address_and_factors_stay(house: House, deed: Callable[[Api, Somebody], Callable[[], Any]]) -> None:
+def test_an_end_users_address_and_factors_stay(
+    house: House, deed: Callable[[Api, Somebody], Callable[[], Any]]
+) -> None:
     person = somebody(house)
     thief = Api(token=person.token())
     call = deed(thief, person)
