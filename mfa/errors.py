@@ -6,7 +6,7 @@ from identity_platform.api import errors
 class UnknownPerson(errors.NotFound):
     """404: no active user has this address here. The specification tells such users apart at TOTP and WebAuthn calls."""
 
-    message = "No active user has this e-mail address here."
+    message = "No active user has this e-mail address here: check it, and tenant_id where one is sent."
 
 
 class NoProof(errors.NotSignedIn):
@@ -81,7 +81,7 @@ class TooManyPending(errors.TooManyRequests):
 class NotEnrolled(errors.ApiError):
     """400: there is no such factor to change."""
 
-    message = "This factor is not enrolled."
+    message = "This factor is not enrolled: enrol it first, by beginSetup and confirmSetup."
 
 
 class UnknownFactor(errors.NotFound):

@@ -48,13 +48,13 @@ class UsernameTaken(errors.Conflict):
 class EmailTaken(errors.Conflict):
     """409: another user has this e-mail address, in any spelling."""
 
-    message = "A user with this e-mail address exists."
+    message = "A user with this e-mail address exists: sign in as that one, or use another address."
 
 
 class UnknownUser(errors.NotFound):
     """404: no such user in this tenant."""
 
-    message = "No user has this id in this tenant."
+    message = "No user has this id in this tenant: check user_id."
 
 
 class UnknownClient(errors.NotFound):
@@ -66,7 +66,7 @@ class UnknownClient(errors.NotFound):
 class UnknownRole(errors.ApiError):
     """400: a role that does not exist."""
 
-    message = "A role that you name does not exist."
+    message = "A role that you name does not exist or cannot be given here: see details."
 
 
 class TooManyNames(errors.ValidationFailed):
@@ -122,7 +122,7 @@ class GroupNameTaken(errors.Conflict):
 class GrantsMoreThanHeld(errors.NotAllowed):
     """403: nobody grants what they do not hold."""
 
-    message = "You cannot grant permissions that you do not hold yourself."
+    message = "You cannot grant permissions that you do not hold yourself: ask an admin who holds them."
 
 
 class LastAdmin(errors.NotAllowed):
@@ -140,7 +140,7 @@ class NotYourself(errors.NotAllowed):
 class LastActiveUser(errors.ApiError):
     """400: the last active user of a tenant cannot be erased."""
 
-    message = "The last active user of a tenant cannot be erased."
+    message = "The last active user of a tenant cannot be erased: register or activate another one first."
 
 
 class RegistrationClosed(errors.NotSignedIn):

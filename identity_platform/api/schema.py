@@ -173,6 +173,15 @@ class ContractSchema(AutoSchema):
         ]
         found.append(
             OpenApiParameter(
+                "Retry-After",
+                int,
+                OpenApiParameter.HEADER,
+                description="Seconds until a call can pass.",
+                response=["429", "503"],
+            )
+        )
+        found.append(
+            OpenApiParameter(
                 "X-Request-ID", str, OpenApiParameter.HEADER, description="Id of this request.", response=True
             )
         )

@@ -21,6 +21,18 @@ def test_every_operation_has_one_tag_and_every_tag_its_operations() -> None:
     assert {tags[0] for tags in stated} == {tag["name"] for tag in document()["tags"]}
 
 
+def test_answers_that_ask_to_wait_say_for_how_long() -> None:
+    answers = [
+        answer
+        for path in document()["paths"].values()
+        for operation in path.values()
+        for status, answer in operation["responses"].items()
+        if status in ("429", "503")
+    ]
+    assert answers
+    assert {answer["headers"].get("Retry-After", {}).get("schema", {}).get("type") for answer in answers} == {"integer"}
+
+
 def test_tags_are_words_and_say_what_they_hold() -> None:
     assert [tag["name"] for tag in document()["tags"]][:3] == ["Sign-in", "Tokens", "Sessions"]
     assert not [tag for tag in document()["tags"] if "/" in tag["name"] or not tag["description"].endswith(".")]
