@@ -196,6 +196,12 @@ def test_a_chunked_body_is_read_up_to_one_mebibyte(connection: socket.socket, si
     assert answer(connection).startswith(f"HTTP/1.1 {status}")
 
 
+def test_who_sends_far_too_much_gets_to_the_answer(connection: socket.socket) -> None:
+    # Closed on, a client that is still sending has no answer to read.
+    connection.sendall(request("Content-Length: 8000000") + b"x" * 8_000_000)
+    assert answer(connection).startswith("HTTP/1.1 413")
+
+
 def test_a_broken_chunked_body_is_refused(connection: socket.socket) -> None:
     connection.sendall(request("Transfer-Encoding: chunked") + b'5\r\n{"use\r\nzz\r\n')
     connection.shutdown(socket.SHUT_WR)
