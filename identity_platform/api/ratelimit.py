@@ -41,7 +41,7 @@ def count(*, group: str, key: str, limit: int, period: int) -> Usage:
 
 
 def peek(*, group: str, key: str, limit: int, period: int) -> Usage:
-    """The same without counting: `limited` says whether the window is used up beyond its limit."""
+    """The same without counting: `limited` says whether the window is used up, so that the next use is one too many."""
     return _usage(group=group, key=key, limit=limit, period=period, increment=False)
 
 
@@ -79,7 +79,7 @@ def _place(limit: Limit) -> tuple[str, int]:
 
 
 def _looked_at(limit: Limit, total: int, ends: int) -> Usage:
-    wait, limited = max(1, ends - int(time.time())), total > limit.limit
+    wait, limited = max(1, ends - int(time.time())), total >= limit.limit
     return Usage(limit.limit, total, max(0, limit.limit - total), ends, limited, wait if limited else 0)
 
 
@@ -102,7 +102,7 @@ def _usage(*, group: str, key: str, limit: int, period: int, increment: bool) ->
     if usage is None:  # RATELIMIT_ENABLE is off
         return Usage(limit, 0, limit, now + period, False, 0)
     used: int = usage["count"]
-    limited: bool = usage["should_limit"]
+    limited = used > limit if increment else used >= limit
     wait = max(1, usage["time_left"])
     return Usage(
         limit=limit,

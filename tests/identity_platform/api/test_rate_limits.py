@@ -64,10 +64,11 @@ def test_a_peek_counts_nothing() -> None:
         return peek(group="signin", key="192.0.2.1", limit=2, period=3600)
 
     assert [peeked().count, peeked().remaining] == [0, 2]
-    ask(), ask()
-    assert [peeked().count, peeked().remaining, peeked().limited] == [2, 0, False]
     ask()
-    assert peeked().limited
+    assert [peeked().count, peeked().remaining, peeked().limited] == [1, 1, False]
+    ask()
+    assert [peeked().count, peeked().remaining, peeked().limited] == [2, 0, True]
+    assert peeked().retry_after > 0
 
 
 def test_a_count_and_a_peek_are_one_round_trip_and_answer_like_two(limits: Valkey) -> None:

@@ -156,6 +156,17 @@ def test_one_address_signs_in_at_most_120_times_a_minute(house: House) -> None:
     assert forged.status_code == 429
 
 
+def test_an_address_that_has_guessed_as_often_as_it_may_guesses_no_more(house: House, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, "wrong_secret": (3, 86_400)}
+    guesser, person = Api(), house.register()
+    wrong = login(house, person, password="wrong wrong")
+    assert [guesser.post(END_USER, wrong).status_code for _ in range(4)] == [401, 401, 401, 429]
+    refused = guesser.post(END_USER, login(house, person))
+    assert refused.status_code == 429
+    assert 1 < int(refused.headers["Retry-After"]) <= 86_400
+    assert Api().post(END_USER, login(house, person)).status_code == 200
+
+
 def test_refusals_are_audited_with_ids_only(house: House) -> None:
     person = house.register()
     Api().post(END_USER, login(house, person, password="wrong wrong"))
