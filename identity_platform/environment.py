@@ -5,6 +5,8 @@ replaced by a default.
 """
 
 import os
+import re
+from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,10 @@ from urllib.parse import unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
+
+_LABELS = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
+_DOMAIN = re.compile(_LABELS)
+_ORIGIN = re.compile(rf"https?://{_LABELS}(?::[0-9]{{1,5}})?")
 
 
 def text(name: str, default: str | None = None) -> str | None:
@@ -65,11 +71,30 @@ def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
         raise ImproperlyConfigured(f"{name} must list networks such as 10.20.0.0/16: {problem}") from problem
 
 
-def required(name: str, why: str) -> str:
-    """The variable, which production cannot do without."""
+def origins(name: str, default: Sequence[str] = ()) -> list[str]:
+    """A comma-separated list of web origins (RFC 6454 section 6.2), as browsers state them: nothing behind the port."""
+    found = listed(name, list(default))
+    for origin in found:
+        if _ORIGIN.fullmatch(origin) is None:
+            raise ImproperlyConfigured(f"{name} must list origins such as https://id.example.org, not {origin!r}.")
+    return found
+
+
+def domain(name: str, default: str | None = None) -> str | None:
+    """A domain in lower case."""
+    value = text(name, default)
+    if value is not None and _DOMAIN.fullmatch(value) is None:
+        raise ImproperlyConfigured(f"{name} must be a domain such as id.example.org, not {value!r}.")
+    return value
+
+
+def required(name: str, why: str, *, least: int = 1) -> str:
+    """The variable, which production cannot do without, of at least so many characters."""
     value = text(name)
     if value is None:
         raise ImproperlyConfigured(f"{name} is not set: {why} Set it, or {name}_FILE to a file that holds it.")
+    if len(value) < least:
+        raise ImproperlyConfigured(f"{name} is shorter than {least} characters: {why}")
     return value
 
 

@@ -10,7 +10,20 @@ from urllib.parse import quote
 
 from django.core.exceptions import ImproperlyConfigured
 
-from identity_platform.environment import clouds, database, flag, listed, made, mail, networks, required, text, whole
+from identity_platform.environment import (
+    clouds,
+    database,
+    domain,
+    flag,
+    listed,
+    made,
+    mail,
+    networks,
+    origins,
+    required,
+    text,
+    whole,
+)
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -46,7 +59,7 @@ if EMBEDDED:
     SECRET_KEY = text("SECRET_KEY", _keys.secret_key)
     ENCRYPTION_KEYS = text("ENCRYPTION_KEYS", _keys.encryption_keys)
 else:
-    SECRET_KEY = required("SECRET_KEY", "Django signs with it (at least 50 random characters).")
+    SECRET_KEY = required("SECRET_KEY", "Django signs with it (at least 50 random characters).", least=50)
     ENCRYPTION_KEYS = required(
         "ENCRYPTION_KEYS",
         "it seals every secret in the databases. Form: `k1:<base64 of 32 random bytes>`, newest first.",
@@ -288,8 +301,8 @@ SIMPLE_JWT = {
     "ALGORITHM": "ES256",
 }
 ENROLLMENT_WINDOW_MINUTES = whole("ENROLLMENT_WINDOW_MINUTES", 30, least=1, most=1440)
-WEBAUTHN_RP_ID = text("WEBAUTHN_RP_ID", "localhost" if EMBEDDED else None)
-WEBAUTHN_ORIGINS = listed("WEBAUTHN_ORIGINS", [f"http://localhost:{PORT}"] if EMBEDDED else [])
+WEBAUTHN_RP_ID = domain("WEBAUTHN_RP_ID", "localhost" if EMBEDDED else None)
+WEBAUTHN_ORIGINS = origins("WEBAUTHN_ORIGINS", [f"http://localhost:{PORT}"] if EMBEDDED else [])
 
 # (how many, in how many seconds). contract.md sections 1 and 4; the registry's 100 is the specification's.
 LIMITS: dict[str, tuple[int, int]] = {

@@ -1,0 +1,50 @@
+"""Readers of the environment: what cannot be meant stops the start, in a line that names the variable."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from identity_platform.environment import domain, origins, required
+from mfa.checks import sms_sender_is_there
+
+
+def signing_key(name: str) -> str:
+    return required(name, "Django signs with it.", least=50)
+
+
+@pytest.mark.parametrize(
+    ("read", "value"),
+    [
+        (signing_key, "s" * 49),
+        *[
+            (origins, value)
+            for value in ("id.example.org", "https://id.example.org/", "https://ID.example.org", "https://")
+        ],
+        (origins, "https://id.example.org, https://u@id.example.org"),
+        *[(domain, value) for value in ("https://id.example.org", "id.example.org:8000", "ID.example.org", "id_x.org")],
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(
+    read: Callable[[str], Any], value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SETTING", value)
+    with pytest.raises(ImproperlyConfigured, match=r"^A_SETTING "):
+        read("A_SETTING")
+
+
+def test_what_can_be_meant_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SETTING", "https://id.example.org,http://localhost:8000")
+    assert origins("A_SETTING") == ["https://id.example.org", "http://localhost:8000"]
+    monkeypatch.setenv("A_SETTING", "id.example.org")
+    assert domain("A_SETTING") == "id.example.org"
+    monkeypatch.setenv("A_SETTING", "s" * 50)
+    assert signing_key("A_SETTING") == "s" * 50
+
+
+def test_a_sender_of_messages_that_is_not_there_is_said_before_the_first_message(settings: Any) -> None:
+    assert sms_sender_is_there() == []
+    for nonsense in ("carrier-pigeon", "mfa.sms.gateway.NoSuchGateway"):
+        settings.SMS_BACKEND = nonsense
+        assert [found.id for found in sms_sender_is_there()] == ["mfa.E001"]
