@@ -18,6 +18,7 @@ from django.db import transaction
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.postgresql import patience
 from tenants import databases, keys, routes, steps, warm
 from tenants.capacity import server_with_room
 from tenants.context import Place
@@ -208,7 +209,8 @@ def delete_tenant(*, tenant_id: UUID) -> None:
     mapping = TenantDatabase.objects.select_related("server").filter(pk=tenant_id).first()
     if mapping is None or mapping.status == State.DELETED:
         raise UnknownTenant
-    with databases.working_on(mapping.server, tenant_id) as raw:
+    # All its services and people's admins at once may take longer than a request's statements.
+    with patience.lifted(), databases.working_on(mapping.server, tenant_id) as raw:
         _look_again(mapping)
         if mapping.status == State.ACTIVE:
             mapping = change_state(tenant_id, State.SUSPENDED)

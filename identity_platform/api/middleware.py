@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from identity_platform.api import errors, handlers, metrics
 from identity_platform.api.ratelimit import client_address
 from identity_platform.audit.origin import Origin, set_origin
+from identity_platform.postgresql import patience
 
 access = structlog.get_logger("identity.access")
 
@@ -21,6 +22,10 @@ SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._\-]{8,128}")
 # Orchestrators probe by address: these answer to any Host, and say nothing that depends on it.
 PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live"})
 CONSOLE = "/admin/"
+# Longer than the server's own limit, so that it is the server that ends what is only slow.
+PATIENCE_SECONDS = settings.TENANT_STATEMENT_TIMEOUT_MS / 1000 + 0.2
+# Its pages look at more, and somebody is looking at them.
+CONSOLE_PATIENCE_SECONDS = PATIENCE_SECONDS + 10
 PAGES = (CONSOLE, "/docs/", "/demo/", "/static/")
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -60,6 +65,7 @@ class ApiMiddleware:
                 request_id=request_id,
             )
         )
+        patience.limit(CONSOLE_PATIENCE_SECONDS if request.path.startswith(CONSOLE) else PATIENCE_SECONDS)
         try:
             response = self._answer(request)
             response.headers["X-Request-ID"] = request_id
@@ -91,6 +97,7 @@ class ApiMiddleware:
             )
             return response
         finally:
+            patience.limit(None)
             structlog.contextvars.clear_contextvars()
 
     def _answer(self, request: HttpRequest) -> HttpResponse:

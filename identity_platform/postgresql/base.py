@@ -4,9 +4,12 @@ import select
 from typing import Any, Self
 
 from django.db.backends.postgresql import base
+from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from psycopg import Connection, Cursor
 from psycopg.errors import FeatureNotSupported
 from psycopg.pq import TransactionStatus
+
+from identity_platform.postgresql.patience import PatientConnection
 
 
 def is_stale(raw: "Connection[object]") -> bool:
@@ -42,13 +45,19 @@ class BoundByServer(Cursor[Any]):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's wrapper; the meaning of "usable" is cheaper, and its cursors outlive a change of a column's type."""
+    """Django's wrapper; the meaning of "usable" is cheaper, its cursors outlive a change of a column's type, and its
+    connections are given up when the server hangs."""
 
     def get_connection_params(self) -> dict[str, Any]:
         params: dict[str, Any] = super().get_connection_params()
         if self.settings_dict["OPTIONS"].get("server_side_binding") is True:
             params["cursor_factory"] = BoundByServer
         return params
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> PatientConnection:
+        # As Django's own without its options `isolation_level` and `pool`, which are not used here.
+        self.isolation_level = IsolationLevel.READ_COMMITTED
+        return PatientConnection.connect(**conn_params)
 
     def is_usable(self) -> bool:
         return self.connection is not None and not is_stale(self.connection)

@@ -3,9 +3,10 @@
 import re
 from typing import Any, Self
 
-from psycopg import ClientCursor, Connection
+from psycopg import ClientCursor
 
 from identity_platform.postgresql import base
+from identity_platform.postgresql.patience import PatientConnection
 
 # Statements that outlive their transaction. They are not used here (a pooler in transaction mode would lose them, or
 # hand them to somebody else); a connection on which one appears all the same does not go back into the pool. Looking
@@ -18,7 +19,7 @@ _LEAVES_STATE = re.compile(
 )
 
 
-class TenantConnection(Connection[Any]):
+class TenantConnection(PatientConnection):
     """A psycopg connection with a mark."""
 
     leaves_state: bool = False

@@ -1,0 +1,63 @@
+"""The global database hangs or is locked: a request is told to come again within three seconds, and holds no thread."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import psycopg
+import pytest
+from django.db import close_old_connections, connection
+
+from tenants import databases
+from tenants.capacity import main_server
+from tests.world import House
+
+BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
+
+
+def ask(statement: str) -> list[int]:
+    """A column of the server's, on a connection that has nothing to do with the database."""
+    with databases.administering(main_server()) as raw:
+        return [row[0] for row in raw.execute(statement, [connection.settings_dict["NAME"]]).fetchall()]
+
+
+@contextmanager
+def hanging() -> Iterator[None]:
+    """What answers for it has stopped, as when a machine is paused: connections stand, and nothing comes."""
+    stopped = ask(BACKENDS)
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """A table that every request of an admin reads is held by somebody who does not let go."""
+    with psycopg.connect(**connection.get_connection_params()) as raw:
+        raw.execute("LOCK TABLE userflow_adminuser IN ACCESS EXCLUSIVE MODE")
+        yield
+        # Whoever has given up waits on the server no more either. (What Django does at the start of a request; its
+        # test client leaves it out.)
+        close_old_connections()
+        assert ask(WAITING) == [0]
+
+
+@pytest.mark.parametrize("fault", [hanging, locked])
+def test_a_request_is_told_to_come_again(fault: Callable[[], AbstractContextManager[None]], house: House) -> None:
+    assert house.api.get("/authmgr/profile").status_code == 200
+    with fault():
+        began = time.monotonic()
+        refused = house.api.get("/authmgr/profile")
+        waited = time.monotonic() - began
+    assert refused.status_code == 503
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert waited < 3
+    close_old_connections()
+    assert house.api.get("/authmgr/profile").status_code == 200
