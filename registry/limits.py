@@ -18,9 +18,11 @@ OPERATORS = "operators"
 def count_call(principal: Principal) -> Usage:
     """Count a call for the tenant of the token, never for one that a header names.
 
-    An operator has no tenant and counts for itself: whoever works for a tenant must not use up its limit.
+    An operator has no tenant and counts for itself: whoever works for a tenant must not use up its limit. So does who
+    may do nothing here: anybody may register as an end user, and must not keep the tenant's back ends from their secrets.
     """
-    key = f"tenant:{principal.tenant_id}" if principal.tenant_id else f"operator:{principal.id}"
+    works_here = principal.tenant_id is not None and any(may.startswith("services:") for may in principal.permissions)
+    key = f"tenant:{principal.tenant_id}" if works_here else f"{principal.kind}:{principal.tenant_id}:{principal.id}"
     caller = str(principal.tenant_id) if principal.tenant_id else OPERATORS
     limit, period = settings.LIMITS["registry"]
     tallies.ride_along(CALLS, caller)

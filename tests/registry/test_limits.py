@@ -150,6 +150,19 @@ def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
 
 
 @pytest.mark.usefixtures("five")
+def test_who_may_nothing_here_spends_nothing_of_the_tenant(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    # Anybody may register; none of them may keep the tenant's back ends from their secrets.
+    stranger, other = house.as_user(house.register()), house.as_user(house.register())
+    idle = as_client(house, "endusers:read")
+    for door in (stranger, idle):
+        assert [door.get(SERVICES).status_code for _ in range(6)] == [403] * 5 + [429]
+        assert door.get("/exsvc/debug/auth").status_code == 429
+    assert left(other.get("/exsvc/debug/auth")) == 4
+    assert left(house.api.get(SERVICES)) == 4
+
+
+@pytest.mark.usefixtures("five")
 def test_a_refused_call_does_nothing(registry: Registry) -> None:
     service = registry.create()
     for _ in range(4):
