@@ -41,4 +41,10 @@ def tell_of_change(realm: Realm, user: Any, *, change: str, kind: str) -> None:
         "at": now(),
         "address": current_origin().address,
     }
-    mail.tell("factor_changed", to=user.email, facts=facts, after=realm.alias)
+    mail.tell(
+        "factor_changed",
+        to=user.email,
+        facts=facts,
+        after=realm.alias,
+        tenant_id=getattr(user, "tenant_id", None),
+    )

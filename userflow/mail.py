@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -75,14 +76,14 @@ def send(template: str, *, to: str, facts: Mapping[str, Any]) -> None:
         log.warning("mail_not_sent", template=template, kind=type(problem).__name__)
 
 
-def tell(template: str, *, to: str, facts: Mapping[str, Any], after: str) -> None:
+def tell(template: str, *, to: str, facts: Mapping[str, Any], after: str, tenant_id: UUID | None = None) -> None:
     """Send once the running transaction of the alias `after` is committed. A full queue or a dead server undo nothing.
 
     More of one kind to one address than LIMITS["mail"] are held back: an address need not be proven, so whoever changes
-    something again and again could have strangers flooded.
+    something again and again could have strangers flooded. `tenant_id` is the tenant on whose behalf the platform writes.
     """
     # Counted by tenant: a user elsewhere with somebody's address must not use up what this one is to be told.
-    place = current_tenant().tenant_id if after == TENANT_ALIAS else "platform"
+    place = current_tenant().tenant_id if after == TENANT_ALIAS else tenant_id or "platform"
 
     def work() -> None:
         most, seconds = settings.LIMITS["mail"]

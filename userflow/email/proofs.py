@@ -17,6 +17,7 @@ from django.utils.timezone import now
 from identity_platform.api import ratelimit
 from identity_platform.crypto import hash_token, keyed_digest
 from tenants import keys, routes
+from tenants.context import current_tenant
 from userflow import mail
 from userflow.email.models import EmailProof
 from userflow.endusers.models import EndUser
@@ -88,9 +89,12 @@ def give_up_changes(user_ids: Collection[UUID]) -> None:
 
 
 def limit_changes(user_id: object) -> None:
-    """TooManyFromAddress (429) when the user asks for too many mails to new addresses, which may be strangers'."""
+    """TooManyFromAddress (429) when the user asks for too many mails to new addresses, which may be strangers'. Call it
+    inside the tenant."""
     most, seconds = settings.LIMITS["email_resend"]
-    usage = ratelimit.count(group="email_change", key=str(user_id), limit=most, period=seconds)
+    # By tenant too: an import may give somebody elsewhere the same id.
+    key = f"{current_tenant().tenant_id} {user_id}"
+    usage = ratelimit.count(group="email_change", key=key, limit=most, period=seconds)
     if usage.limited:
         raise TooManyFromAddress(
             "Too many changes of this address: wait as long as Retry-After says.", retry_after=usage.retry_after

@@ -394,7 +394,13 @@ def _mail(row: Row, token: str, route: routes.Route | None) -> None:
         "token": token,
         "days": LIFETIME.days,
     }
-    mail.tell("invitation", to=row.email, facts=facts, after="tenant" if row.kind == END_USER else "default")
+    mail.tell(
+        "invitation",
+        to=row.email,
+        facts=facts,
+        after="tenant" if row.kind == END_USER else "default",
+        tenant_id=route.tenant_id if route else None,
+    )
 
 
 def _record(realm: Realm, action: str, row: Row, tenant_id: UUID | None, **details: Any) -> None:

@@ -309,7 +309,8 @@ def _set(
         proofs.give_up_changes([user.pk])
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(route), "at": now(), "address": current_origin().address}
-    mail.tell("password_changed", to=user.email, facts=facts, after=realm.alias)
+    tenant_id = route.tenant_id if route else None
+    mail.tell("password_changed", to=user.email, facts=facts, after=realm.alias, tenant_id=tenant_id)
     return ended
 
 

@@ -93,14 +93,18 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
     """Change `name`, `description`, `permissions` (replaced whole): those that are there.
 
     Refuses with UnknownRoleId, RoleNameTaken, BuiltInRole (renaming a built-in role), GrantsMoreThanHeld (permissions
-    that come in; taking one away grants nothing).
+    that come in; another name for a role that holds more than the caller; taking a permission away grants nothing).
     """
     with in_tenant(tenant_id):
         try:
             with tenant_atomic():
                 role = _found(role_id, lock=True)
-                if role.built_in and changes.get("name", role.name) != role.name:
-                    raise BuiltInRole
+                if changes.get("name", role.name) != role.name:
+                    if role.built_in:
+                        raise BuiltInRole
+                    # Imports, invitations and groups give roles by name: in the place of a plain one a strong one would
+                    # be given to that one's people.
+                    refuse_granting(by, role.permissions)
                 details: dict[str, Any] = {"changed": sorted(changes)}
                 if "permissions" in changes:
                     before, after = set(role.permissions), set(changes["permissions"])

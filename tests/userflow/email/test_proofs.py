@@ -383,6 +383,20 @@ def test_nobody_sends_mails_to_strangers_without_end(strict: House) -> None:
     assert answers == [200] * most + [429]
 
 
+def test_a_namesake_in_another_tenant_uses_nobodys_changes_up(strict: House, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, "email_resend": (1, 3600)}
+    person, there = proven(strict), strict_house()
+    # An import keeps the ids that it states, so an admin elsewhere may have somebody of the same id.
+    row = {"id": str(person.id), "email": somebody()}
+    assert (
+        there.api.post("/uflow/admin/enduser/import", {"tenant_id": str(there.id), "rows": [row]}).json()["created"]
+        == 1
+    )
+    path = f"/uflow/user/enduser/{there.id}/{person.id}"
+    assert [there.api.put(path, {"email": somebody()}).status_code for _ in range(2)] == [200, 429]
+    assert change(strict, person, somebody()).status_code == 200
+
+
 def test_nobody_has_strangers_told_of_changes_without_end(house: House, other_house: House, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "mail": (3, 3600)}
     stranger = somebody()

@@ -387,6 +387,19 @@ def test_inviting_has_a_limit_by_the_hour(new_house: Any, settings: Any) -> None
     assert int(answers[2].headers["Retry-After"]) > 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_tenants_mails_hold_none_of_this_ones_back(
+    house: House, other_house: House, settings: Any, kind: str
+) -> None:
+    settings.LIMITS = {**settings.LIMITS, "mail": (2, 3600)}
+    email = somebody()
+    noisy = invite(other_house, kind, email)
+    for _ in range(3):
+        assert other_house.api.post(f"{INVITATIONS}/{noisy['id']}/resend").status_code == 200
+    assert len(mails_to(email, "invited")) == 2
+    assert accept(token_of(invite(house, kind, email))).status_code == 201
+
+
 @pytest.mark.parametrize("method", ["resend", "cancel"])
 def test_who_may_invite_no_admins_changes_none_of_their_invitations(house: House, method: str) -> None:
     invitation = invite(house, "admin")

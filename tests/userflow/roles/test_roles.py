@@ -126,7 +126,10 @@ def test_nobody_grants_what_they_do_not_hold(house: House) -> None:
     assert weak.post(bindings(strong), {"user_ids": [str(person.id)]}).status_code == 403
     assert weak.post(bindings(plain), {"user_ids": [str(person.id)]}).status_code == 200
     # What a role holds already may stay while its description changes.
-    assert weak.put(f"{ROLES}/{strong['id']}", {"description": "x"}).status_code == 200
+    assert weak.put(f"{ROLES}/{strong['id']}", {"description": "x", "name": strong["name"]}).status_code == 200
+    # Imports, invitations and groups give roles by name: in the place of a plain one it would be given to its people.
+    assert weak.put(f"{ROLES}/{strong['id']}", {"name": f"r{secrets.token_hex(4)}"}).status_code == 403
+    assert weak.put(f"{ROLES}/{plain['id']}", {"name": f"r{secrets.token_hex(4)}"}).status_code == 200
     assert house.api.post(ROLES, {"name": "tenants", "permissions": ["tenants:write"]}).status_code == 403
 
 
