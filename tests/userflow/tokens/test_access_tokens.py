@@ -3,6 +3,7 @@
 import base64
 import json
 import secrets
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -44,6 +45,18 @@ def refused(token: str) -> bool:
 
 def test_the_same_claims_signed_again_are_taken(house: House) -> None:
     assert not refused(signed(claims_in(str(house.api.token))))
+
+
+def test_a_token_outlives_a_step_of_the_clock(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    claims = claims_in(str(house.api.token))
+    for seconds, taken in ((90, True), (-90, True), (300, False)):
+        moved = {name: claims[name] + seconds for name in ("exp", "iat", "nbf", "auth_time")}
+        token = signed({**claims, **moved})
+        assert refused(token) is not taken, seconds
+        # It also stays the sign-in of a moment ago that changing one's address wants.
+        answer = Api(token=token).put("/authmgr/profile", {"email": f"by{seconds}@example.com"})
+        assert (answer.status_code == 200) is taken, seconds
 
 
 @pytest.mark.parametrize("missing", ["exp", "iat", "nbf", "iss", "aud", "sub", "jti", "typ", "kind", "sid"])
