@@ -179,11 +179,12 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
     Refuses with UnknownUser, NotYourself, LastAdmin (the last active admin of a tenant, the last operator),
     GrantsMoreThanHeld (a user who holds more than the caller).
     """
-    user = find_admin_user(user_id=user_id, within=by.tenant_id)
-    if user.pk == by.id and not active:
-        raise NotYourself
-    _must_outrank(by, user)
     with transaction.atomic():
+        # The row before the lock of all admins, as an edit does: in the other order two of them would wait for each other.
+        user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
+        if user.pk == by.id and not active:
+            raise NotYourself
+        _must_outrank(by, user)
         if not active:
             _keep_one_admin(user)
         user.active = active

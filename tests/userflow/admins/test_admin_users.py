@@ -2,6 +2,7 @@
 
 import secrets
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -225,6 +226,23 @@ def test_two_admins_who_switch_each_other_off_leave_one(new_house: Any) -> None:
     assert statuses[0] == 200
     assert statuses[1] in (401, 403)
     assert AdminUser.objects.filter(tenant_id=house.id, active=True).count() == 1
+
+
+def test_edits_and_deactivations_at_once_do_not_wait_for_each_other_for_ever(house: House) -> None:
+    path = f"{PATH}/{made(house)['id']}"
+    start = Barrier(4)
+
+    def change(number: int) -> int:
+        door = Api(token=house.api.token)
+        start.wait()
+        try:
+            answer = door.put(path, {"roles": ["auditor"]}) if number % 2 else door.delete(path)
+            return int(answer.status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(change, range(4))) == [200] * 4
 
 
 def test_statements_of_reading(house: House) -> None:
