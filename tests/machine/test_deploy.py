@@ -36,7 +36,7 @@ def test_every_command_of_the_manifests_exists() -> None:
         for name in ("compose.yaml", "kubernetes.yaml")
         for command in re.findall(r"manage\.py,? ([a-z_]+)", (DEPLOY / name).read_text())
     }
-    assert {"tenant_worker", "deliver_events", "sync_directory", "collect_figures", "purge_expired"} <= named
+    assert {"tenant_worker", "deliver_events", "sync_directory", "purge_expired"} <= named
     assert named <= set(get_commands())
 
 
@@ -50,13 +50,29 @@ def test_every_setting_of_the_manifests_is_one() -> None:
 
 def test_pods_run_narrow_and_by_one_image() -> None:
     pods = [one for one in members(documents("kubernetes.yaml")) if "containers" in one]
-    assert len(pods) == 6
+    assert len(pods) == 5
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         (container,) = pod["containers"]
         assert container["image"] == "identity-platform:1.0.0"
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_backups_outlive_the_containers() -> None:
+    (compose,) = documents("compose.yaml")
+    platform = compose["services"]["platform"]
+    assert platform["read_only"] is True
+    assert f"backups:{platform['environment']['BACKUP_FOLDER']}" in platform["volumes"]
+    manifests = documents("kubernetes.yaml")
+    (claimed,) = [one["claimName"] for one in members(manifests) if "claimName" in one]
+    assert claimed in [one["metadata"]["name"] for one in manifests if one["kind"] == "PersistentVolumeClaim"]
+
+
+def test_the_image_has_the_programs_of_the_composed_database_server() -> None:
+    (compose,) = documents("compose.yaml")
+    (major,) = re.findall(r"^ARG POSTGRESQL=(\d+)$", (DEPLOY / "Containerfile").read_text(), flags=re.MULTILINE)
+    assert f"/postgres:{major}-" in compose["services"]["postgres"]["image"]
 
 
 def test_the_image_holds_every_app() -> None:

@@ -13,6 +13,7 @@ from unfold.decorators import display
 
 from identity_platform.console.access import must_grant_tenant_admin, require, staff_at
 from identity_platform.console.confirm import confirmed
+from identity_platform.console.figures.tables import ago
 from identity_platform.console.jobs.actions import run_job_again
 from identity_platform.console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
 from identity_platform.console.lists import ConsoleModelAdmin, uuid_or_none
@@ -119,6 +120,7 @@ class JobAdmin(ConsoleModelAdmin):
             "job": job,
             "state": state,
             "state_name": STATE_NAMES[state],
+            "begun": ago(job.created_at),
             "colour": STATE_COLOURS.get(state, ""),
             "tenant": tenant,
             "may_again": state in (FAILED, INTERRUPTED) and staff_at(request).may("tenants:write"),

@@ -37,4 +37,5 @@ def size_label(size: int | None) -> str:
     """A database's size as people read it; a dash while nobody has measured it."""
     if not size:
         return "–"
-    return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.0f} MB"
+    number, unit = (f"{size / 1e9:.1f}", "GB") if size >= 1_000_000_000 else (f"{size / 1e6:.0f}", "MB")
+    return f"{number}\N{NO-BREAK SPACE}{unit}"

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.browser.conftest import Place
-from tests.console.browser.visitor import PASSWORD, Visitor
+from tests.console.browser.visitor import PASSWORD, PATIENCE, Visitor
 from tests.mfa.browser.demo import totp
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
@@ -63,6 +64,20 @@ def test_the_keyboard_is_enough(place: Place, visit: Callable[[str], Visitor]) -
     for keys in (cleo.username + Keys.TAB, PASSWORD + Keys.ENTER):
         cleo.browser.switch_to.active_element.send_keys(keys)
     cleo.reads("Set up a second factor")
+
+
+def test_the_own_menu_opens_by_keyboard(place: Place, visit: Callable[[str], Visitor]) -> None:
+    eve = visit(place.new_operator())
+    eve.sits_down_for_the_first_time()
+    opener = eve.browser.find_element(By.CSS_SELECTOR, "button[aria-controls=own-links]")
+    menu = eve.browser.find_element(By.ID, "own-links")
+    opener.send_keys(Keys.ENTER)
+    soon = WebDriverWait(eve.browser, PATIENCE).until
+    assert soon(lambda _: menu.is_displayed())
+    assert opener.get_attribute("aria-expanded") == "true"
+    menu.find_element(By.LINK_TEXT, "My sign-in").send_keys(Keys.ESCAPE)
+    assert soon(lambda _: not menu.is_displayed())
+    assert eve.browser.switch_to.active_element == opener
 
 
 def test_the_pages_can_be_read_by_everybody_and_on_a_phone(place: Place, visit: Callable[[str], Visitor]) -> None:

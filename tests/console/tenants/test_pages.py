@@ -30,7 +30,7 @@ def test_the_list_shows_state_server_schema_size_and_users(new_house: Callable[[
     house.register()
     said_by("collect_figures", tenant=[house.made.tenant.slug], settled=0)
     shown = new_operator().sign_in().get(LIST, q=house.made.tenant.slug).content.decode()
-    for word in ("active", "main", "current", " MB"):
+    for word in ("active", "main", "current", "\N{NO-BREAK SPACE}MB"):
         assert word in shown
 
 
