@@ -409,7 +409,13 @@ REST_FRAMEWORK: dict[str, Any] = {
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Identity platform",
-    "DESCRIPTION": "Tenants with databases of their own, their people, services and factors.",
+    "DESCRIPTION": (
+        "Tenants with databases of their own, their people, services and factors. "
+        "Interfaces: registry 1.0, user flow 4.0.0, MFA 2.0.\n\n"
+        "Besides what each operation states: 404 for a path that is not here, 405 with `Allow` for a method that a path does "
+        "not take, 413 for a body over 1 MiB; each in the envelope of its route group (`/exsvc/`: RegistryErrorBody, "
+        "`/authmgr/token*`: OAuthErrorBody, everywhere else: ErrorBody)."
+    ),
     "VERSION": "1.0.0",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,

@@ -56,7 +56,7 @@ class NotSignedIn(ApiError):
 
     status = 401
     code = "UNAUTHORIZED"
-    message = "Send a valid access token: `Authorization: Bearer <ACCESS_TOKEN>`."
+    message = "Send a valid access token, from a sign-in or a refresh: `Authorization: Bearer <ACCESS_TOKEN>`."
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class BodyTooLarge(ApiError):
 
     status = 413
     code = "BODY_TOO_LARGE"
-    message = "The body is larger than 1 MiB."
+    message = "The body is larger than 1 MiB: send less at a time."
 
 
 class UnsupportedMediaType(ApiError):

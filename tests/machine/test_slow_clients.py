@@ -15,6 +15,7 @@ from socket import create_connection, socket
 
 import pytest
 
+from identity_platform.api.errors import BodyTooLarge
 from tests.machine.conftest import ROOT, Platform, free_port, within
 from tests.machine.groups import program
 
@@ -155,8 +156,8 @@ def test_two_hundred_slow_clients_delay_nobody(
 def test_a_body_over_one_mebibyte_is_refused_in_the_envelope_of_its_route_group(nginx: Callable[[int], int]) -> None:
     port = nginx(free_port())
     for path, envelope in (
-        ("/exsvc/api/v1/services", {"error": {"code": "BODY_TOO_LARGE", "message": "The body is larger than 1 MiB."}}),
-        ("/uflow/ready", {"error": "Request Entity Too Large", "message": "The body is larger than 1 MiB."}),
+        ("/exsvc/api/v1/services", {"error": {"code": "BODY_TOO_LARGE", "message": BodyTooLarge.message}}),
+        ("/uflow/ready", {"error": "Request Entity Too Large", "message": BodyTooLarge.message}),
     ):
         response, body = ask(port, "POST", path, b"x" * (1024 * 1024 + 1))
         assert (response.status, response.headers["Content-Type"]) == (413, "application/json")

@@ -33,6 +33,13 @@ def test_answers_that_ask_to_wait_say_for_how_long() -> None:
     assert {answer["headers"].get("Retry-After", {}).get("schema", {}).get("type") for answer in answers} == {"integer"}
 
 
+def test_answers_that_no_operation_states_stand_before_them_all() -> None:
+    says = document()["info"]["description"]
+    assert all(status in says for status in ("404", "405", "413"))
+    shapes = set(document()["components"]["schemas"])
+    assert shapes >= {name for name in says.replace(",", " ").replace(")", " ").split() if name.endswith("ErrorBody")}
+
+
 def test_tags_are_words_and_say_what_they_hold() -> None:
     assert [tag["name"] for tag in document()["tags"]][:3] == ["Sign-in", "Tokens", "Sessions"]
     assert not [tag for tag in document()["tags"] if "/" in tag["name"] or not tag["description"].endswith(".")]
