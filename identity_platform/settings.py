@@ -95,6 +95,9 @@ _common = {
 }
 _options = {
     "connect_timeout": 2,
+    # A server that is gone from the network (power, partition, firewall) says no goodbye: without this the kernel sends
+    # the statement anew for a quarter of an hour, and its thread waits.
+    "tcp_user_timeout": 2500,
     # Behind PgBouncer in transaction mode a prepared statement would meet another server connection.
     "prepare_threshold": None if PGBOUNCER else 5,
     # Without it Django writes parameters into the statement, and the server plans each of them anew.
@@ -121,6 +124,8 @@ DATABASES: dict[str, dict[str, Any]] = {
         "OPTIONS": {**_options, **_default["OPTIONS"]},
     },
 }
+# How long /uflow/ready waits for the global database: as long as a new connection may take.
+READY_DATABASE_SECONDS = 2.0
 # CREATE DATABASE and migrations cannot go through a pooler; this connection goes straight to the server.
 _admin = database(text("DATABASE_ADMIN_URL") or _database_url, "DATABASE_ADMIN_URL")
 DATABASE_ADMIN = {

@@ -12,7 +12,7 @@ from tenants.errors import NoActiveTenant, TenantSwitchInTransaction
 
 # What connections to all servers share; everything else of DATABASE_URL is the main server's alone.
 SHARED_PARAMETERS = frozenset(
-    {"client_encoding", "context", "prepare_threshold", "connect_timeout", "application_name"}
+    {"client_encoding", "context", "prepare_threshold", "connect_timeout", "tcp_user_timeout", "application_name"}
 )
 POOL = TenantConnectionPool(budget=settings.TENANT_CONNECTION_BUDGET, wait=settings.TENANT_CONNECTION_WAIT_SECONDS)
 

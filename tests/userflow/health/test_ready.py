@@ -1,0 +1,97 @@
+"""Readiness by the global database: gone, and worse, there without answering."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, connections
+
+from tenants.context import in_tenant
+from tests.world import Api, House
+
+
+class Relay:
+    """Stands between the platform and its PostgreSQL, and passes nothing on once it is `hushed`."""
+
+    def __init__(self) -> None:
+        self.hushed = False
+        stated = settings.DATABASES["default"]
+        self.host, self.port = stated["HOST"], int(stated["PORT"] or 5432)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, far = self.listener.accept()[0], self._server()
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    def _server(self) -> socket.socket:
+        if self.host.startswith("/"):
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(f"{self.host}/.s.PGSQL.{self.port}")
+            return server
+        return socket.create_connection((self.host, self.port))
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if not self.hushed:
+                    sink.sendall(data)
+            sink.close()
+
+
+@contextmanager
+def database_at(host: str, port: int) -> Iterator[None]:
+    """The global database of this thread is there while this lasts."""
+    stated = dict(connection.settings_dict)
+    connection.close()
+    connection.settings_dict.update(HOST=host, PORT=str(port))
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict.update(stated)
+
+
+def said_after(api: Api) -> tuple[int, Any, float]:
+    began = time.monotonic()
+    answer = api.get("/uflow/ready")
+    return answer.status_code, answer.json(), time.monotonic() - began
+
+
+READY = {"status": "ready", "database": "connected", "cache": "connected"}
+NOT_READY = {"status": "not_ready", "database": "disconnected", "cache": "connected"}
+
+
+def test_a_database_that_is_there_and_does_not_answer_is_disconnected(api: Api, settings: Any) -> None:
+    settings.READY_DATABASE_SECONDS = 0.2
+    relay = Relay()
+    with database_at(*relay.listener.getsockname()):
+        assert said_after(api)[:2] == (200, READY)
+        relay.hushed = True
+        status, said, seconds = said_after(api)
+    assert (status, said) == (503, NOT_READY)
+    assert seconds < 2
+    relay.listener.close()
+    assert said_after(api)[:2] == (200, READY)
+
+
+def test_a_database_that_is_gone_is_disconnected(api: Api) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = free.getsockname()
+    with database_at(*nobody):
+        assert said_after(api)[:2] == (503, NOT_READY)
+
+
+def test_no_connection_waits_for_a_server_that_has_left_the_network(house: House) -> None:
+    connection.ensure_connection()
+    with in_tenant(house.id):
+        connections["tenant"].ensure_connection()
+        for alias in ("default", "tenant"):
+            assert connections[alias].connection.info.get_parameters()["tcp_user_timeout"] == "2500"
