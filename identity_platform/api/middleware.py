@@ -18,7 +18,7 @@ from identity_platform.postgresql import patience
 access = structlog.get_logger("identity.access")
 
 # A caller's own id is taken over when it cannot break a log line or a header.
-SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._\-]{8,128}")
+SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
 # Orchestrators probe by address: these answer to any Host, and say nothing that depends on it.
 PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live"})
 CONSOLE = "/admin/"

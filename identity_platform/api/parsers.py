@@ -211,6 +211,12 @@ def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:
     request = (parser_context or {}).get("request")
     stated = str(request.META.get("CONTENT_LENGTH") or "") if request is not None else ""
     length = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else None
+    coding = str(request.META.get("HTTP_CONTENT_ENCODING", "")) if request is not None else ""
+    if coding.strip().lower() not in ("", "identity"):
+        # A megabyte of zeros is a kilobyte compressed: nothing is unpacked here (RFC 9110 section 15.5.16).
+        raise UnsupportedMediaType(
+            "Send the body as it is, without Content-Encoding.", headers={"Accept-Encoding": "identity"}
+        )
     limit: int = settings.API_BODY_LIMIT
     if length is not None and length > limit:
         raise BodyTooLarge

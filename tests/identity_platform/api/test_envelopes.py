@@ -1,5 +1,6 @@
 """Every way in which a request can be broken is answered in the envelope of its route group, never by HTML or a 500."""
 
+import gzip
 import json
 import re
 from typing import Any
@@ -49,6 +50,13 @@ def test_another_media_type_is_415(api: Api, kind: str) -> None:
     assert api.post(LOGIN, raw=b'{"username": "a", "password": "b"}', content_type=kind).status_code == 415
 
 
+def test_a_compressed_body_is_415_and_told_so(api: Api) -> None:
+    answer = api.post(LOGIN, raw=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+    assert (answer.status_code, answer.headers["Accept-Encoding"]) == (415, "identity")
+    assert "Content-Encoding" in answer.json()["message"]
+    assert api.post(LOGIN, raw=b"{}", headers={"Content-Encoding": "identity"}).status_code == 400
+
+
 @pytest.mark.parametrize(
     ("path", "inner"),
     [
@@ -87,9 +95,9 @@ def test_a_host_that_is_not_ours_is_400(api: Api) -> None:
 
 
 def test_a_sane_request_id_comes_back_and_another_does_not(api: Api) -> None:
-    kept = api.get("/uflow/health", headers={"X-Request-ID": "order-66.retry_2"})
-    assert kept.headers["X-Request-ID"] == "order-66.retry_2"
-    for odd in ("short", "x" * 200, "a b c d e f g h", 'quote"quote"'):
+    for sane in ("order-66.retry_2", "7", "Root=1-67891233:a+b/c", "x" * 128):
+        assert api.get("/uflow/health", headers={"X-Request-ID": sane}).headers["X-Request-ID"] == sane
+    for odd in ("x" * 129, "a b c d e f g h", 'quote"quote"'):
         made = api.get("/uflow/health", headers={"X-Request-ID": odd}).headers["X-Request-ID"]
         assert re.fullmatch(r"[0-9a-f]{32}", made)
 
