@@ -127,7 +127,8 @@ def change_database_server(*, name: str, capacity: int | None = None, accepts: b
     if server is None:
         raise UnknownServer
     with transaction.atomic():
-        DatabaseServer.objects.filter(pk=server.pk).update(**changes)
-        record_for_platform("database_server.changed", target=("database_server", server.pk), details=changes)
+        if changes:
+            DatabaseServer.objects.filter(pk=server.pk).update(**changes)
+            record_for_platform("database_server.changed", target=("database_server", server.pk), details=changes)
     server.refresh_from_db()
     return server

@@ -12,9 +12,9 @@ from tenants.management import terminal
 
 class Command(BaseCommand):
     help = (
-        "Change how many tenants a database server takes, or whether it takes new ones at all; those it has stay. The "
-        "server of the global database is called main. Exit code 2: there is no such server. "
-        "Example: change_database_server main --capacity 20000 --no-accepts"
+        "Change how many tenants a database server takes, or whether it takes new ones at all; those it has stay. "
+        "Without an option it only says what it takes. The server of the global database is called main. Exit code 2: there "
+        "is no such server. Example: change_database_server main --capacity 20000 --no-accepts"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

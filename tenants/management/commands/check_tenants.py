@@ -40,10 +40,14 @@ class Command(BaseCommand):
         orphans = [finding for finding in found if finding.destroys and options["drop_orphans"]]
         harmless = [finding for finding in found if finding.cure and not finding.destroys and options["repair"]]
         if orphans:
-            question = f"{len(orphans)} databases that belong to no tenant will be dropped with all they hold."
+            number = terminal.counted(len(orphans), "orphan database")
+            question = (
+                f"{number} will be dropped for good. Was the global database restored? Then it may be a tenant's."
+            )
             terminal.confirm(self.stdout, question, "drop", yes=options["yes"])
         if harmless:
-            terminal.confirm(self.stdout, f"{len(harmless)} things will be repaired.", "repair", yes=options["yes"])
+            question = f"To be repaired: {terminal.counted(len(harmless), 'finding')}."
+            terminal.confirm(self.stdout, question, "repair", yes=options["yes"])
         with terminal.progress(self.stdout, "Repairing") as (begun, step):
             begun(len(orphans) + len(harmless))
             for finding in [*harmless, *orphans]:
