@@ -12,11 +12,15 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, connections
+from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 
 from tenants import databases
 from tests.environment import DATABASE
 from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+
+# No deadline, which a busy machine misses, and the same examples each time: as Hypothesis does it under CI by itself.
+hypothesis_settings.load_profile("ci")
 
 
 def _administer(*statements: sql.Composable) -> None:

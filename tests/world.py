@@ -2,8 +2,8 @@
 
 import ipaddress
 import json
-import random
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,8 +13,11 @@ from uuid import UUID, uuid4
 from django.db import connections
 from django.test import Client
 from django.test.client import ClientHandler
+from django_ratelimit.core import _get_window
 
+from identity_platform.api.ratelimit import network_of
 from userflow.tenants.actions import NewTenant, open_tenant
+from userflow.tokens import signing
 
 PASSWORD = "correct horse 9 battery"
 
@@ -29,9 +32,27 @@ def _client() -> Client:
     return client
 
 
+def window_left(key: str, period: int) -> float:
+    """For how many seconds the present window of a limit goes on counting for `key`."""
+    return float(_get_window(key, period) - time.time())
+
+
+_given: set[str] = set()
+
+
 def some_address() -> str:
-    """An address of the documentation's and private ranges that no other test has."""
-    return str(ipaddress.IPv4Address(0x0A000000 + random.getrandbits(24)))
+    """An address of the private ranges that no other test has.
+
+    The windows in which limits count for it have just begun or last for long, so that none ends in the middle of a test.
+    """
+    for _ in range(1000):
+        # Not of `random`, which Hypothesis seeds: each of its examples would come from the same address.
+        address = str(ipaddress.IPv4Address(0x0A000000 + secrets.randbits(24)))
+        lasting = all(window_left(network_of(address), period) > 40 for period in (60, 600, 3600))
+        if lasting and address not in _given:
+            break
+    _given.add(address)
+    return address
 
 
 @dataclass
@@ -176,6 +197,9 @@ class Statements:
 @contextmanager
 def statements() -> Iterator[Statements]:
     """Record the statements of this thread; needs no open connection, so no tenant has to be entered."""
+    # The process reads the signing keys again every few seconds: just now, and not in the middle.
+    signing.forget()
+    signing.key_set()
     seen = Statements()
 
     def recording(into: list[str]) -> Any:

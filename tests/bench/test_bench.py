@@ -74,15 +74,19 @@ def test_a_run_measures_both_sides_and_writes_what_it_found(tmp_path: Path) -> N
 
 
 def test_the_client_counts_every_answer_by_its_status(port: int) -> None:
-    counted = load.run(port=port, requests=[request("/good"), request("/bad")], connections=3, seconds=0.3)
+    counted = load.run(port=port, requests=[request("/good"), request("/bad")], connections=3, seconds=0.5)
     assert counted["answers"] == sum(counted["statuses"].values()) > 10
     assert abs(counted["statuses"][200] - counted["statuses"][503]) <= 3
     assert counted["p50_ms"] <= counted["p99_ms"] <= counted["longest_ms"]
 
 
 def test_the_client_keeps_to_its_rate(port: int) -> None:
-    counted = load.run(port=port, requests=[request("/good")], connections=4, seconds=0.5, per_second=40)
-    assert 18 <= counted["answers"] <= 21
+    for _ in range(10):  # again where the machine was busy: then it is late, but never early
+        counted = load.run(port=port, requests=[request("/good")], connections=4, seconds=0.5, per_second=40)
+        assert counted["answers"] <= 21
+        if counted["answers"] >= 18:
+            break
+    assert counted["answers"] >= 18
 
 
 def test_a_missed_target_is_shown_as_one(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from django.test import Client
 from structlog.stdlib import ProcessorFormatter
 
 from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.mfa.people import wrong_code
 from tests.world import Api, House, some_address, statements
 from userflow.permissions_catalogue import EVERY_PERMISSION
 
@@ -55,9 +56,10 @@ def test_one_waiting_sign_in_ends_in_one_session_however_many_codes_come_at_once
 def test_guessing_the_second_factor_ends_the_sign_in_and_locks() -> None:
     staff = new_operator().enrol_totp()
     staff.send_password()
+    wrong = wrong_code(staff.secret)
     for _ in range(4):
-        assert staff.post("/admin/second-step/", {"code": "000 000"}).status_code == 400
-    assert staff.post("/admin/second-step/", {"code": "000000"}).headers["Location"] == "/admin/login/?next=%2Fadmin%2F"
+        assert staff.post("/admin/second-step/", {"code": f"{wrong[:3]} {wrong[3:]}"}).status_code == 400
+    assert staff.post("/admin/second-step/", {"code": wrong}).headers["Location"] == "/admin/login/?next=%2Fadmin%2F"
     assert staff.get("/admin/second-step/").headers["Location"] == "/admin/login/"
     staff.send_password()
     assert staff.post("/admin/second-step/", {"code": staff.code()}).status_code == 429
@@ -121,7 +123,7 @@ def test_a_passkeys_answer_that_is_no_object_is_refused(said: str) -> None:
 def test_unknown_wrong_and_inactive_read_the_same() -> None:
     staff, gone, nobody = new_operator(), new_operator(), new_operator()
     gone.row().__class__.objects.filter(pk=gone.id).update(active=False)
-    nobody.username = "nobody-at-all"
+    nobody.username = f"nobody-at-all-{staff.id.hex}"
     answers = [
         staff.send_password(password="wrong wrong"),
         gone.send_password(),

@@ -8,6 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.world import Api, House
@@ -58,7 +59,7 @@ def test_an_app_with_backup_codes_shown_once() -> None:
 def test_a_mistyped_first_code_keeps_the_secret_that_was_scanned() -> None:
     staff = new_operator().sign_in()
     staff.secret = re.findall(r'name="secret" value="([A-Z2-7]+)"', staff.post(f"{MINE}app/").content.decode())[0]
-    wrong = staff.post(f"{MINE}app/", {"secret": staff.secret, "code": "000000"})
+    wrong = staff.post(f"{MINE}app/", {"secret": staff.secret, "code": wrong_code(staff.secret)})
     assert wrong.status_code == 400
     assert f'name="secret" value="{staff.secret}"' in wrong.content.decode()
     assert staff.post(f"{MINE}app/", {"secret": staff.secret, "code": staff.code()}).status_code == 200

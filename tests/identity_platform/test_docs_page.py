@@ -17,7 +17,10 @@ def test_it_needs_nothing_from_outside() -> None:
 def test_the_document_is_made_once_whoever_asks_however_often(api: Api) -> None:
     first = api.get("/schema/", {"version": "1\r\nX-Y: z", "lang": "de"})
     assert (first.status_code, "X-Y" in first.headers, first.json()["openapi"]) == (200, False, "3.1.0")
-    began = time.monotonic()
+    times = []
+    for _ in range(20):
+        began = time.monotonic()
+        assert api.get("/schema/").content == first.content
+        times.append(time.monotonic() - began)
     # Making one takes a good part of a second.
-    assert {api.get("/schema/").content for _ in range(20)} == {first.content}
-    assert time.monotonic() - began < 2
+    assert min(times) < 0.2

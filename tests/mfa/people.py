@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -27,6 +28,8 @@ class Somebody:
     api: Api
     ticket: str
     secret: str = ""
+    # The code of the enrollment.
+    spent: str = ""
     backup_codes: list[str] = field(default_factory=list)
     phone: str = ""
 
@@ -59,8 +62,9 @@ class Somebody:
         begun = self.api.post("/webauthn/totp/beginSetup", self.name, **how)
         assert begun.status_code == 200, begun.content
         self.secret = begun.json()["secret"]
+        self.spent = self.code()
         answer = self.api.post(
-            "/webauthn/totp/confirmSetup", {**self.name, "secret": self.secret, "code": self.code()}, **how
+            "/webauthn/totp/confirmSetup", {**self.name, "secret": self.secret, "code": self.spent}, **how
         )
         assert answer.status_code == 200, answer.content
         self.backup_codes = answer.json()["backup_codes"]
@@ -129,6 +133,19 @@ def somebody_old(house: House) -> Somebody:
     person = somebody(house)
     person.minutes_pass(60)
     return person
+
+
+def wrong_code(secret: str) -> str:
+    """A code of none of the steps around now."""
+    near = {pyotp.TOTP(secret).at(now(), counter_offset=steps) for steps in range(-3, 8)}
+    return next(f"{number:06d}" for number in range(1000) if f"{number:06d}" not in near)
+
+
+def a_step_lasts(seconds: float = 3.0) -> None:
+    """Wait for the next step of an authenticator where the present one is over sooner."""
+    left = 30 - time.time() % 30
+    if left < seconds:
+        time.sleep(left)
 
 
 def some_phone() -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from tenants.context import in_tenant
 from tests.registry.processes import Server
-from tests.world import Api, House
+from tests.world import Api, House, build_house, window_left
 from userflow.roles.models import Role, RoleBinding
 
 SERVICES = "/exsvc/api/v1/services"
@@ -87,6 +87,27 @@ def as_end_user(house: House, *permissions: str) -> Api:
         role = Role.objects.create(name=some_name("role"), permissions=list(permissions))
         RoleBinding.objects.create(user_id=person.id, role=role)
     return house.as_user(person)
+
+
+@pytest.fixture(scope="module")
+def house(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A tenant that the tests of a file share: those of all files together would spend its hundred calls of a minute."""
+    with django_db_blocker.unblock():
+        return build_house("house")
+
+
+@pytest.fixture(scope="module")
+def other_house(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A second one."""
+    with django_db_blocker.unblock():
+        return build_house("other")
+
+
+def with_room(new_house: Callable[[], House], seconds: int) -> House:
+    """A tenant whose window of calls has just begun, or lasts for so long."""
+    while window_left(f"tenant:{(made := new_house()).id}", 60) < seconds:
+        pass
+    return made
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from typing import Any
 from django.conf import settings
 from django.utils.datastructures import CaseInsensitiveMapping
 from psycopg.conninfo import make_conninfo
+
+from tests.machine.conftest import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,8 +67,7 @@ class Server:
     """The program of bin/serve with that many worker processes."""
 
     def __init__(self, log: Path, workers: int, **more: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.log = log
         with log.open("w") as lines:
             self.process = subprocess.Popen(
@@ -79,7 +79,7 @@ class Server:
                 stderr=subprocess.STDOUT,
             )
 
-    def wait(self, seconds: float = 60) -> None:
+    def wait(self, seconds: float = 150) -> None:
         """Until it answers."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -124,4 +124,4 @@ class Server:
         """Stop it and wait."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=60)

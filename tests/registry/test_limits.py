@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from prometheus_client import REGISTRY
@@ -18,21 +18,17 @@ from pytest_django.fixtures import Settings
 
 from identity_platform.api.ratelimit import peek
 from tests.identity_platform.api.private_valkey import Valkey
-from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at
+from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at, with_room
 from tests.registry.processes import Answer, Server
 from tests.world import Api, House, some_address
 
 CALLS, LINES = 500, 20
 
 
-def wait_for_room(*tenants: UUID, seconds: int = 25) -> int:
-    """Until every tenant's window lasts at least so long; gives the time at which the first one's ends."""
-    while True:
-        windows = [peek(group="registry", key=f"tenant:{tenant_id}", limit=100, period=60) for tenant_id in tenants]
-        left = min(window.reset_at for window in windows) - time.time()
-        if left >= seconds:
-            return windows[0].reset_at
-        time.sleep(left + 1.1)
+@pytest.fixture
+def registry(new_house: Callable[[], House]) -> Registry:
+    """The registry of a tenant whose window of calls does not end in the middle of a test."""
+    return Registry(with_room(new_house, seconds=20).api)
 
 
 @pytest.mark.timeout(300)
@@ -40,10 +36,10 @@ def wait_for_room(*tenants: UUID, seconds: int = 25) -> int:
 def test_of_500_parallel_calls_exactly_100_pass(
     serve: Callable[..., Server], new_house: Callable[[], House], workers: int
 ) -> None:
-    house, other = new_house(), new_house()
-    Registry(other.api).create(name="other's")
     server = serve(workers=workers)
-    ends = wait_for_room(house.id, other.id)
+    house, other = with_room(new_house, seconds=45), with_room(new_house, seconds=45)
+    Registry(other.api).create(name="other's")
+    ends = peek(group="registry", key=f"tenant:{house.id}", limit=100, period=60).reset_at
 
     def flood(line_number: int) -> list[Answer]:
         line, answers = server.line(), []
@@ -132,7 +128,7 @@ def test_a_fault_of_ours_says_what_is_left(registry: Registry) -> None:
 def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
     new_house: Callable[[], House], operator: Api
 ) -> None:
-    house, other = new_house(), new_house()
+    house, other = with_room(new_house, seconds=20), with_room(new_house, seconds=20)
     callers = [house.api, as_client(house, "services:read"), as_end_user(house, "services:read")]
     assert [left(caller.get(SERVICES)) for caller in callers] == [4, 3, 2]
     assert [callers[1].get("/exsvc/debug/auth").status_code, callers[2].delete(f"{SERVICES}/x").status_code] == [
@@ -227,12 +223,12 @@ def fallbacks() -> float:
 @pytest.mark.usefixtures("five")
 @pytest.mark.parametrize("fault", ["kill", "hang"])
 def test_without_valkey_the_process_counts_for_itself(registry: Registry, valkey: Valkey, fault: str) -> None:
-    wait_for_room(UUID(registry.create()["tenant_id"]), seconds=15)
+    registry.create()
     before = fallbacks()
     getattr(valkey, fault)()
     began = time.monotonic()
     answers = [registry.api.get(SERVICES) for _ in range(7)]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 15
     if fault == "hang":
         valkey.resume()
     assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
@@ -243,7 +239,7 @@ def test_without_valkey_the_process_counts_for_itself(registry: Registry, valkey
 
 @pytest.mark.usefixtures("five")
 def test_a_flushed_valkey_starts_the_window_anew(registry: Registry, valkey: Valkey) -> None:
-    wait_for_room(UUID(registry.create()["tenant_id"]), seconds=10)
+    registry.create()
     assert [registry.api.get(SERVICES).status_code for _ in range(6)][-1] == 429
     valkey.client().flushall()
     answer = registry.api.get(SERVICES)

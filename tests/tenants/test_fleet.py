@@ -153,9 +153,14 @@ def test_nothing_to_do_over_a_thousand_tenants_is_one_statement(django_db_setup:
         for t in tenants
     ]
     TenantDatabase.objects.bulk_create(rows)
+    # What other tests have left behind is behind still afterwards.
+    behind = dict(TenantDatabase.objects.exclude(schema_version=schema_version()).values_list("pk", "schema_version"))
+    TenantDatabase.objects.filter(pk__in=behind).update(schema_version=schema_version())
     try:
         with CaptureQueriesContext(connection) as statements:
             assert said_by("migrate_tenants") == "0 migrated, 0 passed over, 0 failed.\n"
         assert len(statements) == 1
     finally:
+        for pk, version in behind.items():
+            TenantDatabase.objects.filter(pk=pk).update(schema_version=version)
         Tenant.objects.filter(pk__in=[tenant.pk for tenant in tenants]).delete()

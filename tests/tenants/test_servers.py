@@ -83,10 +83,9 @@ def test_a_migration_reaches_every_server(second: DatabaseServer, new_house: Cal
 
     house = new_house()
     TenantDatabase.objects.filter(pk=house.id).update(schema_version="0-000000000000")
-    report = fleet.migrate_tenants()
-    assert [(outcome.slug, outcome.server, outcome.result) for outcome in report.outcomes] == [
-        (house.made.tenant.slug, second.name, "migrated")
-    ]
+    # Of no tenants but that server's: what others have left is not its business.
+    outcomes = [outcome for outcome in fleet.migrate_tenants().outcomes if outcome.server == second.name]
+    assert [(outcome.slug, outcome.result) for outcome in outcomes] == [(house.made.tenant.slug, "migrated")]
     assert TenantDatabase.objects.get(pk=house.id).schema_version == schema_version()
 
 

@@ -10,7 +10,7 @@ from userflow import mail
 
 def mails_to(address: str, about: str = "") -> list[Any]:
     """Everything that was sent to the address so far, oldest first; `about` is a part of the subject."""
-    assert mail.settle()
+    assert mail.settle(60)
     return [sent for sent in django_mail.outbox if sent.to == [address] and about in sent.subject]
 
 

@@ -54,7 +54,7 @@ def submit(browser: webdriver.Chrome, **fields: str) -> None:
 
 def says(browser: webdriver.Chrome, name: str, text: str) -> bool:
     """Whether the page comes to say so, as its problem or as what is done."""
-    return bool(WebDriverWait(browser, 10).until(lambda _: text in element(browser, name).text))
+    return bool(WebDriverWait(browser, 60).until(lambda _: text in element(browser, name).text))
 
 
 @pytest.mark.parametrize("page", PAGES)

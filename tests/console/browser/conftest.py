@@ -126,7 +126,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     )
     with (tmp_path_factory.mktemp("console") / "log").open("w") as log:
         running = Platform(home, free_port(), log, **WANTING)
-        assert within(60, running.is_up)
+        assert within(150, running.is_up)
         yield Place(home, running)
         running.end()
     kill_servers(home)

@@ -12,6 +12,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.console.browser.conftest import Place
 from tests.console.browser.visitor import PASSWORD, PATIENCE, Visitor
 from tests.mfa.browser.demo import totp
+from tests.mfa.people import a_step_lasts
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 
@@ -39,9 +40,13 @@ def test_an_app_with_its_backup_codes_and_proving_it_again(place: Place, visit: 
     ben = visit(place.new_operator())
     ben.sends_password()
     ben.presses("Set up an app")
-    assert ben.browser.find_element(By.TAG_NAME, "img").get_attribute("naturalWidth") != "0"
+    picture = (By.CSS_SELECTOR, "img[alt^='QR code']")
+    ben.waits_until(lambda: ben.browser.find_element(*picture).get_attribute("naturalWidth") != "0")
     ben.presses("I cannot scan it")
+    ben.waits_until(lambda: ben.browser.find_element(By.ID, "totp-secret").text != "")
     secret = ben.browser.find_element(By.ID, "totp-secret").text
+    # The code before is good only as long as the present one lasts.
+    a_step_lasts(8)
     ben.fills("Code from", totp(secret, time.time() - 30))
     ben.presses("Finish")
     ben.reads("The authenticator app is enrolled.")

@@ -88,6 +88,7 @@ def test_an_auditors_day(place: Place, acme: dict[str, Any], visit: Callable[[st
     cleo.opens("/admin/inside/trail/").reads("end_user")
     cleo.follows("Services")
     cleo.follows("Card payments")
+    cleo.reads("Live key")
     assert "Rotate" not in cleo.page
     assert "Reveal" not in cleo.page
 

@@ -17,7 +17,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 PASSWORD = "correct horse 9 battery"
-PATIENCE = 20
+PATIENCE = 60
 
 # What axe calls label, button-name, link-name, image-alt, duplicate-id-aria, html-has-lang and document-title.
 FAULTS = """
@@ -92,14 +92,17 @@ class Visitor:
 
     def reads(self, text: str) -> None:
         """Wait until the page says it, in whatever letters."""
+        try:
+            self.waits_until(lambda: text.lower() in self.page.lower())
+        except TimeoutException as late:
+            raise AssertionError(f"{text!r} is not on {self.browser.current_url}: {self.page}") from late
+
+    def waits_until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it holds; TimeoutException when it does not come to."""
         # While a page is exchanged for the next one the driver also says, in an error without a name of its own, that the
         # node is not of this document.
         gone = [StaleElementReferenceException, NoSuchElementException, WebDriverException]
-        waiting = WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone)
-        try:
-            waiting.until(lambda _: text.lower() in self.page.lower())
-        except TimeoutException as late:
-            raise AssertionError(f"{text!r} is not on {self.browser.current_url}: {self.page}") from late
+        WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone).until(lambda _: holds())
 
     def is_at(self, path: str) -> None:
         """Wait until the browser shows that page."""

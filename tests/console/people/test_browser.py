@@ -8,6 +8,7 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.console.people.inside import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, trail
@@ -39,20 +40,30 @@ def sign_in(browser: webdriver.Chrome, place: str) -> None:
 
 def shows(browser: webdriver.Chrome, text: str) -> None:
     # The page may be left while it is read.
-    waiting = WebDriverWait(browser, 15, ignored_exceptions=[StaleElementReferenceException, WebDriverException])
+    waiting = WebDriverWait(browser, 60, ignored_exceptions=[StaleElementReferenceException, WebDriverException])
     waiting.until(lambda _: text in browser.find_element(By.TAG_NAME, "body").text)
 
 
 def type_into(browser: webdriver.Chrome, name: str, text: str) -> None:
     """Type and press Enter; the page that comes has it in its address."""
     browser.find_element(By.NAME, name).send_keys(text, Keys.ENTER)
-    WebDriverWait(browser, 15).until(lambda _: f"{name}={quote_plus(text)}" in browser.current_url)
+    WebDriverWait(browser, 60).until(lambda _: f"{name}={quote_plus(text)}" in browser.current_url)
 
 
 def press(browser: webdriver.Chrome, words: str) -> None:
-    """The link or button of these words, by the Enter key."""
+    """The link or button of these words, by the Enter key; the page is left by it."""
     found = f"//a[normalize-space()='{words}'] | //button[normalize-space()='{words}']"
-    next(e for e in browser.find_elements(By.XPATH, found) if e.is_displayed()).send_keys(Keys.ENTER)
+    page = browser.find_element(By.TAG_NAME, "html")
+
+    def pressed(_: webdriver.Chrome) -> bool:
+        shown = next((e for e in browser.find_elements(By.XPATH, found) if e.is_displayed()), None)
+        if shown is not None:
+            shown.send_keys(Keys.ENTER)
+        return shown is not None
+
+    waiting = WebDriverWait(browser, 60, ignored_exceptions=[StaleElementReferenceException, WebDriverException])
+    waiting.until(pressed)
+    waiting.until(staleness_of(page))
 
 
 def test_support_finds_a_person_and_resets_what_they_have_lost(

@@ -1,7 +1,10 @@
 """An operator provisions a tenant in a real browser and watches it come."""
 
+from collections.abc import Callable
+
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -24,18 +27,24 @@ def fill(browser: webdriver.Chrome, fields: dict[str, str], form: str = "form") 
     browser.find_element(By.CSS_SELECTOR, f"{form} button[type=submit]").click()
 
 
+def until(browser: webdriver.Chrome, holds: Callable[[], bool]) -> None:
+    """Wait for it; what is looked at may be exchanged that very moment."""
+    gone = [StaleElementReferenceException, NoSuchElementException, WebDriverException]
+    WebDriverWait(browser, 60, ignored_exceptions=gone).until(lambda _: holds())
+
+
 def test_provisioning_is_followed_to_its_end(place: str, browser: webdriver.Chrome) -> None:
     browser.get(f"{place}{LOGIN}?next={LIST}provision/")
     fill(browser, {"username": new_operator().username, "password": PASSWORD})
-    WebDriverWait(browser, 20).until(lambda _: browser.current_url.endswith("/provision/"))
+    until(browser, lambda: browser.current_url.endswith("/provision/"))
     asked = new_tenant()
     fill(browser, asked, "#content form")
     # The page asks by itself; nobody reloads it.
-    WebDriverWait(browser, 30).until(lambda _: "DONE" in browser.find_element(By.ID, "job").text.upper())
-    assert "The tenant is active." in browser.find_element(By.ID, "job").text
+    until(browser, lambda: "DONE" in browser.find_element(By.ID, "job").text.upper())
+    until(browser, lambda: "The tenant is active." in browser.find_element(By.ID, "job").text)
     browser.find_element(By.LINK_TEXT, "To the tenant").click()
-    WebDriverWait(browser, 20).until(lambda _: str(Tenant.objects.get(slug=asked["slug"]).pk) in browser.current_url)
-    assert asked["username"] in browser.page_source
+    until(browser, lambda: str(Tenant.objects.get(slug=asked["slug"]).pk) in browser.current_url)
+    until(browser, lambda: asked["username"] in browser.page_source)
 
 
 # Cells of lists that are lower than what stands in them.
@@ -51,7 +60,7 @@ def test_plots_are_drawn_and_no_page_is_wider_than_the_screen(
 ) -> None:
     browser.get(f"{place}{LOGIN}")
     fill(browser, {"username": new_operator().username, "password": PASSWORD})
-    WebDriverWait(browser, 20).until(lambda _: browser.current_url == f"{place}/admin/")
+    until(browser, lambda: browser.current_url == f"{place}/admin/")
     asked = new_tenant()
     create_tenant(name="Gesellschaft für internationale Angelegenheiten und andere lange Namen", slug=asked["slug"])
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}

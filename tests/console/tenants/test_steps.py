@@ -28,7 +28,7 @@ STEPS = ["settings", "suspend", "resume", "finish", "migrate", "backup", "delete
 
 def until_over(job: Job) -> Job:
     """The job, once it is over; its own thread does the work."""
-    for _ in range(300):
+    for _ in range(900):
         job.refresh_from_db()
         if job.is_over:
             return job

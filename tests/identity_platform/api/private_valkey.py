@@ -32,18 +32,26 @@ class Valkey:
             self.socket.parent,
         ]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(500):
+        for _ in range(3000):
             try:
                 self.client().ping()
             except redis.RedisError:
                 time.sleep(0.01)
             else:
                 return
-        raise TimeoutError("Valkey did not start within 5 s.")
+        raise TimeoutError("Valkey did not start within 30 s.")
 
     def client(self) -> redis.Redis:
         """A client beside those under test."""
         return redis.Redis.from_url(self.url)
+
+    def vanish(self) -> None:
+        """Be away from one moment to the next: its socket is elsewhere."""
+        self.socket.rename(self.socket.with_suffix(".away"))
+
+    def come_back(self) -> None:
+        """Be there again at once, as no start of a server is."""
+        self.socket.with_suffix(".away").rename(self.socket)
 
     def kill(self) -> None:
         """End the server at once (kill -9)."""

@@ -186,7 +186,7 @@ def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_house: Callab
 
     writer = threading.Thread(target=slow_writer)
     writer.start()
-    assert written.wait(10)
+    assert written.wait(30)
     # It has a higher id and is committed first.
     with in_tenant(house.id):
         record_for_tenant("test.quick")
@@ -247,6 +247,7 @@ def test_one_round_seals_every_trail_and_goes_past_a_broken_one(new_house: Calla
     run(broken, "ALTER TABLE audit_tenantseal RENAME TO hidden")
     _, problems = trails.seal_all()
     run(broken, "ALTER TABLE hidden RENAME TO audit_tenantseal")
-    assert [problem.partition(":")[0] for problem in problems] == [broken.made.tenant.slug]
+    named = {problem.partition(":")[0] for problem in problems}
+    assert named & {house.made.tenant.slug for house in (sound, broken)} == {broken.made.tenant.slug}
     assert trails.verify(owner(sound)).unsealed == 0
     assert trails.seal_all(until=lambda: True) == (0, [])

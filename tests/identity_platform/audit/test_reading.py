@@ -160,7 +160,10 @@ def export(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_an_export_holds_every_event_oldest_first_and_is_itself_written_down(house: House, operator: Api) -> None:
+def test_an_export_holds_every_event_oldest_first_and_is_itself_written_down(
+    new_house: Callable[[], House], operator: Api
+) -> None:
+    house = new_house()
     fill(house, 2500)
     exported = export(house.made.tenant.slug)
     assert len(exported) >= 2500

@@ -180,7 +180,8 @@ def test_the_command_goes_past_a_tenant_that_is_out_of_reach(new_house: Callable
     assert err.getvalue().startswith(broken.made.tenant.slug)
 
 
-def test_questions_to_devices_that_have_expired_go_and_their_devices_stay(house: House, other_house: House) -> None:
+def test_questions_to_devices_that_have_expired_go_and_their_devices_stay(new_house: Callable[[], House]) -> None:
+    house, other_house = new_house(), new_house()
     for one in (house, other_house):
         person = one.register()
         with in_tenant(one.id):

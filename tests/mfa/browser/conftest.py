@@ -51,7 +51,7 @@ def platform(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     )
     with (tmp_path_factory.mktemp("platform") / "log").open("w") as log:
         running = Platform(place, free_port(), log, WEB_WORKERS="1", LIMIT_SMS_PER_USER_MINUTE="5")
-        assert within(60, running.is_up)
+        assert within(150, running.is_up)
         yield running
         running.end()
 

@@ -10,12 +10,14 @@ from base64 import b32decode
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 PASSWORD = "a long enough pass 7"
+PATIENCE = 60
 
 
 def totp(secret: str, at: float) -> str:
@@ -52,12 +54,14 @@ class Demo:
         def look(browser: WebDriver) -> WebElement | None:
             return next((found for found in browser.find_elements(by, selector) if found.is_displayed()), None)
 
-        found: WebElement = WebDriverWait(self.browser, 15).until(look, f"{selector} is not to be seen: {self.said()}")
+        found: WebElement = WebDriverWait(self.browser, PATIENCE).until(
+            look, f"{selector} is not to be seen: {self.said()}"
+        )
         return found
 
     def hears(self, text: str) -> None:
         """Wait until the page says it, good or bad."""
-        WebDriverWait(self.browser, 15).until(lambda _: text in self.said(), f"{text!r} was not said")
+        WebDriverWait(self.browser, PATIENCE).until(lambda _: text in self.said(), f"{text!r} was not said")
 
     def said(self) -> str:
         """What the page says at the moment."""
@@ -77,8 +81,14 @@ class Demo:
     def signed_in_by(self) -> str:
         """How the page says that the visitor signed in."""
         self.visible("#signed-in-heading")
-        WebDriverWait(self.browser, 15).until(lambda _: self.email in self.visible("#who").text)
+        WebDriverWait(self.browser, PATIENCE).until(lambda _: self.email in self.visible("#who").text)
         return self.visible("#how").text
+
+    def lists(self, *factors: str) -> None:
+        """Wait until these are the factors that the page lists; it fetches them after what it says."""
+        WebDriverWait(self.browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException]).until(
+            lambda _: self.factors() == list(factors), f"not {factors}"
+        )
 
     def factors(self) -> list[str]:
         """The lines of the list of factors, without their dates."""

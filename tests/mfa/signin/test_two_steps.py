@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.mfa.people import Somebody, code_to, somebody
+from tests.mfa.people import wrong_code as wrong_for
 from tests.world import PASSWORD, Api, House
 
 
@@ -19,8 +20,7 @@ def second_step(person: Somebody, mfa_token: str, **members: Any) -> Any:
 
 
 def wrong_code(person: Somebody) -> str:
-    near = {person.code(steps) for steps in range(-3, 4)}
-    return next(f"{number:06d}" for number in range(1000) if f"{number:06d}" not in near)
+    return wrong_for(person.secret)
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ class Provider:
         if answer in ("hang", "cut") or int(answer) < 300:
             self.delivered[key] = body
         if answer == "hang":
-            time.sleep(4)
+            time.sleep(15)
         if answer in ("hang", "cut"):
             request.close_connection = True
             return

@@ -7,7 +7,7 @@ import pytest
 
 from mfa.totp.models import EndUserTotpSecret
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, somebody, somebody_old
+from tests.mfa.people import Somebody, somebody, somebody_old, wrong_code
 from tests.mfa.totp.test_engine import decoded_by_opencv, decoded_by_zxing
 from tests.world import Api, House
 from userflow.endusers.models import EndUser
@@ -80,7 +80,7 @@ def test_a_wrong_code_enrols_nothing_and_the_right_one_still_does(house: House) 
     ann = somebody(house)
     secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     right = pyotp.TOTP(secret).now()
-    wrong = f"{(int(right) + 1) % 1_000_000:06d}"
+    wrong = wrong_code(secret)
     body = {**ann.name, "secret": secret}
     refused = ann.api.post("/webauthn/totp/confirmSetup", {**body, "code": wrong})
     assert (refused.status_code, refused.json()["message"]) == (400, "Invalid verification code")

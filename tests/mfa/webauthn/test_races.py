@@ -1,5 +1,6 @@
 """One challenge, one winner, however many come at once."""
 
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -86,7 +87,7 @@ def test_one_registration_challenge(home: Home, house: House) -> None:
 
 def test_one_window_many_challenges(home: Home, house: House) -> None:
     door = Api()
-    email = "window-race@example.com"
+    email = f"window-race-{secrets.token_hex(4)}@example.com"
     body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": email, "password": "a long one 9"}
     person = Person(door.post("/uflow/user/clients/register", body).json()["user_id"], email)
     credentials = [new_authenticator().create(home.begin_registration(door, person).json()) for _ in range(AT_ONCE)]

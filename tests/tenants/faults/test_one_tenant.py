@@ -91,7 +91,8 @@ def test_the_tenant_is_told_to_come_again_and_the_others_notice_nothing(
         assert refused.headers["Content-Type"] == "application/json"
         assert set(refused.json()) == {"error", "message"}
         assert int(refused.headers["Retry-After"]) >= 1
-        assert waited < 3
+        # A good two seconds; who is not told waits twenty, or for ever.
+        assert waited < 10
     assert (other.status_code, ready.status_code) == (200, 200)
     assert {door: knock_again().status_code for door, knock_again in doors.items()} == dict.fromkeys(doors, 200)
 

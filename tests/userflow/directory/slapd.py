@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.machine.conftest import free_port
 from tests.machine.groups import program
 from tests.world import Person
 
@@ -170,7 +171,7 @@ class Slapd:
         loading = [slapd, "-T", "add", "-q", "-f", str(conf), "-l", str(self.home / "people.ldif")]
         loaded = subprocess.run(loading, capture_output=True, text=True)
         assert loaded.returncode == 0, loaded.stderr
-        self.port, self.tls_port = free_ports(2)
+        self.port, self.tls_port = free_port(), free_port()
         # The certificate has the names localhost and 127.0.0.1, and not the other one.
         places = [f"ldap://127.0.0.1:{self.port}", *(f"ldaps://127.0.0.{n}:{self.tls_port}" for n in (1, 2))]
         listeners = " ".join(places)
@@ -185,7 +186,7 @@ class Slapd:
         self.door.simple_bind_s(READER, SECRET)
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.tls_port), timeout=1).close()
@@ -217,7 +218,7 @@ class Slapd:
     def end(self) -> None:
         self.door.unbind_s()
         self.process.terminate()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
         shutil.rmtree(self.home, ignore_errors=True)
 
 
@@ -238,11 +239,3 @@ def settings_of(running: Slapd, /, **more: Any) -> dict[str, Any]:
 def as_person(user: dict[str, Any]) -> Person:
     """A user of an answer as somebody who can sign in."""
     return Person(UUID(user["id"]), user["email"])
-
-
-def free_ports(number: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports

@@ -173,7 +173,7 @@ def test_pages_of_members_without_end_are_left_when_the_time_is_up(
     entra.groups["g1"], entra.endless = set(), {"g2": named}
     began = time.monotonic()
     cut = directory.sync(full=True)
-    assert (cut["state"], time.monotonic() - began < 3) == ("incomplete", True)
+    assert (cut["state"], time.monotonic() - began < 20) == ("incomplete", True)
     assert members_at(directory, sales) == [directory.mail("person0")]
 
 

@@ -62,7 +62,8 @@ def test_a_server_that_stops_in_the_middle_is_left_when_the_time_is_up(
         began = time.monotonic()
         assert directory.test()["success"] is False
         assert house.api.post(f"{directory.path}/sync", {}).status_code == 502
-        assert time.monotonic() - began < 10
+        # Otherwise for ever.
+        assert time.monotonic() - began < 40
 
 
 def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
@@ -79,7 +80,7 @@ def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
         directory = configured(house, enabled=False, **members)
         began = time.monotonic()
         cut = directory.sync(dry_run=True)
-    assert (cut["state"], time.monotonic() - began < 5) == ("incomplete", True)
+    assert (cut["state"], time.monotonic() - began < 20) == ("incomplete", True)
 
 
 def test_addresses_that_wait_for_each_other_are_left_when_the_time_is_up(
@@ -159,4 +160,4 @@ def test_names_of_groups_cost_no_time_however_they_are_written(
         directory = configured(house, enabled=False, groups={"CN=a": group}, **members)
         began = time.process_time()
         assert directory.test()["success"] is True
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 5

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -54,6 +55,7 @@ def test_only_some_requests_wait_for_directories_at_once(
         waiting = [pool.submit(attempt, number) for number in range(most)]
         while len(silent) < most:
             assert not any(done.done() for done in waiting)
+            time.sleep(0.01)
         refused = house.api.post(f"{directory.path}/test")
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "2")
         for connection in list(silent):

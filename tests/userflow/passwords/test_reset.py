@@ -28,7 +28,7 @@ NEW = "another horse 8 battery"
 
 
 def mails_to(address: str) -> list[Any]:
-    assert mail.settle()
+    assert mail.settle(60)
     return [sent for sent in django_mail.outbox if sent.to == [address]]
 
 
@@ -155,8 +155,9 @@ def test_unknown_inactive_foreign_and_directory_users_get_the_same_answer_and_no
     ]
     answers = [Api().post(FORGOT, body) for body in asked]
     assert {(answer.status_code, answer.content) for answer in answers} == {(200, answers[0].content)}
-    assert mail.settle()
-    assert [sent.to for sent in django_mail.outbox if "set a new password" in sent.subject] == [[known.email]]
+    assert mail.settle(60)
+    sent = [sent.to[0] for sent in django_mail.outbox if "set a new password" in sent.subject]
+    assert [to for to in sent if to in {body["email"] for body in asked}] == [known.email]
 
 
 def test_asking_touches_no_database_before_the_answer(house: House) -> None:

@@ -43,7 +43,7 @@ def signed_in_during(realm: Realm, change: Callable[[], Any], sign_in: Callable[
         with realm.atomic(), connections[realm.alias].cursor() as cursor:
             change()
             answer = pool.submit(run)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while not answer.done() and time.monotonic() < deadline:
                 cursor.execute(WAITED_FOR)
                 if cursor.fetchone()[0]:
@@ -92,7 +92,9 @@ def test_an_admins_gets_none_either(strict: House, change: str) -> None:
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
 
 
-def test_statements_of_a_first_step(strict: House, house: House) -> None:
+def test_statements_of_a_first_step(strict: House, new_house: Callable[..., House]) -> None:
+    # Of a tenant of the test's own: the first one in a minute also notes that the client is in use.
+    house = new_house()
     for person, most in ((somebody(house).enrol_totp(), 5), (somebody(strict), 5)):
         person.sign_in()
         with statements() as seen:

@@ -3,9 +3,11 @@
 import secrets
 import statistics
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connections
@@ -51,7 +53,7 @@ def test_unknown_wrong_inactive_and_foreign_are_one_answer(api: Api, house: Hous
     closed = Client.objects.create(tenant_id=house.id, name="closed", active=False)
     tries = [
         login(house, person, password="wrong wrong wrong"),
-        login(house, Person(person.id, "nobody@example.com")),
+        login(house, Person(person.id, f"nobody-{person.id}@example.com")),
         login(house, off),
         login(house, person, client_id=str(closed.pk)),
         login(house, person, client_id=str(house.id)),
@@ -68,7 +70,7 @@ def test_admins_sign_in_by_name_or_address_and_failures_are_one_answer(api: Api,
     for name in (house.admin.username, house.admin.username.upper(), house.admin.email, house.admin.email.upper()):
         assert api.post(ADMIN, {"username": name, "password": PASSWORD}).status_code == 200
     wrong = api.post(ADMIN, {"username": house.admin.username, "password": "wrong wrong"})
-    unknown = api.post(ADMIN, {"username": "no-such-admin", "password": PASSWORD})
+    unknown = api.post(ADMIN, {"username": f"no-such-admin-{uuid4().hex}", "password": PASSWORD})
     assert (wrong.status_code, wrong.content) == (401, unknown.content)
 
 
@@ -102,7 +104,7 @@ def test_five_wrong_passwords_lock_the_account_for_a_minute_and_nobody_else(hous
 
 
 def test_a_name_that_nobody_has_locks_like_any_other(house: House) -> None:
-    nobody = Person(house.admin.id, f"nobody-{house.admin.id}@example.com")
+    nobody = Person(house.admin.id, f"nobody-{uuid4()}@example.com")
     statuses = [Api().post(END_USER, login(house, nobody)).status_code for _ in range(6)]
     assert statuses == [401] * 5 + [429]
 
@@ -149,9 +151,8 @@ def test_one_address_signs_in_at_most_120_times_a_minute(house: House) -> None:
     for _ in range(3):
         assert hasty.post(END_USER, body).status_code == 400
     sent = login(house, Person(house.admin.id, "x@example.com"), client_id=str(house.id), tenant_id=str(house.id))
-    # The minute may change on the way: then the refusal comes later, never sooner.
     refused = next(number for number in range(1, 250) if hasty.post(END_USER, sent).status_code == 429)
-    assert refused >= 121
+    assert refused == 121
     forged = hasty.post(END_USER, sent, headers={"X-Forwarded-For": "10.9.9.9"})
     assert forged.status_code == 429
 
@@ -178,18 +179,22 @@ def test_refusals_are_audited_with_ids_only(house: House) -> None:
 
 
 def test_unknown_and_wrong_cost_the_same(house: House) -> None:
-    people = [house.register() for _ in range(5)]
-
     def spent(email: str) -> float:
         # The thread's own CPU: other processes of a busy machine do not count.
         began = time.thread_time()
         Api().post(END_USER, {"client_id": str(house.client_id), "email": email, "password": "wrong wrong"})
         return time.thread_time() - began
 
-    pairs = [(spent(person.email), spent(f"nobody-{n}-{person.id}@example.com")) for person in people for n in range(4)]
-    known, unknown = (statistics.median(times) for times in zip(*pairs, strict=True))
-    # Without a dummy hash the unknown would cost a fourth.
-    assert 0.7 < known / unknown < 1.4
+    def ratio() -> float:
+        people = [house.register() for _ in range(5)]
+        pairs = [
+            (spent(person.email), spent(f"nobody-{n}-{person.id}@example.com")) for person in people for n in range(4)
+        ]
+        known, unknown = (statistics.median(times) for times in zip(*pairs, strict=True))
+        return known / unknown
+
+    # Without a dummy hash the unknown would cost a fourth, each time; a neighbour's load shows in one of them.
+    assert any(0.7 < ratio() < 1.4 for _ in range(4))
 
 
 def test_sessions_and_last_login_are_stored(house: House) -> None:
@@ -201,9 +206,10 @@ def test_sessions_and_last_login_are_stored(house: House) -> None:
         assert EndUser.objects.get(pk=person.id).last_login == session.created_at
 
 
-def test_statements_of_a_login(house: House) -> None:
+def test_statements_of_a_login(new_house: Callable[[], House]) -> None:
+    # Of a tenant of the test's own: the first one in a minute also notes that the client is in use.
+    house = new_house()
     person = house.register()
-    # The first one in a minute also notes that the client is in use, and may read keys.
     house.sign_in(person)
     with statements() as seen:
         house.sign_in(person)

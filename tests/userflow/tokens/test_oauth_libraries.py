@@ -44,7 +44,7 @@ def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[str]:
 
 @pytest.fixture
 def metadata(place: str) -> dict[str, Any]:
-    return dict(requests.get(place + SUFFIX, timeout=10).json())
+    return dict(requests.get(place + SUFFIX, timeout=60).json())
 
 
 def test_the_metadata_satisfies_authlib(metadata: dict[str, Any], place: str) -> None:
@@ -136,7 +136,7 @@ def test_requests_oauthlib_refreshes_by_itself_when_a_token_has_expired(
 
 def test_a_verifier_needs_nothing_but_the_published_keys(metadata: dict[str, Any], house: House) -> None:
     token = house.sign_in(house.register())["access_token"]
-    keys = KeySet.import_key_set(requests.get(metadata["jwks_uri"], timeout=10).json())
+    keys = KeySet.import_key_set(requests.get(metadata["jwks_uri"], timeout=60).json())
     verified = jose.decode(token, keys, algorithms=["ES256"])
     rules = jose.JWTClaimsRegistry(
         iss={"essential": True, "value": metadata["issuer"]}, aud={"essential": True, "value": "identity-api"}

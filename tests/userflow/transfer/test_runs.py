@@ -8,7 +8,7 @@ from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES
 from tests.userflow.transfer.another_process import another_process
-from tests.userflow.transfer.files import emails, jsonl, reported, run, slug, table
+from tests.userflow.transfer.files import address, emails, jsonl, reported, run, slug, table
 from tests.world import House
 from userflow.models import EndUser, EndUserImport, Group, GroupMembership, Role, RoleBinding
 
@@ -102,7 +102,7 @@ def test_two_imports_of_one_file_at_once(new_house: Callable[[], House], tmp_pat
 
 
 def test_going_on_needs_something_to_go_on_with(house: House, tmp_path: Path) -> None:
-    file = jsonl(tmp_path / "p.jsonl", {"email": "first@transfer.example"})
+    file = jsonl(tmp_path / "p.jsonl", {"email": address()})
     assert run("import_users", slug(house), file, "--resume").code == 2
     assert run("import_users", slug(house), file).code == 0
     again = run("import_users", slug(house), file, "--on-conflict", "skip")
