@@ -3,8 +3,10 @@
 Tests commit, as requests do, and keep out of each other's way by names of their own.
 """
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,6 +17,7 @@ from django.db import connection, connections
 from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 
+from identity_platform.embedded.temporary import TEMPORARY_PREFIX
 from tenants import databases
 from tests.environment import DATABASE
 from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
@@ -42,7 +45,14 @@ def django_db_setup(django_db_blocker: Any) -> Iterator[None]:
         call_command("prepare", no_demo=True)
         yield
     connections.close_all()
-    _clean_up()
+    if not _servers_go_with_the_run():
+        _clean_up()
+
+
+def _servers_go_with_the_run() -> bool:
+    """Whether nobody else will meet what is left: dropping hundreds of databases takes minutes on a busy machine."""
+    temporary = Path(os.environ.get("IDENTITY_VAR", "")).name.startswith(TEMPORARY_PREFIX)
+    return (settings.EMBEDDED and temporary) or os.environ.get("IDENTITY_TEST_SERVERS") == "temporary"
 
 
 def _clean_up() -> None:
