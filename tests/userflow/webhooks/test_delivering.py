@@ -255,7 +255,8 @@ def test_a_new_address_counts_for_the_turn_under_way(
     other_consumer.wait_for(1)
     # The holder lets go when it stops: the lease does not have to run out.
     assert time.monotonic() - began < 8
-    other_consumer.wait_for(60 - reached)
+    # Whether one was under way, nobody knows beforehand.
+    assert within(60, lambda: len({*firsts(consumer), *firsts(other_consumer)}) == 60)
     assert len(consumer.seen) <= reached < 60
     assert firsts(consumer) + firsts(other_consumer) == [str(number) for number in range(60)]
 
