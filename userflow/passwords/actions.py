@@ -113,7 +113,7 @@ def set_admin_password(*, username: str, password: str) -> int:
     encoded = passwords.hashed(password)
     with ADMINS.atomic():
         ended = _set(ADMINS, user, encoded, route, keep=None, reason="password_set")
-        for caller in (attempts.STRANGER, attempts.KNOWN):
+        for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
             attempts.clear(ADMINS, user.pk, factor=attempts.PASSWORD, caller=caller)
         ADMINS.record("password.set", target=("user", user.pk), tenant_id=user.tenant_id)
     return ended
@@ -258,7 +258,7 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
         with realm.atomic():
             tickets.spend_ticket(realm, ticket)
             ended = _set(realm, user, encoded, route, keep=None, reason="password_reset")
-            for caller in (attempts.STRANGER, attempts.KNOWN):
+            for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
                 attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             realm.record("password.reset", target=("user", user.pk), tenant_id=tenant_id)
     except NotSignedInByTicket as problem:

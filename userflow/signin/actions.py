@@ -9,6 +9,8 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 from django.db import connection
+from django.db.models import BooleanField
+from django.db.models.expressions import RawSQL
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
@@ -59,9 +61,12 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "", operato
     (unknown, wrong and inactive alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended.
     """
     attempts.limit_guessing_address("signin")
-    user = AdminUser.objects.filter(known_as(username)).first()
+    here = attempts.is_familiar(ADMINS, user="userflow_adminuser.id", network="%s")
+    familiar = RawSQL(here, [attempts.caller_network()], output_field=BooleanField())  # noqa: S611  # our own words
+    user = AdminUser.objects.filter(known_as(username)).annotate(familiar=familiar).first()
     who = user.pk if user else username.lower()
-    with attempts.counted(ADMINS, who, factor=attempts.PASSWORD):
+    caller = attempts.FAMILIAR if user and user.familiar else attempts.STRANGER
+    with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):
         if not passwords.matches(password, user.password if user else None) or user is None or not user.active:
             raise _refused(ADMINS, user, tenant_id=user.tenant_id if user else None)
         _renew_hash(ADMINS, user, password)
@@ -76,6 +81,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "", operato
         admin_speaker(user),
         route=route,
         user_agent=user_agent,
+        caller=caller,
         factor_required=operators_need_factor and route is None,
     )
 
@@ -95,23 +101,23 @@ def sign_in_end_user(
         attempts.count_wrong_secret()
         raise WrongCredentials
     with in_tenant(route.tenant_id, Purpose.SIGN_IN):
-        user = queries.count_password_try(email_key(email))
+        user, caller = queries.count_password_try(email_key(email))
         who = user.pk if user else email_key(email)
-        with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD):
+        with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
             right = passwords.matches(password, user.password if user else None)
             if not right or user is None or not user.active or not client_stands:
                 raise _refused(END_USERS, user)
             _renew_hash(END_USERS, user, password)
         if proofs.is_unproven(user, route):
             # The password was right, so neither the try nor the refusal is held against anybody.
-            attempts.clear(END_USERS, who, factor=attempts.PASSWORD)
+            attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
             END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
             raise EmailNotVerified
         set_actor(principals.END_USER, str(user.pk))
         if stale:
             note_use(client_id)
         speaker = end_user_speaker(user, route.tenant_id, client_id)
-        return _after_password(END_USERS, user, speaker, route=route, user_agent=user_agent)
+        return _after_password(END_USERS, user, speaker, route=route, user_agent=user_agent, caller=caller)
 
 
 def _refused(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> WrongCredentials:
@@ -172,9 +178,11 @@ def _after_password(
     *,
     route: routes.Route | None,
     user_agent: str,
+    caller: str,
     factor_required: bool = False,
 ) -> SignIn:
     """What a right password earns. One statement or one transaction: the tries are forgiven with it, or not at all.
+    Those of this `caller` alone: a sign-in from a familiar place gives strangers no new tries.
 
     Refuses with WrongCredentials when the password was replaced, or the user switched off, since it was compared.
     """
@@ -183,7 +191,7 @@ def _after_password(
     if user.mfa_methods:
         with realm.atomic():
             _hold(realm, user)
-            attempts.clear(realm, user.pk, factor=attempts.PASSWORD)
+            attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             ticket = tickets.issue_ticket(
                 realm, user, tickets.SECOND_STEP, client_id=speaker.client_id, amr=PASSWORD_AMR
             )
@@ -193,12 +201,12 @@ def _after_password(
         # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
         with realm.atomic():
             _hold(realm, user)
-            attempts.clear(realm, user.pk, factor=attempts.PASSWORD)
+            attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             enrollment = tickets.open_enrollment(realm, user, cause="login")
             realm.record("signin.factor_missing", target=person, tenant_id=speaker.tenant_id)
         return SignIn(**facts, enrollment_ticket=enrollment)
     enrollment, parts = tickets.opening_enrollment(realm, cause="login", source=STANDING)
-    parts.append(attempts.clearing(realm, user.pk, factor=attempts.PASSWORD, source=STANDING))
+    parts.append(attempts.clearing(realm, user.pk, factor=attempts.PASSWORD, source=STANDING, caller=caller))
     tokens = complete_sign_in(realm, user, speaker, amr=PASSWORD_AMR, route=route, user_agent=user_agent, also=parts)
     return SignIn(**facts, tokens=tokens, enrollment_ticket=enrollment)
 

@@ -103,6 +103,23 @@ def test_five_wrong_passwords_lock_the_account_for_a_minute_and_nobody_else(hous
     assert Api().post(END_USER, login(house, neighbour)).status_code == 200
 
 
+@pytest.mark.parametrize("kind", ["end_user", "admin"])
+def test_strangers_lock_nobody_out_where_they_have_signed_in_before(new_house: Callable[[], House], kind: str) -> None:
+    house, home = new_house(), Api()
+    if kind == "admin":
+        path, body = ADMIN, {"username": house.admin.username, "password": PASSWORD}
+    else:
+        path, body = END_USER, login(house, house.register())
+    wrong = {**body, "password": "wrong wrong"}
+    assert home.post(path, body).status_code == 200
+    assert [Api().post(path, wrong).status_code for _ in range(6)] == [401] * 5 + [429]
+    assert Api().post(path, body).status_code == 429
+    assert home.post(path, body).status_code == 200
+    # There too five tries are all.
+    assert [home.post(path, wrong).status_code for _ in range(6)] == [401] * 5 + [429]
+    assert home.post(path, body).status_code == 429
+
+
 def test_a_name_that_nobody_has_locks_like_any_other(house: House) -> None:
     nobody = Person(house.admin.id, f"nobody-{uuid4()}@example.com")
     statuses = [Api().post(END_USER, login(house, nobody)).status_code for _ in range(6)]
