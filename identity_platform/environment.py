@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from django.conf.locale import LANG_INFO
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.translation import to_language
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
@@ -33,6 +35,12 @@ def text(name: str, default: str | None = None) -> str | None:
         except (OSError, UnicodeDecodeError) as problem:
             raise ImproperlyConfigured(f"{name}_FILE cannot be read: {problem}") from problem
     return value or default
+
+
+def translated(folder: Path) -> list[tuple[str, str]]:
+    """The languages that the folder has a compiled catalogue of gettext for, with their names."""
+    codes = sorted(to_language(path.parts[-3]) for path in folder.glob("*/LC_MESSAGES/django.mo"))
+    return [(code, LANG_INFO.get(code, {}).get("name_local", code)) for code in codes if code != "en"]
 
 
 def whole(name: str, default: int, *, least: int = 0, most: int = 1_000_000_000) -> int:

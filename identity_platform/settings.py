@@ -22,6 +22,7 @@ from identity_platform.environment import (
     origins,
     required,
     text,
+    translated,
     whole,
 )
 
@@ -182,6 +183,7 @@ MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
     "identity_platform.api.cors.CrossOrigin",
     "identity_platform.console.middleware.ConsoleStaticFiles",
+    "identity_platform.console.middleware.ConsoleLanguage",
     "identity_platform.console.middleware.ConsoleSessions",
     "identity_platform.console.middleware.ConsoleForgeryProtection",
     "identity_platform.console.middleware.ConsoleSignIn",
@@ -220,6 +222,9 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = True
 LANGUAGE_CODE = "en"
+# The console speaks the languages that catalogues are there for (docs/operators-console.md).
+LOCALE_PATHS = [BASE_DIR / "locale"]
+LANGUAGES = [("en", "English"), *translated(LOCALE_PATHS[0])]
 FORMAT_MODULE_PATH = "identity_platform.console.formats"
 API_BODY_LIMIT = 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1

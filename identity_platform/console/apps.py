@@ -17,3 +17,11 @@ class ConsoleAdminConfig(admin_apps.AdminConfig):
 
     default = False
     default_site = "identity_platform.console.site.ConsoleSite"
+
+    def ready(self) -> None:
+        super().ready()
+        from django.contrib import admin
+
+        from identity_platform.console.words import name_columns
+
+        name_columns(admin.site)

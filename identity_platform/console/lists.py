@@ -21,6 +21,7 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.console.access import Page, needed, staff_at, staff_or_none
 from identity_platform.console.inside import draw_inside
 from identity_platform.console.scope import tenant_at
+from identity_platform.console.words import counted
 from tenants.context import TENANT_ALIAS
 from tenants.models import Tenant
 
@@ -52,6 +53,7 @@ class ConsoleChangeList(ChangeList):  # type: ignore[misc]  # unfold has no type
         # Without it the frame offers to "show all", which these lists do not.
         self.full_result_count = self.result_count
         self.counted_all = self.result_count <= COUNTED_AT_MOST
+        self.counted_kind = counted(str(self.opts.verbose_name), self.result_count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,17 @@
 """Django's console middlewares, for console pages only: the API pays nothing for sessions, forms and messages."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
+from django.core.exceptions import MiddlewareNotUsed
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
+from django.middleware.locale import LocaleMiddleware
+from django.utils import translation
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -34,6 +39,22 @@ class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whiteno
     def __call__(self, request: HttpRequest) -> HttpResponse:
         answer: HttpResponse = (super().__call__ if request.path.startswith("/static/") else self.get_response)(request)
         return answer
+
+
+class ConsoleLanguage(ConsoleOnly, LocaleMiddleware):
+    """The browser's language where a catalogue is there for it, else English. The API speaks English."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        if len(settings.LANGUAGES) == 1:
+            raise MiddlewareNotUsed
+        super().__init__(get_response)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        try:
+            return super().__call__(request)
+        finally:
+            # What else this thread does is nobody's language.
+            translation.deactivate()
 
 
 class ConsoleSessions(ConsoleOnly, SessionMiddleware):

@@ -63,10 +63,10 @@ class JobAdmin(ConsoleModelAdmin):
 
     @display(  # type: ignore[untyped-decorator]  # unfold has no types
         description=gettext_lazy("State"),
-        label={str(STATE_NAMES[state]): colour for state, colour in STATE_COLOURS.items()},
+        label={state: STATE_COLOURS.get(state, "") for state in STATE_NAMES},
     )
-    def shown_state(self, job: Job) -> str:
-        return str(STATE_NAMES[job.status])
+    def shown_state(self, job: Job) -> tuple[str, str]:
+        return job.status, str(STATE_NAMES[job.status])
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from identity_platform.console import words
 from identity_platform.console.access import Staff, needs, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.platform.forms import ScheduleForm, SyncForm
@@ -59,7 +60,8 @@ def _page_of(config_id: UUID) -> str:
 def _run_state(run: DirectoryRun | None) -> Cell:
     if run is None:
         return Cell(_("never"), tone=PLAIN)
-    return Cell(f"{run.state} ({_('dry run')})" if run.dry_run else run.state, tone=_TONES[run.state])
+    shown = words.state(run.state)
+    return Cell(f"{shown} ({_('dry run')})" if run.dry_run else shown, tone=_TONES[run.state])
 
 
 @needs("directory:read")

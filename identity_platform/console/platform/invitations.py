@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
+from identity_platform.console import words
 from identity_platform.console.access import needs, require, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.lists import uuid_or_none
@@ -60,7 +61,7 @@ def show(request: HttpRequest, invitation_id: str) -> HttpResponse:
             Button(_("Cancel it"), reverse("admin:invitation_cancel", args=[row.pk])),
         ]
     facts = [
-        (_("State"), Cell(status, tone=TONES[status])),
+        (_("State"), Cell(words.state(status), tone=TONES[status])),
         (_("Works for"), Cell(row.tenant.name if row.tenant else _("the platform"))),
         (_("Roles"), Cell(", ".join(row.roles) or NOTHING)),
         (_("Invited"), Cell(moment(row.created_at))),

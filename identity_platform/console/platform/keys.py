@@ -8,6 +8,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from identity_platform.console import words
 from identity_platform.console.access import needs, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.platform.forms import AtOnceForm
@@ -42,7 +43,7 @@ def signing_keys(request: HttpRequest) -> HttpResponse:
         rows=[
             (
                 Cell(key.kid, mono=True),
-                Cell(key.state, tone=_TONES[key.state]),
+                Cell(words.state(key.state), tone=_TONES[key.state]),
                 Cell(moment(key.signs_from)),
                 Cell(_days((now() - key.signs_from).days)),
                 Cell(moment(key.verifies_until)),

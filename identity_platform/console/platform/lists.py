@@ -14,6 +14,7 @@ from identity_platform.console.lists import ChosenTenantModelAdmin, ConsoleModel
 from identity_platform.console.platform import admins, clients, invitations, roles
 from identity_platform.console.records import NOTHING
 from identity_platform.console.scope import chosen_tenant
+from identity_platform.console.words import labelled
 from userflow.admins.models import AdminRole, AdminUser
 from userflow.clients.models import Client
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
@@ -105,8 +106,8 @@ class AdminUserAdmin(ConsoleModelAdmin):
         return ", ".join(user.mfa_methods) or NOTHING
 
     @display(description=_("State"), label=_YES_NO)  # type: ignore[untyped-decorator]  # unfold has no types
-    def state(self, user: AdminUser) -> str:
-        return "active" if user.active else "deactivated"
+    def state(self, user: AdminUser) -> tuple[str, str]:
+        return labelled("active" if user.active else "deactivated")
 
 
 class InvitationStatus(SimpleListFilter):
@@ -163,8 +164,8 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
         return ", ".join(row.roles) or NOTHING
 
     @display(description=_("State"), label=invitations.TONES)  # type: ignore[untyped-decorator]  # unfold has no types
-    def state(self, row: AdminInvitation) -> str:
-        return row.status(now())
+    def state(self, row: AdminInvitation) -> tuple[str, str]:
+        return labelled(row.status(now()))
 
 
 class AdminRoleAdmin(ConsoleModelAdmin):
@@ -217,5 +218,5 @@ class ClientAdmin(ChosenTenantModelAdmin):
         return client.is_default
 
     @display(description=_("State"), label=_YES_NO)  # type: ignore[untyped-decorator]  # unfold has no types
-    def state(self, client: Client) -> str:
-        return "active" if client.active else "deactivated"
+    def state(self, client: Client) -> tuple[str, str]:
+        return labelled("active" if client.active else "deactivated")

@@ -26,6 +26,7 @@ from identity_platform.console.records import (
     record_page,
     yes_or_no,
 )
+from identity_platform.console.tenants.labels import state_label
 from tenants import servers
 from tenants.capacity import change_database_server
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
@@ -150,7 +151,7 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
                 Table(
                     title=_("Its databases by state"),
                     headers=(_("State"), _("Databases")),
-                    rows=[(Cell(status), Cell(number)) for status, number in states],
+                    rows=[(Cell(state_label(status)), Cell(number)) for status, number in states],
                     empty=_("No tenant is on this server yet."),
                 )
             ],

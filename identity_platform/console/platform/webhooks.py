@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from identity_platform.console import words
 from identity_platform.console.access import Staff, needs, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.inside import looking
@@ -132,7 +133,7 @@ def _message(row: dict[str, Any]) -> tuple[Cell, ...]:
     return (
         Cell(moment(row["created_at"])),
         Cell(row["event"]),
-        Cell(row["status"], tone=_TONES[row["status"]]),
+        Cell(words.state(row["status"]), tone=_TONES[row["status"]]),
         Cell(row["attempts"]),
         Cell(answer or NOTHING),
         Cell(moment(row["next_attempt_at"]) if row["status"] == PENDING else NOTHING),

@@ -13,6 +13,7 @@ from unfold.decorators import display
 from identity_platform.console.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin, Pages
 from identity_platform.console.registry import pages
 from identity_platform.console.scope import tenant_at
+from identity_platform.console.words import labelled
 from registry.models import STATUSES, Service, ServiceCount
 
 _CREDENTIAL = "credentials/<uuid:credential_id>"
@@ -97,8 +98,8 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     )
 
     @display(description=_("Status"), label={"active": "success", "inactive": "info"})  # type: ignore[untyped-decorator]  # unfold has no types
-    def shown_status(self, service: Service) -> str:
-        return service.status
+    def shown_status(self, service: Service) -> tuple[str, str]:
+        return labelled(service.status)
 
     @display(description=_("Base URL"))  # type: ignore[untyped-decorator]  # unfold has no types
     def address(self, service: Service) -> str:

@@ -14,6 +14,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from identity_platform.console import words
 from identity_platform.console.access import Staff, needs, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.forms import Reason
@@ -86,7 +87,7 @@ def show(request: HttpRequest, service_id: str) -> HttpResponse:
     if staff.may("services:delete"):
         buttons.append(Button(_("Delete"), reverse("admin:registry_service_delete", args=[service.pk])))
     facts = (
-        (_("Status"), Cell(service.status, tone=GOOD if service.status == ACTIVE else PLAIN)),
+        (_("Status"), Cell(words.state(service.status), tone=GOOD if service.status == ACTIVE else PLAIN)),
         (_("Type"), Cell(service.type)),
         (_("Base URL"), Cell(service.base_url, mono=True)),
         (_("API version"), Cell(service.api_version or NOTHING)),
@@ -120,7 +121,7 @@ def _credentials(staff: Staff, service: Service) -> Table:
             (
                 Cell(row.name),
                 Cell(row.type),
-                Cell(actions.status_of(row, at), tone=_TONES[actions.status_of(row, at)]),
+                Cell(words.state(actions.status_of(row, at)), tone=_TONES[actions.status_of(row, at)]),
                 Cell(moment(row.expires_at)),
                 Cell(moment(row.last_read_at)),
                 Cell(moment(row.updated_at)),

@@ -1,0 +1,102 @@
+"""Words of rows in the reader's language: names of columns and kinds, and states.
+
+Models name their columns for programmers; in a migration such a name would make a new version of every tenant's schema. So
+the console says here what its lists call them.
+"""
+
+from typing import Final
+
+from django.contrib.admin import AdminSite
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import Field
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+COLUMNS: Final[dict[str, Promise]] = {
+    "address": _("address"),
+    "begun by": _("begun by"),
+    "created at": _("created at"),
+    "description": _("description"),
+    "email": _("email"),
+    "expires at": _("expires at"),
+    "last used at": _("last used at"),
+    "name": _("name"),
+    "provider": _("provider"),
+    "type": _("type"),
+    "updated at": _("updated at"),
+    "username": _("username"),
+}
+STATES: Final[dict[str, Promise]] = {
+    "accepted": _("accepted"),
+    "active": _("active"),
+    "cancelled": _("cancelled"),
+    "deactivated": _("deactivated"),
+    "dead": _("dead"),
+    "delivered": _("delivered"),
+    "expired": _("expired"),
+    "failed": _("failed"),
+    "inactive": _("inactive"),
+    "incomplete": _("incomplete"),
+    "interrupted": _("interrupted"),
+    "next": _("next"),
+    "pending": _("pending"),
+    "refused": _("refused"),
+    "revoked": _("revoked"),
+    "running": _("running"),
+    "signing": _("signing"),
+    "succeeded": _("succeeded"),
+    "verifying": _("verifying"),
+}
+
+
+def state(value: str) -> str:
+    """A state in the reader's language."""
+    return str(STATES[value])
+
+
+def labelled(value: str) -> tuple[str, str]:
+    """A state for a column of labels: what the colour goes by, and what is shown."""
+    return value, state(value)
+
+
+def counted(kind: str, number: int) -> str:
+    """What a list counts at its end: `end users`. KeyError for a kind that has no name here yet."""
+    match kind:
+        case "tenant":
+            return ngettext("tenant", "tenants", number)
+        case "job":
+            return ngettext("job", "jobs", number)
+        case "service":
+            return ngettext("service", "services", number)
+        case "client":
+            return ngettext("client", "clients", number)
+        case "admin user":
+            return ngettext("admin user", "admin users", number)
+        case "admin invitation":
+            return ngettext("admin invitation", "admin invitations", number)
+        case "admin role":
+            return ngettext("admin role", "admin roles", number)
+        case "end user":
+            return ngettext("end user", "end users", number)
+        case "group":
+            return ngettext("group", "groups", number)
+        case "role":
+            return ngettext("role", "roles", number)
+        case "end user session":
+            return ngettext("session", "sessions", number)
+        case _:
+            raise KeyError(kind)
+
+
+def name_columns(site: AdminSite) -> None:
+    """Give the columns that lists show their names. KeyError for one that has none in COLUMNS yet: the start stops."""
+    for model, lists in site._registry.items():
+        counted(str(model._meta.verbose_name), 1)
+        for column in lists.list_display:
+            try:
+                field = model._meta.get_field(str(column))
+            except FieldDoesNotExist:
+                continue  # a method of the list, which has a name
+            if isinstance(field, Field) and not isinstance(field.verbose_name, Promise):
+                field.verbose_name = COLUMNS[field.verbose_name]

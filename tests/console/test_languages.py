@@ -1,0 +1,57 @@
+"""The console in another language: a catalogue in place, and a browser that asks for it. Everything else stays English."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from identity_platform.environment import translated
+from tests.console.staff import new_operator, new_tenant_admin
+from tests.world import House
+
+WORDS = {
+    "username": "uzantnomo",
+    "created at": "kreita je",
+    "active": "aktiva",
+    "Admin users": "Administrantoj",
+    "client\0clients": "kliento\0klientoj",
+}
+SPEAKS = {"headers": {"Accept-Language": "eo,en;q=0.5"}}
+
+
+def compiled(words: dict[str, str]) -> bytes:
+    """A catalogue as msgfmt writes it (GNU gettext manual, "The Format of GNU MO Files")."""
+    head = "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=2; plural=(n != 1);\n"
+    pairs = sorted((key.encode(), value.encode()) for key, value in {"": head, **words}.items())
+    place = 28 + 16 * len(pairs)
+    tables: list[bytes] = []
+    for texts in zip(*pairs, strict=True):
+        for text in texts:
+            tables.append(struct.pack("<II", len(text), place))
+            place += len(text) + 1
+    head_of_file = struct.pack("<IIIIIII", 0x950412DE, 0, len(pairs), 28, 28 + 8 * len(pairs), 0, place)
+    return (
+        head_of_file + b"".join(tables) + b"".join(text + b"\0" for texts in zip(*pairs, strict=True) for text in texts)
+    )
+
+
+@pytest.fixture
+def esperanto(tmp_path: Path, settings: Any) -> None:
+    catalogue = tmp_path / "eo" / "LC_MESSAGES" / "django.mo"
+    catalogue.parent.mkdir(parents=True)
+    catalogue.write_bytes(compiled(WORDS))
+    settings.LOCALE_PATHS = [tmp_path]
+    settings.LANGUAGES = [("en", "English"), *translated(tmp_path)]
+
+
+def test_a_browser_gets_the_language_that_it_asks_for(esperanto: None, house: House) -> None:
+    operator = new_operator().sign_in()
+    admins = operator.browser.get("/admin/userflow/adminuser/", **SPEAKS).content.decode()
+    assert '<html lang="eo"' in admins
+    assert all(word in admins for word in ("Administrantoj", "Uzantnomo", "aktiva"))
+    clients = new_tenant_admin(house).sign_in().browser.get("/admin/userflow/client/", **SPEAKS).content.decode()
+    assert all(word in clients for word in ("Kreita je", "kliento"))
+    assert "Username" in operator.get("/admin/userflow/adminuser/").content.decode()
+    refused = house.api.post("/authmgr/groups", {"name": 5}, headers={"Accept-Language": "eo"})
+    assert refused.json()["details"] == {"name": ["Send a string."]}
