@@ -99,4 +99,4 @@ def name_columns(site: AdminSite) -> None:
             except FieldDoesNotExist:
                 continue  # a method of the list, which has a name
             if isinstance(field, Field) and not isinstance(field.verbose_name, Promise):
-                field.verbose_name = COLUMNS[field.verbose_name]
+                field.verbose_name = COLUMNS[field.verbose_name]  # type: ignore[assignment]  # a lazy text is one
