@@ -54,6 +54,11 @@ class AdminUserManager(BaseUserManager["AdminUser"]):
             address = email_address(email)
         except AddressInvalid as problem:
             raise ValidationError("This is not an e-mail address that the platform takes.") from problem
+        username = username.strip()
+        if not username or not username.isprintable():
+            raise ValidationError("The username must be one line that is not blank.")
+        if "@" in username and username.lower() != address.lower():
+            raise ValidationError("A username with an @ must be the user's own e-mail address.")
         user = self.model(username=username, email=address, **extra)
         user.set_password(password)
         try:

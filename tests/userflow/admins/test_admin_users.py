@@ -289,6 +289,11 @@ def test_the_command_line_says_in_one_line_why_there_is_no_operator(monkeypatch:
     monkeypatch.setenv("DJANGO_SUPERUSER_EMAIL", "nobody")
     with pytest.raises(CommandError, match="not an e-mail address"):
         call_command("createsuperuser", interactive=False, verbosity=0)
+    monkeypatch.setenv("DJANGO_SUPERUSER_EMAIL", f"{secrets.token_hex(4)}@example.com")
+    for odd in (" ", "two\nlines", f"{name}@example.com"):
+        monkeypatch.setenv("DJANGO_SUPERUSER_USERNAME", odd)
+        with pytest.raises(CommandError, match="username"):
+            call_command("createsuperuser", interactive=False, verbosity=0)
 
 
 @pytest.mark.parametrize("meanwhile", [{"active": False}, {"password": "argon2$another"}, {"mfa_methods": ["totp"]}])
