@@ -109,6 +109,14 @@ def test_a_ticket_dies_after_five_wrong_codes_whatever_the_factor(ann: Somebody)
     assert second_step(ann, ann.sign_in().json()["mfa_token"], code=ann.code(1)).status_code == 200
 
 
+def test_a_ticket_dies_also_of_codes_by_sms_that_nobody_has_asked_for(house: House) -> None:
+    ann = somebody(house).enrol_phone()
+    named = {**ann.named_with_client, "mfa_token": ann.sign_in().json()["mfa_token"]}
+    for _ in range(5):
+        assert Api().post("/webauthn/sms/verify", {**named, "code": "000000"}).status_code == 400
+    assert Api().post("/webauthn/sms/requestCode", named).status_code == 401
+
+
 def test_tries_that_a_lock_refuses_do_not_use_the_ticket_up(ann: Somebody) -> None:
     spoilt, good = ann.sign_in().json()["mfa_token"], ann.sign_in().json()["mfa_token"]
     for _ in range(5):
