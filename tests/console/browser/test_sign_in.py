@@ -74,13 +74,16 @@ def test_the_keyboard_is_enough(place: Place, visit: Callable[[str], Visitor]) -
 def test_the_own_menu_opens_by_keyboard(place: Place, visit: Callable[[str], Visitor]) -> None:
     eve = visit(place.new_operator())
     eve.sits_down_for_the_first_time()
-    opener = eve.browser.find_element(By.CSS_SELECTOR, "button[aria-controls=own-links]")
+    soon = WebDriverWait(eve.browser, PATIENCE).until
+    # The page's script writes that the menu is closed as soon as it listens to the button.
+    opener = soon(
+        lambda page: page.find_element(By.CSS_SELECTOR, "button[aria-controls=own-links][aria-expanded=false]")
+    )
     menu = eve.browser.find_element(By.ID, "own-links")
     opener.send_keys(Keys.ENTER)
-    soon = WebDriverWait(eve.browser, PATIENCE).until
     assert soon(lambda _: menu.is_displayed())
     assert opener.get_attribute("aria-expanded") == "true"
-    menu.find_element(By.LINK_TEXT, "My sign-in").send_keys(Keys.ESCAPE)
+    soon(lambda _: menu.find_element(By.LINK_TEXT, "My sign-in")).send_keys(Keys.ESCAPE)
     assert soon(lambda _: not menu.is_displayed())
     assert eve.browser.switch_to.active_element == opener
 
