@@ -22,7 +22,7 @@ def refuse_special(path: Path) -> None:
 def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
     """A stream to write to: `otherwise` without a path, or a new file (mode 0600) that takes the name when it is whole.
 
-    A file of this name is replaced then. What was begun and failed is removed. Raises OSError.
+    A file of this name is replaced then. What was begun and failed is removed. Raises OSError, which names `path`.
     """
     if path is None:
         yield otherwise
@@ -30,15 +30,19 @@ def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
         return
     refuse_special(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as problem:
+        # Not the draft's name, of which nobody knows; a full disk comes without any.
+        raise OSError(problem.errno, problem.strerror, str(path)) from problem
 
 
 class RowWriter:

@@ -1,5 +1,6 @@
 """What the commands that import and export have in common: one set of options, one report, one set of exit codes."""
 
+import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +76,9 @@ class ImportCommand(BaseCommand):
         except ApiError as refusal:
             raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
         except OSError as problem:
-            raise CommandError(f"{problem.filename}: {problem.strerror}", returncode=terminal.NOT_TRIED) from problem
+            # A report on a full disk comes without a name.
+            where = problem.filename or options["report"]
+            raise CommandError(f"{where}: {problem.strerror}", returncode=terminal.NOT_TRIED) from problem
         except KeyboardInterrupt:
             said = "Interrupted: run it again to go on where it was."
             raise CommandError(said, returncode=terminal.INTERRUPTED) from None
@@ -89,6 +92,9 @@ class ImportCommand(BaseCommand):
             if options["report"].resolve() == options["file"].resolve():
                 raise FileUnusable("The report would replace the file that is imported: give --report another name.")
         tenant_id = tenant_named(options["tenant"]).pk
+        if options["report"] is not None:
+            # Before anything is begun: the next try would be told that this one is at work still.
+            os.close(os.open(options["report"], os.O_WRONLY | os.O_CREAT, 0o600))
         files: list[ReportFile] = []
 
         def open_report(after_line: int) -> Report:

@@ -158,3 +158,16 @@ def test_a_file_or_a_tenant_that_is_not_there_is_not_tried(house: House, tmp_pat
     assert run("import_users", "no-such-tenant", file).code == 2
     assert run("import_users", slug(house), file.rename(tmp_path / "p.txt")).code == 2
     assert run("import_users", slug(house), tmp_path / "p.txt", "--format", "jsonl", "--batch-size", 9999).code == 2
+
+
+def test_a_report_that_cannot_be_written_holds_up_no_second_try(house: House, tmp_path: Path) -> None:
+    file, nowhere = jsonl(tmp_path / "p.jsonl", {"email": address()}), tmp_path / "none" / "bad.csv"
+    refused = run("import_users", slug(house), file, "--report", nowhere)
+    assert (refused.code, refused.said) == (2, f"{nowhere}: No such file or directory")
+    assert run("import_users", slug(house), file).code == 0
+
+
+def test_an_export_that_cannot_be_written_names_its_file(house: House, tmp_path: Path) -> None:
+    nowhere = tmp_path / "none" / "people.jsonl"
+    refused = run("export_users", slug(house), nowhere)
+    assert (refused.code, refused.said) == (2, f"{nowhere}: No such file or directory")
