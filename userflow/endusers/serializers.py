@@ -76,6 +76,10 @@ class RegisterIn(serializers.Serializer[Any]):
     name = Text(max_length=255, required=False, allow_blank=True)
     provider = Text(max_length=63, required=False, default=LOCAL)
 
+    def validate_provider(self, value: str) -> str:
+        """Whether a password is asked for, and can be reset, hangs on this one name."""
+        return LOCAL if value.lower() == LOCAL else value
+
 
 class RegisterOut(serializers.Serializer[Any]):
     user_id = serializers.UUIDField()

@@ -94,6 +94,15 @@ def test_a_bad_member_is_refused_and_nothing_is_stored(api: Api, house: House, n
         assert not EndUser.objects.filter(email=sent["email"]).exists()
 
 
+def test_the_local_provider_is_one_in_any_case(house: House, api: Api) -> None:
+    sent = body(house, provider="Local")
+    assert "password" in api.post(PATH, without(sent, "password")).json()["details"]
+    made = api.post(PATH, sent)
+    assert made.status_code == 201
+    stored = house.api.get(f"/uflow/user/enduser/{house.id}/{made.json()['user_id']}").json()
+    assert stored["provider"] == "local"
+
+
 def test_unknown_tenant_unknown_client_and_foreign_client_are_404(api: Api, house: House, other_house: House) -> None:
     nowhere = "00000000-0000-4000-8000-000000000000"
     assert api.post(PATH, body(house, tenant_id=nowhere)).status_code == 404
