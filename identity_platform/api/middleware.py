@@ -43,7 +43,7 @@ PAGE_POLICY = (
 
 
 # How many times what is taken is read away, so that the answer reaches whoever is still sending.
-PASSED_OVER = 8
+PASSED_OVER = 16
 
 
 class ApiMiddleware:
