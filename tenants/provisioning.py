@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 
 from identity_platform.api.errors import ApiError
+from identity_platform.audit.chain import PLATFORM
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql import patience
@@ -34,10 +35,18 @@ Furnish = Callable[[Tenant], None]
 standard_furniture: list[Furnish] = []
 
 
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
 def slug_of(name: str) -> str:
     """A slug from a name: ASCII, lower case, words joined by dashes, at most 50 characters."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50].strip("-") or "tenant"
+
+
+def is_reserved(slug: str) -> bool:
+    """Whether commands take it for something else: for the platform's own trail, or for a tenant's id."""
+    return slug == PLATFORM or _ID.fullmatch(slug) is not None
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -84,7 +93,8 @@ def create_tenant(
 
 def _promised(server: DatabaseServer, name: str, slug: str, stated: bool, tenant_settings: dict[str, Any]) -> Tenant:
     # Only a slug that we made ourselves may be varied.
-    variants = [slug] if stated else [slug, *(f"{slug[:45]}-{secrets.token_hex(2)}" for _ in range(7))]
+    made = [] if stated else [f"{slug[:45]}-{secrets.token_hex(2)}" for _ in range(7)]
+    variants = made if made and is_reserved(slug) else [slug, *made]
     for candidate in variants:
         tenant = promise(server, name=name, slug=candidate, tenant_settings=tenant_settings)
         if tenant is not None:

@@ -171,7 +171,8 @@ def verify_sms_code(
                 realm=END_USERS, user=user, ticket=login, amr=AMR, user_agent=caller.user_agent
             )
             attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
-            user.phones.update(last_used_at=now())
+            if not user.phones.filter(pk=phone.pk).update(last_used_at=now()):
+                raise InvalidCode  # the phone was taken away while the code was on its way
             sending.convert(user)
             if tokens is None:
                 record_for_tenant("factor.verified", target=("end_user", user.pk), details={"kind": factors.SMS})

@@ -47,8 +47,7 @@ def open_tenant(
     `admin` holds `username`, `email`, `password`. A making that was interrupted is finished when the same slug is stated
     again. Refuses with SlugTaken, NoRoom, ValidationFailed, UsernameTaken, EmailTaken, WeakPassword.
     """
-    if slug is not None and SLUG.fullmatch(slug) is None:
-        raise ValidationFailed(details={"slug": ["Use 1 to 50 of a-z, 0-9 and dashes, no dash at either end."]})
+    _check_slug(slug)
     made: dict[str, Any] = {}
 
     def furnish(tenant: Tenant) -> None:
@@ -60,6 +59,15 @@ def open_tenant(
         name=name, slug=slug, tenant_settings=validated(tenant_settings or {}), server=server, furnish=furnish
     )
     return NewTenant(tenant, made["client"].pk, made.get("admin"))
+
+
+def _check_slug(slug: str | None) -> None:
+    if slug is None:
+        return
+    if SLUG.fullmatch(slug) is None:
+        raise ValidationFailed(details={"slug": ["Use 1 to 50 of a-z, 0-9 and dashes, no dash at either end."]})
+    if provisioning.is_reserved(slug):
+        raise ValidationFailed(details={"slug": ["Commands take this for something else: choose another one."]})
 
 
 def generated_password() -> str:
@@ -99,8 +107,7 @@ def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
     """
     changes = dict(changes)
     status, stated = changes.pop("status", None), changes.pop("settings", None)
-    if (slug := changes.get("slug")) is not None and SLUG.fullmatch(slug) is None:
-        raise ValidationFailed(details={"slug": ["Use 1 to 50 of a-z, 0-9 and dashes, no dash at either end."]})
+    _check_slug(changes.get("slug"))
     if status is not None and status not in (State.ACTIVE, State.SUSPENDED):
         raise ValidationFailed(details={"status": ["Send active or suspended."]})
     if stated is not None:

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 from django.db import connections
 from django.utils.timezone import now
 
+from mfa.sms.models import Phone
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, somebody
+from tests.mfa.people import Somebody, code_to, somebody
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, House
 from userflow.realms import ADMINS, END_USERS, Realm
@@ -34,6 +36,12 @@ def apart(call: Callable[[], Any]) -> Any:
 
 def ended_while(realm: Realm, user_id: Any, call: Callable[[], Any]) -> Any:
     """The answer to a call that was let in and waits for the user's row while all of the user's sessions end."""
+    sessions = realm.sessions._default_manager.filter(user_id=user_id, ended_at=None)
+    return answered_while(realm, user_id, call, lambda: sessions.update(ended_at=now()))
+
+
+def answered_while(realm: Realm, user_id: Any, call: Callable[[], Any], meanwhile: Callable[[], Any]) -> Any:
+    """The answer to a call that waits for the user's row while something is done."""
     with ThreadPoolExecutor(1) as pool:
         with realm.atomic(), connections[realm.alias].cursor() as cursor:
             realm.users._default_manager.select_for_update().get(pk=user_id)
@@ -43,7 +51,7 @@ def ended_while(realm: Realm, user_id: Any, call: Callable[[], Any]) -> Any:
                 cursor.execute(WAITS)
                 (waits,) = cursor.fetchone()
             assert waits
-            realm.sessions._default_manager.filter(user_id=user_id, ended_at=None).update(ended_at=now())
+            meanwhile()
         return answer.result()
 
 
@@ -80,6 +88,17 @@ def test_a_factor_is_not_taken_away(house: House) -> None:
         answer = ended_while(END_USERS, person.id, lambda: owner.delete(f"/webauthn/factors/{factor['id']}"))
     assert answer.status_code == 401
     assert "totp" in person.row().mfa_methods
+
+
+def test_the_code_of_a_phone_that_is_taken_away_is_worth_nothing(house: House) -> None:
+    person = somebody(house).enrol_phone()
+    assert person.api.post("/webauthn/sms/requestCode", person.named_with_client).status_code == 200
+    body = {**person.named_with_client, "code": code_to(person.phone)}
+    with in_tenant(house.id):
+        phones = Phone.objects.filter(user_id=person.id)
+        verify = partial(person.api.post, "/webauthn/sms/verify", body)
+        answer = answered_while(END_USERS, person.id, verify, phones.delete)
+    assert answer.status_code == 400
 
 
 def test_an_admin_users_address_stays(new_house: Callable[[], House]) -> None:

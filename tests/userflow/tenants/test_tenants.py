@@ -2,10 +2,12 @@
 
 import secrets
 from collections.abc import Callable
+from io import StringIO
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.management import call_command
 
 from tests.world import Api, House
 
@@ -66,6 +68,20 @@ def test_a_slug_of_another_form_is_refused(slug: str, operator: Api) -> None:
     answer = operator.post(TENANTS, {"name": "Odd Slug", "slug": slug})
     assert answer.status_code == 400
     assert "slug" in answer.json()["details"]
+
+
+def test_a_slug_that_means_something_else_to_commands_is_nobodys(operator: Api) -> None:
+    made = make(operator)
+    for slug in ("platform", made["tenant_id"]):
+        named = operator.post(TENANTS, {"name": "Odd Slug", "slug": slug})
+        renamed = operator.patch(f"{TENANTS}/{made['tenant_id']}", {"slug": slug})
+        assert [(answer.status_code, list(answer.json()["details"])) for answer in (named, renamed)] == [
+            (400, ["slug"])
+        ] * 2
+    by_name = operator.post(TENANTS, {"name": "Platform"})
+    assert (by_name.status_code, by_name.json()["slug"].startswith("platform-")) == (201, True)
+    # `export_audit --platform` means one trail.
+    call_command("export_audit", "--platform", "--to", "2020-01-01", stdout=StringIO(), stderr=StringIO())
 
 
 def test_a_slug_that_is_taken_is_refused(operator: Api) -> None:
