@@ -17,6 +17,7 @@ from django.db import connection, connections
 from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 
+from identity_platform.api import valkey
 from identity_platform.embedded.temporary import TEMPORARY_PREFIX
 from tenants import databases
 from tests.environment import DATABASE
@@ -24,6 +25,18 @@ from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
 
 # No deadline, which a busy machine misses, and the same examples each time: as Hypothesis does it under CI by itself.
 hypothesis_settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patience_with_valkey() -> None:
+    """Limits that count on after a moment in which the machine stood still: after 0.25 s they would begin again at 1.
+
+    Servers of a test's own, which it lets hang, are waited for as in production.
+    """
+    usual = settings.REDIS_TIMEOUT_SECONDS
+    settings.REDIS_TIMEOUT_SECONDS = 10
+    valkey.pool(settings.REDIS_URL)
+    settings.REDIS_TIMEOUT_SECONDS = usual
 
 
 def _administer(*statements: sql.Composable) -> None:
