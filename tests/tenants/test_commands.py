@@ -23,6 +23,7 @@ from identity_platform.console.jobs.models import Job
 from tenants.capacity import main_server
 from tenants.management import terminal
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
+from tenants.schema import schema_version
 from tests.environment import DATABASE
 from tests.tenants.conftest import ROOT, AnotherProcess, databases_on, said_by
 
@@ -190,3 +191,11 @@ class Screen(StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def test_embedded_servers_take_their_tenants_along_at_a_start(new_tenant: Callable[[], Tenant], settings: Any) -> None:
+    settings.EMBEDDED = True
+    mapping = TenantDatabase.objects.filter(pk=new_tenant().pk)
+    mapping.update(schema_version="0-000000000000")
+    call_command("prepare", no_demo=True, stdout=StringIO())
+    assert mapping.get().schema_version == schema_version()

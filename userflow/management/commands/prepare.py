@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from identity_platform.crypto import RingKeyMissing, SealBroken
-from tenants import keys, warm
+from tenants import fleet, keys, warm
 from tenants.capacity import main_server
 from tenants.databases import ensure_template
 from tenants.models import Tenant
@@ -27,8 +27,8 @@ PREPARE_LOCK = 7_215_005
 
 class Command(BaseCommand):
     help = (
-        "Migrate the global database, make the template database and the warm pool; in embedded mode also the first "
-        "operator and a demo tenant, and print once what a newcomer needs. Example: prepare"
+        "Migrate the global database, make the template database and the warm pool; in embedded mode also migrate "
+        "the tenants, make the first operator and a demo tenant, and print once what a newcomer needs. Example: prepare"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -53,6 +53,8 @@ class Command(BaseCommand):
             ) from problem
         server = main_server()
         ensure_template(server)
+        if settings.EMBEDDED:
+            self._upgrade_tenants()
         if demo:
             self._first_steps()
         warm.refill(server, settings.TENANT_WARM_POOL)
@@ -60,6 +62,11 @@ class Command(BaseCommand):
     def _behind(self) -> bool:
         executor = MigrationExecutor(connection)
         return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+    def _upgrade_tenants(self) -> None:
+        """After a `git pull`; in production an operator does it, and looks at the report before going on."""
+        for failure in fleet.migrate_tenants().failed:
+            self.stderr.write(f"{failure.slug} keeps its old schema, see `migrate_tenants`: {failure.reason}")
 
     def _first_steps(self) -> None:
         if not AdminUser.objects.filter(tenant=None).exists():
