@@ -166,7 +166,7 @@ def verify_sms_code(
         with tenant_atomic():
             # The user's row first, as every change of factors does: two orders would end in a deadlock.
             factors.lock(END_USERS, user.pk)
-            _spend(row, user__phones=phone)
+            _spend(row)
             tokens = complete_second_step(
                 realm=END_USERS, user=user, ticket=login, amr=AMR, user_agent=caller.user_agent
             )
@@ -288,13 +288,11 @@ def _record_refusal(user: Any) -> None:
     record_for_tenant("factor.refused", target=("end_user", user.pk), outcome="refused", details={"kind": factors.SMS})
 
 
-def _spend(row: SmsCode, **also: Any) -> None:
-    """Use the code up; of two at once one wins, and a code that a newer one has replaced is gone.
-
-    `also` must hold as well, such as that the phone is still the user's.
-    """
-    standing = SmsCode.objects.filter(pk=row.pk, code_digest=row.code_digest, used_at=None, expires_at__gt=now())
-    spent = standing.filter(**also).update(used_at=now(), known_tries=0, stranger_tries=0)
+def _spend(row: SmsCode) -> None:
+    """Use the code up; of two at once one wins, and a code that a newer one has replaced is gone."""
+    spent = SmsCode.objects.filter(pk=row.pk, code_digest=row.code_digest, used_at=None, expires_at__gt=now()).update(
+        used_at=now(), known_tries=0, stranger_tries=0
+    )
     if not spent:
         raise InvalidCode
 
