@@ -139,10 +139,13 @@ def list_factors(
 ) -> dict[str, Any]:
     """The user's factors with `methods` and `backup_codes_remaining`; nothing secret, no full phone number.
 
-    `purpose` is what the tenant is entered for: operators look into one that its own people cannot use.
+    `purpose` is what the tenant is entered for: operators look into one that its own people cannot use. Refuses with
+    UnknownUser (404) when the user has just been erased.
     """
     with entered(realm, tenant_id, purpose):
-        user: Any = realm.users._default_manager.get(pk=user_id)
+        user: Any = realm.users._default_manager.filter(pk=user_id).first()
+        if user is None:
+            raise UnknownUser
         found = [
             factor.summary()
             for method, rows, enrolled in _homes(user)

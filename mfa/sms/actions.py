@@ -210,8 +210,8 @@ def _new_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: 
     digest = codes.number_digest(number.e164, data_key=key)
     code = codes.new_code()
     with tenant_atomic():
-        if factors.lock(END_USERS, user.pk) is None:
-            raise NoPhone
+        if factors.lock(END_USERS, user.pk) is None:  # erased or deactivated since
+            raise NoProof if purpose == ENROLLMENT else NoPhone
         message = sending.reserve(user=user, caller=budget, country_prefix=number.country_prefix)
         # The row stays and with it the tries: asking for a new code does not reset them.
         row, _ = SmsCode.objects.update_or_create(

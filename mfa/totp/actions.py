@@ -65,7 +65,8 @@ def begin_totp_setup(
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         secret = engine.new_secret()
         with realm.atomic():
-            factors.lock(realm, user.pk)
+            if factors.lock(realm, user.pk) is None:  # erased or deactivated since
+                refuse_unknown()
             _make_room(user)
             row = _secrets(realm)(user=user, expires_at=now() + PENDING_FOR)
             row.secret_sealed = seal(secret, data_key=realm.data_key(), context=_place(realm, user.pk, row.pk))

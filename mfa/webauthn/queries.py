@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import connections
+from django.db import IntegrityError, connections
 
 from identity_platform.postgresql.parts import Part
+from mfa.errors import UnknownPerson
 from mfa.verification import names_of
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
 from mfa.webauthn.models import AdminChallenge, AdminPasskey, Challenge, EndUserChallenge, EndUserPasskey
@@ -75,19 +76,23 @@ def passkeys_of(realm: Realm) -> Any:
 
 
 def open_challenge(realm: Realm, ceremony: str, *, user_id: UUID | None = None, client_id: UUID | None = None) -> bytes:
-    """A new challenge for this ceremony of this user (of nobody yet for `sign_in`); only its hash is stored."""
+    """A new challenge for this ceremony of this user (of nobody yet for `sign_in`); only its hash is stored.
+
+    Refuses with UnknownPerson (404) when the user is erased at this very moment.
+    """
     challenge = secrets.token_bytes(CHALLENGE_BYTES)
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(
-            _OPEN.format(table=challenges_of(realm)._meta.db_table),
-            {
-                "digest": digest_of(challenge),
-                "ceremony": ceremony,
-                "user": user_id,
-                "client": client_id,
-                "seconds": LIFETIME.total_seconds(),
-            },
-        )
+    values = {
+        "digest": digest_of(challenge),
+        "ceremony": ceremony,
+        "user": user_id,
+        "client": client_id,
+        "seconds": LIFETIME.total_seconds(),
+    }
+    try:
+        with connections[realm.alias].cursor() as cursor:
+            cursor.execute(_OPEN.format(table=challenges_of(realm)._meta.db_table), values)
+    except IntegrityError as gone:
+        raise UnknownPerson from gone
     return challenge
 
 

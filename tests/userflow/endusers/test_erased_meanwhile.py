@@ -1,0 +1,62 @@
+"""A user who is erased while a call about that user is under way: a refusal in plain words, and the erasure stands."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tenants.context import in_tenant
+from tests.mfa.people import Somebody, some_phone, somebody
+from tests.mfa.webauthn.passkeys import somebody_with_passkey
+from tests.userflow.signin.test_first_step_races import signed_in_during
+from tests.world import Api, House
+from userflow.endusers.models import EndUser
+from userflow.realms import END_USERS
+from userflow.signin.models import EndUserRefreshToken
+
+
+def begun_during_erasure(house: House, user_id: Any, begin: Callable[[], Any]) -> int:
+    with in_tenant(house.id):
+        answer = signed_in_during(END_USERS, lambda: EndUser.objects.get(pk=user_id).delete(), begin)
+    return int(answer.status_code)
+
+
+def begin_phone(ann: Somebody) -> Any:
+    return ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": some_phone()})
+
+
+BEGINNINGS: dict[str, tuple[Callable[[Somebody], Any], int]] = {
+    "authenticator": (lambda ann: ann.api.post("/webauthn/totp/beginSetup", ann.name), 404),
+    "passkey": (lambda ann: ann.api.post("/webauthn/enduser/beginRegistration", ann.name), 404),
+    "phone": (begin_phone, 401),
+}
+
+
+@pytest.mark.parametrize("kind", BEGINNINGS)
+def test_nothing_is_enrolled_for_them(house: House, kind: str) -> None:
+    ann = somebody(house)
+    begin, status = BEGINNINGS[kind]
+    assert begun_during_erasure(house, ann.id, lambda: begin(ann)) == status
+
+
+def test_no_use_of_their_passkey_begins(house: House) -> None:
+    person, _ = somebody_with_passkey(house)
+    body = {"email": person.email, "tenant_id": str(house.id)}
+    begin = "/webauthn/enduser/beginAuthentication"
+    assert begun_during_erasure(house, person.id, lambda: Api().post(begin, body)) == 404
+
+
+def test_a_refresh_of_the_same_moment_does_not_hinder_the_erasure(house: House) -> None:
+    house.register()
+    ann = somebody(house)
+    ann.sign_in()
+
+    def refresh() -> None:
+        row = EndUserRefreshToken.objects.select_for_update().get(session__user_id=ann.id)
+        EndUserRefreshToken.objects.create(digest=secrets.token_bytes(32), session=row.session)
+
+    body = {"tenant_id": str(house.id), "user_id": str(ann.id)}
+    with in_tenant(house.id):
+        erased = signed_in_during(END_USERS, refresh, lambda: house.api.post("/uflow/user/enduser/delete_all", body))
+    assert (erased.status_code, erased.json()["deleted"]["refresh_tokens"]) == (200, 2)
