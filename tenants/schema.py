@@ -12,6 +12,7 @@ from django.db import DatabaseError, connections, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 
+from identity_platform.postgresql import patience
 from tenants.context import TENANT_ALIAS, Place, in_place
 from tenants.errors import UpgradeFailed
 
@@ -83,7 +84,7 @@ def upgrade(place: Place) -> list[str]:
         if action == "apply_start" and migration is not None:
             at = f"{migration.app_label}.{migration.name}"
 
-    with in_place(place):
+    with in_place(place), patience.lifted():
         connection = connections[TENANT_ALIAS]
         connection.ensure_connection()
         try:
