@@ -62,14 +62,14 @@ def connection(platform: Platform) -> Iterator[socket.socket]:
 def test_first_start_from_nothing_and_second_start_in_seconds(home: Path, serve: Serve) -> None:
     platform = serve(home)
     assert platform.get("/uflow/ready").status == 200
-    for _ in range(4):  # again where the machine was busy
+    for _ in range(6):  # again where the machine was busy
         assert platform.end() == 0
         began = time.monotonic()
         platform = serve(home)
         assert platform.get("/uflow/ready").status == 200
-        if (took := time.monotonic() - began) < 5:
+        if (took := time.monotonic() - began) < 10:
             break
-    assert took < 5
+    assert took < 10
 
 
 def test_sigterm_finishes_the_request_in_flight_and_ends_with_zero(
