@@ -7,16 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from django.db import connections, transaction
+import structlog
+from django.db import ProgrammingError, connections, transaction
+from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
 from tenants import routes
-from tenants.errors import NoActiveTenant, TenantSwitchInTransaction
+from tenants.errors import NoActiveTenant, TenantBehind, TenantSwitchInTransaction
 from tenants.states import Purpose
 
 if TYPE_CHECKING:
     from tenants.backend.base import DatabaseWrapper
 
+log = structlog.get_logger("identity.tenants")
+
 TENANT_ALIAS = "tenant"
+_NOT_THERE = (UndefinedColumn, UndefinedFunction, UndefinedTable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +99,20 @@ def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[rou
     """Enter a tenant: from here tenant models mean its database.
 
     Takes the tenant's id and what it is entered for. Gives the tenant's route (settings, state). Refuses with
-    UnknownTenant, TenantSuspended or TenantBusy. No connection is opened before the first statement.
+    UnknownTenant, TenantSuspended or TenantBusy; with TenantBehind when a statement misses what this release's migrations
+    make. No connection is opened before the first statement.
     """
     route = routes.find(tenant_id)
     route.check(purpose)
-    with in_place(Place(route.server_id, route.server_revision, route.database, route=route)):
-        yield route
+    try:
+        with in_place(Place(route.server_id, route.server_revision, route.database, route=route)):
+            yield route
+    except ProgrammingError as problem:
+        # Asked only now: whether a tenant is migrated costs no request that goes well.
+        if isinstance(problem.__cause__, _NOT_THERE) and routes.is_behind(tenant_id):
+            log.warning("tenant_behind", tenant=str(tenant_id), next="run migrate_tenants")
+            raise TenantBehind from problem
+        raise
 
 
 def tenant_atomic() -> AbstractContextManager[None]:

@@ -34,6 +34,12 @@ class TenantBusy(errors.Unavailable):
     message = "This tenant's database is being worked on: try again in a moment."
 
 
+class TenantBehind(errors.Unavailable):
+    """503: the tenant's database has not seen all migrations of the release that runs (`migrate_tenants`)."""
+
+    message = "This tenant's database is being upgraded: try again in a few minutes."
+
+
 class TenantConnectionsExhausted(errors.Unavailable):
     """503: every tenant connection of this process stayed in use for as long as a request may wait."""
 

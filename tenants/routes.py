@@ -104,3 +104,13 @@ def forget_at_request_ends() -> None:
     """Begin to remember at each request's start and stop at its end."""
     request_started.connect(lambda **_: _seen.set({}), weak=False, dispatch_uid="routes.begin")
     request_finished.connect(lambda **_: _seen.set(None), weak=False, dispatch_uid="routes.end")
+
+
+def is_behind(tenant_id: UUID) -> bool:
+    """Whether the tenant's database has another schema than this release's code expects."""
+    from tenants.schema import schema_version  # it enters tenants itself
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT schema_version FROM tenants_tenantdatabase WHERE tenant_id = %s", [tenant_id])
+        row = cursor.fetchone()
+    return row is not None and row[0] != schema_version()

@@ -61,7 +61,22 @@ def slow(house: House) -> Iterator[None]:
         raw.execute("ALTER TABLE enduser_kept RENAME TO userflow_enduser")
 
 
-@pytest.mark.parametrize("fault", [gone, locked, slow])
+@contextmanager
+def behind(house: House) -> Iterator[None]:
+    """A release runs ahead of the database: a column that its code reads is not there yet."""
+    mapping = TenantDatabase.objects.filter(pk=house.id)
+    with straight_to(house.made.tenant) as raw:
+        raw.execute("ALTER TABLE userflow_enduser RENAME email_key TO address_key")
+        raw.execute("ALTER TABLE userflow_enduser RENAME created_at TO began_at")
+        [version] = mapping.values_list("schema_version", flat=True)
+        mapping.update(schema_version="1-000000000000")
+        yield
+        mapping.update(schema_version=version)
+        raw.execute("ALTER TABLE userflow_enduser RENAME address_key TO email_key")
+        raw.execute("ALTER TABLE userflow_enduser RENAME began_at TO created_at")
+
+
+@pytest.mark.parametrize("fault", [gone, locked, slow, behind])
 def test_the_tenant_is_told_to_come_again_and_the_others_notice_nothing(
     fault: Fault, struck: tuple[House, Person, Api], other_house: House
 ) -> None:
@@ -95,6 +110,17 @@ def test_the_tenant_is_told_to_come_again_and_the_others_notice_nothing(
         assert waited < 10
     assert (other.status_code, ready.status_code) == (200, 200)
     assert {door: knock_again().status_code for door, knock_again in doors.items()} == dict.fromkeys(doors, 200)
+
+
+def test_a_column_that_is_missing_in_a_current_database_is_a_fault_of_ours(struck: tuple[House, Person, Api]) -> None:
+    house, person, user = struck
+    path = f"/uflow/user/enduser/{house.id}/{person.id}"
+    with straight_to(house.made.tenant) as raw:
+        raw.execute("ALTER TABLE userflow_enduser RENAME created_at TO began_at")
+        answer = user.get(path)
+        raw.execute("ALTER TABLE userflow_enduser RENAME began_at TO created_at")
+    assert answer.status_code == 500
+    assert user.get(path).status_code == 200
 
 
 def test_connections_that_the_server_ended_are_replaced(struck: tuple[House, Person, Api], other_house: House) -> None:
