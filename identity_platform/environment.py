@@ -20,7 +20,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 _LABELS = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _DOMAIN = re.compile(_LABELS)
-_ORIGIN = re.compile(rf"https?://{_LABELS}(?::[0-9]{{1,5}})?")
+# An Android app states the digest of its certificate in the place of an origin (Credential Manager, "Verify origin").
+ANDROID_APP = "android:apk-key-hash:[A-Za-z0-9_-]{43}"
+_ORIGIN = re.compile(rf"https?://{_LABELS}(?::[0-9]{{1,5}})?|{ANDROID_APP}")
 
 
 def text(name: str, default: str | None = None) -> str | None:
@@ -80,7 +82,8 @@ def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
 
 
 def origins(name: str, default: Sequence[str] = ()) -> list[str]:
-    """A comma-separated list of web origins (RFC 6454 section 6.2), as browsers state them: nothing behind the port."""
+    """A comma-separated list of origins: of pages (RFC 6454 section 6.2), as browsers state them, nothing behind the port;
+    and of Android apps."""
     found = listed(name, list(default))
     for origin in found:
         if _ORIGIN.fullmatch(origin) is None:
@@ -96,13 +99,11 @@ def domain(name: str, default: str | None = None) -> str | None:
     return value
 
 
-def required(name: str, why: str, *, least: int = 1) -> str:
-    """The variable, which production cannot do without, of at least so many characters."""
+def required(name: str, why: str) -> str:
+    """The variable, which production cannot do without."""
     value = text(name)
     if value is None:
         raise ImproperlyConfigured(f"{name} is not set: {why} Set it, or {name}_FILE to a file that holds it.")
-    if len(value) < least:
-        raise ImproperlyConfigured(f"{name} is shorter than {least} characters: {why}")
     return value
 
 

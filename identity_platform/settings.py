@@ -60,7 +60,7 @@ if EMBEDDED:
     SECRET_KEY = text("SECRET_KEY", _keys.secret_key)
     ENCRYPTION_KEYS = text("ENCRYPTION_KEYS", _keys.encryption_keys)
 else:
-    SECRET_KEY = required("SECRET_KEY", "Django signs with it (at least 50 random characters).", least=50)
+    SECRET_KEY = required("SECRET_KEY", "Django signs with it (at least 50 random characters).")
     ENCRYPTION_KEYS = required(
         "ENCRYPTION_KEYS",
         "it seals every secret in the databases. Form: `k1:<base64 of 32 random bytes>`, newest first.",

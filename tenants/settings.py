@@ -6,12 +6,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.environment import ANDROID_APP
 
 HOSTNAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # A page of the tenant's own application; what it is to work on comes behind the `#`.
 PAGE = re.compile(r"(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?(\?[A-Za-z0-9._~=&-]*)?")
 NO_PAGE: Final = "Send the https address of a page, without a fragment."
-ORIGIN = re.compile(r"https://[a-z0-9.-]+(:[0-9]{1,5})?|http://localhost(:[0-9]{1,5})?")
+ORIGIN = re.compile(rf"https://[a-z0-9.-]+(:[0-9]{{1,5}})?|http://localhost(:[0-9]{{1,5}})?|{ANDROID_APP}")
 COUNTRY = re.compile(r"[A-Z]{2}")
 # Signing keys verify for as long after they have stopped to sign.
 LONGEST_REFRESH_SECONDS: Final = 90 * 86_400
@@ -56,7 +57,9 @@ def _list_of(form: re.Pattern[str], says: str, most: int) -> Callable[[Any], str
 SETTINGS: Final[dict[str, Callable[[Any], str | None]]] = {
     "issuer_name": _text(64),
     "webauthn_rp_id": _matching(HOSTNAME, "Send a domain in lower case, without scheme and port."),
-    "webauthn_origins": _list_of(ORIGIN, "Send a list of at most 20 https origins.", 20),
+    "webauthn_origins": _list_of(
+        ORIGIN, "Send a list of at most 20 https origins (an Android app: android:apk-key-hash:…).", 20
+    ),
     # RFC-like floor of NIST SP 800-63B: 8, and 15 where the password is the only factor.
     "password_min_length": _whole(8, 64),
     "password_reset_url": _matching(PAGE, NO_PAGE),

@@ -49,14 +49,18 @@ def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
 
     By `tenant_id` that tenant's; otherwise those of all tenants whose id `domain` is, else the platform's. Browsers
     fetch this from the relying party's own domain, so the Host decides which list is shown, and nothing more: what a
-    ceremony accepts comes from the settings alone. Refuses with UnknownTenant (404).
+    ceremony accepts comes from the settings alone. Apps are no pages and are left out. Refuses with UnknownTenant (404).
     """
     if tenant_id is not None:
-        return _origins(routes.find(tenant_id).settings)
+        return _pages(_origins(routes.find(tenant_id).settings))
     found = list(settings.WEBAUTHN_ORIGINS) if domain == settings.WEBAUTHN_RP_ID else []
     for own in Tenant.objects.filter(settings__webauthn_rp_id=domain).values_list("settings", flat=True):
         found += _origins(own)
-    return list(dict.fromkeys(found or settings.WEBAUTHN_ORIGINS))[:MOST_RELATED_ORIGINS]
+    return _pages(list(dict.fromkeys(found or settings.WEBAUTHN_ORIGINS)))[:MOST_RELATED_ORIGINS]
+
+
+def _pages(origins: list[str]) -> list[str]:
+    return [origin for origin in origins if origin.startswith("http")]
 
 
 def keep_id(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -6,18 +6,13 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from identity_platform.environment import domain, origins, required
+from identity_platform.environment import domain, origins
 from mfa.checks import sms_sender_is_there
-
-
-def signing_key(name: str) -> str:
-    return required(name, "Django signs with it.", least=50)
 
 
 @pytest.mark.parametrize(
     ("read", "value"),
     [
-        (signing_key, "s" * 49),
         *[
             (origins, value)
             for value in ("id.example.org", "https://id.example.org/", "https://ID.example.org", "https://")
@@ -39,8 +34,9 @@ def test_what_can_be_meant_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert origins("A_SETTING") == ["https://id.example.org", "http://localhost:8000"]
     monkeypatch.setenv("A_SETTING", "id.example.org")
     assert domain("A_SETTING") == "id.example.org"
-    monkeypatch.setenv("A_SETTING", "s" * 50)
-    assert signing_key("A_SETTING") == "s" * 50
+    app = "android:apk-key-hash:" + "k" * 43
+    monkeypatch.setenv("A_SETTING", f"https://id.example.org,{app}")
+    assert origins("A_SETTING") == ["https://id.example.org", app]
 
 
 def test_a_sender_of_messages_that_is_not_there_is_said_before_the_first_message(settings: Any) -> None:

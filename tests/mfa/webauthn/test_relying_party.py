@@ -37,6 +37,21 @@ def test_a_tenants_own_domain(acme: House) -> None:
     assert home.options(person)["rpId"] == "acme.example"
 
 
+def test_an_android_app_of_the_tenant(new_house: Any, operator: Api) -> None:
+    # What Android's Credential Manager states as the origin: the digest of the certificate that the app is signed with.
+    app = "android:apk-key-hash:" + "k" * 43
+    own = new_house()
+    named = {"webauthn_rp_id": "apps.example", "webauthn_origins": ["https://apps.example", app]}
+    assert _set(operator, own, {**named, "webauthn_origins": [app + "="]}).status_code == 400
+    assert _set(operator, own, named).status_code == 200
+    home, person = end_users_of(own), own.register()
+    credential = new_authenticator().create(home.begin_registration(own.as_user(person), person).json(), origin=app)
+    assert home.finish_registration(own.as_user(person), person, credential).status_code == 200
+    # No page: browsers are not told of it.
+    related = Api().get("/.well-known/webauthn", {"tenant_id": str(own.id)})
+    assert related.json() == {"origins": ["https://apps.example"]}
+
+
 def test_a_domain_without_origins_is_its_own_origin(acme: House, operator: Api) -> None:
     _set(operator, acme, {"webauthn_origins": None})
     home, person = end_users_of(acme), acme.register()
