@@ -14,7 +14,8 @@ from tenants import databases
 from tenants.capacity import main_server
 from tests.world import House
 
-BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+# At rest: one that is stopped at work may hold what the whole server waits for, and other tests with it.
+BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend' AND state = 'idle'"
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
 
 
