@@ -125,8 +125,6 @@ DATABASES: dict[str, dict[str, Any]] = {
         "OPTIONS": {**_options, **_default["OPTIONS"]},
     },
 }
-# How long /uflow/ready waits for the global database: as long as a new connection may take.
-READY_DATABASE_SECONDS = 2.0
 # CREATE DATABASE and migrations cannot go through a pooler; this connection goes straight to the server.
 _admin = database(text("DATABASE_ADMIN_URL") or _database_url, "DATABASE_ADMIN_URL")
 DATABASE_ADMIN = {

@@ -1,14 +1,13 @@
 """The backend of the global database, and the ground on which `tenants.backend` stands."""
 
 import select
-import time
 from typing import Any, Self
 
 from django.db.backends.postgresql import base
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from psycopg import Connection, Cursor
 from psycopg.errors import FeatureNotSupported
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 
 from identity_platform.postgresql.patience import PatientConnection
 
@@ -25,31 +24,6 @@ def is_stale(raw: "Connection[object]") -> bool:
     poll = select.poll()
     poll.register(raw.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
     return bool(poll.poll(0))
-
-
-def answers(raw: "Connection[object]", *, within: float) -> bool:
-    """Whether the server answers a statement on this resting connection within so many seconds.
-
-    psycopg would wait for ever for one that hangs. After False the connection is of no use: close it. Raises psycopg's
-    OperationalError where the connection is broken.
-    """
-    pgconn = raw.pgconn
-    deadline = time.monotonic() + within
-    pgconn.send_query(b"SELECT 1")
-    pgconn.flush()
-    poll = select.poll()
-    poll.register(raw.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
-    good = False
-    while (left := deadline - time.monotonic()) > 0:
-        if not poll.poll(left * 1000):
-            break
-        pgconn.consume_input()
-        while not pgconn.is_busy():
-            result = pgconn.get_result()
-            if result is None:
-                return good
-            good = result.status == ExecStatus.TUPLES_OK
-    return False
 
 
 class BoundByServer(Cursor[Any]):

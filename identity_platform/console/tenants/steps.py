@@ -173,7 +173,7 @@ def delete(request: HttpRequest, tenant_id: str) -> HttpResponse:
     tenant = tenant_at(request, tenant_id)
     text = _(
         "%s, its database, its admins, clients and services, and the key that opens its secrets are deleted for good. "
-        "Nothing brings them back but a backup."
+        "Nothing brings them back: its backups open only with that key."
     )
     return _as_job(
         request,
