@@ -45,8 +45,8 @@ class Companion:
     def bury(self) -> None:
         """Take note that it has ended, whatever the reason: nobody here has told it to."""
         if self.process is not None:
+            # Not closed too: that raises while another thread, which is about to start a process, takes its status.
             self.process.join()
-            self.process.close()
         self.process = None
         self._put_off()
 

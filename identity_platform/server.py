@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any, NoReturn
 from wsgiref.types import WSGIApplication
@@ -157,6 +158,27 @@ def load_before_forking() -> None:
     gc.freeze()
 
 
+class _Bell:
+    """What granian rings in a threading.Event of its own, so that no ring is lost.
+
+    granian silences its Event after it has looked why it rang: a signal or the end of a worker that comes in between
+    would be heard only with the next one. An Event is not made for signal handlers either, which a queue is
+    (https://docs.python.org/3.11/library/queue.html#simplequeue-objects).
+    """
+
+    def __init__(self) -> None:
+        self._rings: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self._rings.put(None)
+
+    def wait(self) -> None:
+        self._rings.get()
+
+    def clear(self) -> None:
+        """Nothing to silence: every ring is waited for once."""
+
+
 class _Granian(MPServer):
     """granian on a socket that is ours.
 
@@ -167,6 +189,7 @@ class _Granian(MPServer):
     def __init__(self, listener: socket.socket, **options: Any) -> None:
         super().__init__("", **options)
         self._listener = listener
+        self.main_loop_interrupt = _Bell()  # type: ignore[assignment]  # all that granian asks of it
 
     def signal_handler_interrupt(self, *args: Any, **kwargs: Any) -> None:
         # A worker inherits this handler and keeps it until it installs its own: told to stop by then, it has nothing to

@@ -106,6 +106,7 @@ class Platform:
 
     def __init__(self, home: Path, port: int, log: IO[str], **more: str) -> None:
         self.port = port
+        self.log = Path(log.name)
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "identity_platform.server"],
             env=environment(home, PORT=str(port), **more),

@@ -118,13 +118,43 @@ def test_after_kill_9_nothing_keeps_the_port_and_the_next_start_works(settled_ho
     assert running(settled_home) == []
 
 
-def test_a_killed_worker_is_replaced_and_no_connection_is_refused(platform: Platform) -> None:
-    answering = {worker.pid for worker in platform.workers() if worker.name() not in COMPANIONS}
-    for number in answering:
+def test_a_killed_worker_is_replaced_and_no_connection_is_refused(settled_home: Path, serve: Serve) -> None:
+    platform = serve(settled_home, WEB_WORKERS="2")
+
+    def answering() -> set[int]:
+        """Those that answer, once all are there: the first answers while others are still on their way."""
+        assert within(60, lambda: len(platform.named()) == 2 + len(COMPANIONS) and companions_are_named()), said()
+        return {pid for pid, name in platform.named().items() if name not in COMPANIONS}
+
+    def companions_are_named() -> bool:
+        return set(COMPANIONS) <= set(platform.named().values())
+
+    def said() -> str:
+        return f"{platform.named()}\n{platform.log.read_text()}"
+
+    first = answering()
+    for number in first:
         os.kill(number, signal.SIGKILL)
         assert platform.get("/uflow/live").status == 200
-        assert within(30, lambda: len(platform.named()) == len(answering) + len(COMPANIONS))
-    assert answering.isdisjoint(platform.named())
+        assert within(30, lambda number=number: number not in platform.named()), said()
+        assert len(answering()) == 2
+    assert first.isdisjoint(answering())
+
+
+def test_workers_killed_at_once_are_all_replaced(settled_home: Path, serve: Serve) -> None:
+    platform = serve(settled_home, WEB_WORKERS="4")
+    assert within(60, lambda: len(platform.named()) == 4 + len(COMPANIONS))
+    first = {pid for pid, name in platform.named().items() if name not in COMPANIONS}
+    for number in first:
+        os.kill(number, signal.SIGKILL)
+    assert within(60, lambda: first.isdisjoint(platform.named()) and len(platform.named()) == 4 + len(COMPANIONS))
+    assert platform.get("/uflow/live").status == 200
+
+
+def test_sigterm_is_heard_while_a_worker_is_replaced(settled_home: Path, platform: Platform) -> None:
+    os.kill(next(pid for pid, name in platform.named().items() if name not in COMPANIONS), signal.SIGKILL)
+    assert platform.end() == 0
+    assert running(settled_home) == []
 
 
 def test_connections_that_the_database_has_ended_cost_no_request(settled_home: Path, serve: Serve) -> None:
