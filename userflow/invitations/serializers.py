@@ -68,6 +68,12 @@ class InvitationIn(serializers.Serializer[Any]):
     tenant_id = Identifier(required=False, allow_null=True, help_text="For operators.")
     client_id = Identifier(required=False, allow_null=True, help_text="Of an end user; the default client if left out.")
 
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """An empty list is a value (contract.md section 1): whoever names no role must not get the widest one."""
+        if attrs["kind"] == ADMIN and attrs.get("roles") == []:
+            raise serializers.ValidationError({"roles": "An admin user needs a role: name one, or leave roles out."})
+        return attrs
+
 
 class AcceptIn(serializers.Serializer[Any]):
     token = Text(max_length=128)

@@ -301,6 +301,7 @@ def test_roles_that_were_deleted_meanwhile_are_not_given(house: House) -> None:
         ({"email": "a@example.com", "kind": "client"}, "kind"),
         ({"email": "a@example.com", "kind": "end_user", "roles": "x"}, "roles"),
         ({"email": "a@example.com", "kind": "end_user", "roles": ["no such"]}, "roles"),
+        ({"email": "a@example.com", "kind": "admin", "roles": []}, "roles"),
         ({"email": "a@example.com", "kind": "end_user", "client_id": "x"}, "client_id"),
     ],
 )
