@@ -7,9 +7,12 @@ class MfaConfig(AppConfig):
     name = "mfa"
 
     def ready(self) -> None:
-        """Passkeys hang on a setting of the tenant: the room above watches over it."""
+        """Passkeys hang on a setting of the tenant, and factors on a user: the room above watches over both."""
         from mfa import checks  # noqa: F401  # registers the system check
+        from mfa.factors import take_back
         from mfa.webauthn.relying_party import keep_id
         from tenants.settings import check_changes_with
+        from userflow.passwords.actions import take_back_with
 
         check_changes_with(keep_id)
+        take_back_with(take_back)

@@ -19,6 +19,7 @@ from mfa.enrollment import Caller, Proof, bearer_rung, enrollment_proof, has_ope
 from mfa.errors import NoProof, UnknownFactor
 from mfa.people import entered
 from tenants.states import Purpose
+from userflow.endusers.models import EndUser
 from userflow.errors import NotSignedInByTicket, UnknownUser
 from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
@@ -196,11 +197,27 @@ def reset_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason
         rung = bearer_rung(realm, user, by)
         if rung == "bearer":
             signin.must_still_stand(realm, by)
-        removed = {method: rows.all().delete()[0] for method, rows, _ in _homes(user)}
-        if realm is END_USERS:
-            user.sms_codes.all().delete()
+        removed = _remove_all(realm, user)
         tickets.end_tickets(realm, user)
         settle(realm, user, change="reset", kind="all", rung=rung, reason=reason, removed=removed)
         lasting = timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
         tickets.open_window(realm, user, cause="reset", lasting=lasting)
+    return removed
+
+
+def take_back(user: EndUser) -> None:
+    """Remove whatever a stranger has enrolled for an end user before the owner of the address came for the first time.
+
+    Call it in the transaction of the owner's first link, with the user's row locked. The owner is told by mail.
+    """
+    removed = _remove_all(END_USERS, user)
+    if any(removed.values()):
+        settle(END_USERS, user, change="removed", kind="all", rung="first_link", removed=removed)
+
+
+def _remove_all(realm: Realm, user: Any) -> dict[str, int]:
+    """Remove every factor, confirmed or not, and the codes that are on their way; gives how many of each kind went."""
+    removed = {method: rows.all().delete()[0] for method, rows, _ in _homes(user)}
+    if realm is END_USERS:
+        user.sms_codes.all().delete()
     return removed

@@ -32,6 +32,7 @@ from userflow.errors import (
     UnknownUser,
     WeakPassword,
 )
+from userflow.invitations.models import EndUserInvitation
 from userflow.principals import END_USER, Principal
 from userflow.realms import END_USERS
 from userflow.roles.actions import outranks
@@ -244,6 +245,10 @@ def _erase(user_id: UUID) -> dict[str, int]:
         if user.active and not EndUser.objects.filter(active=True).exclude(pk=user_id).select_for_update()[:1]:
             raise LastActiveUser
         deleted = {_kind(related.related_model): 0 for related in EndUser._meta.related_objects}
+        # One that waits would let the person in again, with its roles. Before the user: whoever accepts one takes the
+        # invitation and then the address, and two orders would end in a deadlock.
+        invited, _ = EndUserInvitation.objects.filter(email_key=user.email_key).delete()
+        deleted[_kind(EndUserInvitation)] = invited
         _, by_model = user.delete()
         # After the tickets: a try takes a ticket and then its counter, and two orders would end in a deadlock.
         attempts.forget(END_USERS, user_id)

@@ -170,7 +170,8 @@ def list_invitations(
 def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
     """Send the mail again, with a new token and seven new days; the token sent before ends.
 
-    It gives what has expired another time, so the caller must be one who could invite so. Refuses with
+    It gives what has expired another time, so the caller must be one who could invite so, and is the inviter from then
+    on. Refuses with
     UnknownInvitation, InvitationClosed (accepted or cancelled), NotAllowed (an admin user's, by who may not make one),
     UnknownRole, GrantsMoreThanHeld, EmailTaken, TooManyFromAddress (too many mails of the caller).
     """
@@ -181,7 +182,9 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
         _refuse_taken(realm, row.email_key)
         token = placed_token(_place(realm, route))
         row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME
-        row.save(update_fields=["token_digest", "expires_at"])
+        # Whoever sends it stands for it from now on: who invited first may have left, and then nobody could accept it.
+        row.invited_by_kind, row.invited_by_id = by.kind, by.id
+        row.save(update_fields=["token_digest", "expires_at", "invited_by_kind", "invited_by_id"])
         _record(realm, "invitation.sent_again", row, route.tenant_id if route else None)
         _mail(row, token, route)
         return with_role_names(row, route)

@@ -1,5 +1,6 @@
 """Passwords after the first one: changed with the present one, or set anew with a link by mail."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -190,8 +191,10 @@ def _limit(realm: Realm, place: str, key: str) -> None:
 def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
     tenant_id = route.tenant_id if route else None
     most, seconds = settings.LIMITS["forgot"]
-    # Once more by the user: a tenant has several clients to be named by.
-    if ratelimit.count(group="forgot", key=f"{realm.name} {user.pk}", limit=most, period=seconds).limited:
+    # Once more by the user: a tenant has several clients to be named by. By tenant too: an import may give somebody
+    # elsewhere the same id.
+    key = f"{realm.name} {tenant_id} {user.pk}"
+    if ratelimit.count(group="forgot", key=key, limit=most, period=seconds).limited:
         return
     with realm.atomic():
         token = tickets.issue_ticket(realm, user, tickets.PASSWORD_RESET)
@@ -257,6 +260,8 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
     try:
         with realm.atomic():
             tickets.spend_ticket(realm, ticket)
+            if isinstance(user, EndUser) and route is not None:
+                _take_back_from_strangers(user, route)
             ended = _set(realm, user, encoded, route, keep=None, reason="password_reset")
             for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
                 attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
@@ -264,6 +269,34 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
     except NotSignedInByTicket as problem:
         raise ResetTokenInvalid from problem
     return ended
+
+
+TakeBack = Callable[[EndUser], None]
+_take_back: list[TakeBack] = []
+
+
+def take_back_with(drop: TakeBack) -> None:
+    """Call `drop`, in the transaction and with the row locked, for a user whose owner comes for the first time. Rooms
+    above know what can be enrolled; this one cannot import them."""
+    if drop not in _take_back:
+        _take_back.append(drop)
+
+
+def _take_back_from_strangers(user: EndUser, route: routes.Route) -> None:
+    """Anybody can register somebody else's address and enrol a factor there, which would shut the owner out.
+
+    Where the tenant wants addresses proven nobody has been in before that, so until then a factor protects nothing, and
+    whoever reads the mails of the address is its owner. Elsewhere, and once the address was proven or somebody was in,
+    factors stay: a mailbox alone must not open what a second factor guards.
+    """
+    if not proofs.is_required(route):
+        return
+    # As stored: it may have been proven while the password was hashed.
+    unused = EndUser.objects.filter(pk=user.pk, email_verified_at=None, last_login=None)
+    locked = unused.select_for_update(no_key=True).first()
+    if locked is not None:
+        for drop in _take_back:
+            drop(locked)
 
 
 # --- what both have in common ----------------------------------------------------------------------------------------

@@ -421,3 +421,62 @@ def test_an_expired_grant_is_not_given_again_by_who_holds_less(house: House) -> 
     path = f"{INVITATIONS}/{invitation['id']}"
     assert weak(house, "user-manager").post(f"{path}/resend").status_code == 403
     assert house.api.post(f"{path}/resend").status_code == 200
+
+
+def test_who_was_erased_does_not_come_back_by_an_older_invitation(new_house: Any) -> None:
+    house: House = new_house()
+    house.register()
+    role = house.api.post("/authmgr/roles", {"name": "pourers", "permissions": ["tea:pour"]}).json()
+    invitation = invite(house, "end_user", roles=[role["name"]])
+    person, other = house.register(invitation["email"]), invite(house, "end_user")
+    body = {"tenant_id": str(house.id), "user_id": str(person.id)}
+    answer = house.api.post("/uflow/user/enduser/delete_all", body)
+    assert (answer.status_code, answer.json()["deleted"]["invitations"]) == (200, 1)
+    assert accept(token_of(invitation)).status_code == 400
+    assert [row["id"] for row in house.api.get(INVITATIONS).json()["invitations"]] == [other["id"]]
+
+
+def test_an_erasure_and_an_acceptance_at_once_leave_nobody(new_house: Any) -> None:
+    house: House = new_house()
+    house.register()
+    for _ in range(4):
+        invitation = invite(house, "end_user")
+        person, token = house.register(invitation["email"]), token_of(invitation)
+        body = {"tenant_id": str(house.id), "user_id": str(person.id)}
+
+        def erase(body: dict[str, str] = body) -> int:
+            return int(house.api.post("/uflow/user/enduser/delete_all", body).status_code)
+
+        def come_back(token: str = token) -> int:
+            return int(accept(token).status_code)
+
+        def closing(act: Any) -> int:
+            try:
+                return int(act())
+            finally:
+                connections.close_all()
+
+        with ThreadPoolExecutor(2) as pool:
+            erased, accepted = pool.map(closing, (erase, come_back))
+        assert (erased, accepted in (400, 409)) == (200, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_sends_it_again_stands_for_an_invitation_whose_inviter_has_left(house: House, kind: str) -> None:
+    left = weak(house, "tenant-admin")
+    invitation = left.post(INVITATIONS, {"email": somebody(), "kind": kind, **_strong(house, kind)}).json()
+    body = {"user_id": invitation["invited_by"], "active": False}
+    assert house.api.post("/uflow/admin/users/active", body).status_code == 200
+    assert accept(token_of(invitation)).status_code == 400
+    again = house.api.post(f"{INVITATIONS}/{invitation['id']}/resend").json()
+    assert again["invited_by"] == str(house.admin.id)
+    assert accept(token_of(invitation)).status_code == 201
+
+
+def _strong(house: House, kind: str) -> dict[str, list[str]]:
+    """Roles that carry permissions of the platform."""
+    if kind == "admin":
+        return {"roles": ["auditor"]}
+    role = {"name": f"readers {secrets.token_hex(4)}", "permissions": ["endusers:read"]}
+    assert house.api.post("/authmgr/roles", role).status_code == 201
+    return {"roles": [role["name"]]}
