@@ -2,7 +2,27 @@
 """Django's command line for this project; `bin/manage` runs it inside the right environment."""
 
 import os
+import signal
 import sys
+
+
+def _end_like_ctrl_c() -> None:
+    """Let a command that is told to end (SIGTERM), or whose terminal is closed (SIGHUP), clear up as after Ctrl-C.
+
+    Commands that run for ever have their own way, and `nohup` keeps its meaning.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+def _said_of(problem: OSError) -> str:
+    """What an operator can do about it; standard output is left alone from now on, at the interpreter's end too."""
+    if not isinstance(problem, BrokenPipeError) and problem.filename is not None:
+        return f"{problem.filename}: {problem.strerror}"
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    why = "whoever read it has gone" if isinstance(problem, BrokenPipeError) else problem.strerror or str(problem)
+    return f"the output is not whole ({why}). Run the same command again to see the rest, or to go on."
 
 
 def main() -> None:
@@ -20,8 +40,12 @@ def main() -> None:
     unfit = (ImproperlyConfigured, EmbeddedServerFailed)
     gone = (OperationalError, InterfaceError, DriverError)
     try:
-        execute_from_command_line(sys.argv)
-    except (*unfit, *gone, KeyboardInterrupt) as problem:
+        _end_like_ctrl_c()
+        try:
+            execute_from_command_line(sys.argv)
+        finally:
+            sys.stdout.flush()
+    except (*unfit, *gone, OSError, KeyboardInterrupt) as problem:
         if "--traceback" in sys.argv:
             raise
         # The exit codes of all commands: interrupted; nothing was tried; something is left to do.
@@ -29,6 +53,8 @@ def main() -> None:
             said, code = "interrupted. Run the same command again to go on.", 130
         elif isinstance(problem, unfit):
             said, code = str(problem), 2
+        elif isinstance(problem, OSError):
+            said, code = _said_of(problem), 1
         else:
             said, code = f"the database server does not answer, or refused to go on: {problem}", 1
         print(f"\nmanage.py: {said}" if code == 130 else f"manage.py: {said}", file=sys.stderr)

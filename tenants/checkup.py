@@ -149,6 +149,8 @@ def _finish(mapping: TenantDatabase) -> None:
 def _mark_failed(mapping: TenantDatabase) -> None:
     reason = "the database is missing"
     with databases.working_on(mapping.server, mapping.pk) as raw:
+        # Restored, perhaps, while a person was asked.
+        provisioning.look_again(mapping)
         if databases.exists(raw, mapping.name):
             return
         if mapping.status == State.SUSPENDED:
@@ -165,6 +167,7 @@ def _revive(mapping: TenantDatabase) -> None:
 
 def _stay(mapping: TenantDatabase) -> None:
     with databases.working_on(mapping.server, mapping.pk) as raw:
+        provisioning.look_again(mapping)
         databases.let_go(raw, mapping.name)
         provisioning.change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
 

@@ -194,7 +194,7 @@ def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
     if mapping is None or mapping.status == State.DELETED:
         raise UnknownTenant
     with databases.working_on(mapping.server, tenant_id) as raw:
-        _look_again(mapping)
+        look_again(mapping)
         if mapping.name in databases.held_still(raw):
             # By a move that was killed.
             databases.let_go(raw, mapping.name)
@@ -203,8 +203,11 @@ def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
     return mapping
 
 
-def _look_again(mapping: TenantDatabase) -> None:
-    """Read the mapping anew, now that no other job is at it. JobRunning if it has left the server that we are on."""
+def look_again(mapping: TenantDatabase) -> None:
+    """Read the mapping anew, once its lock is held and no other job is at it: one may have ended since it was read.
+
+    JobRunning if it has left the server that we are on.
+    """
     looked_at = mapping.server_id
     mapping.refresh_from_db(fields=["status", "name", "server"])
     if mapping.server_id != looked_at:
@@ -221,7 +224,7 @@ def delete_tenant(*, tenant_id: UUID) -> None:
         raise UnknownTenant
     # All its services and people's admins at once may take longer than a request's statements.
     with patience.lifted(), databases.working_on(mapping.server, tenant_id) as raw:
-        _look_again(mapping)
+        look_again(mapping)
         if mapping.status == State.ACTIVE:
             mapping = change_state(tenant_id, State.SUSPENDED)
         if mapping.status != State.DELETING:

@@ -6,13 +6,13 @@ before they exist and until they are gone, as a spare that is meant for this ten
 command run again drops it, and so does `check_tenants`.
 """
 
+import errno
 import json
 import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
@@ -22,13 +22,14 @@ from django.utils.timezone import now
 from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.transfer.scratch import scratch
 from identity_platform.transfer.writing import refuse_special
 from tenants import databases, dumps, routes, steps
 from tenants.capacity import server_with_room
 from tenants.context import TENANT_ALIAS, Place, in_place
 from tenants.errors import BackupUnfit, CopyFailed, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase, WebhookTenant
-from tenants.provisioning import change_state
+from tenants.provisioning import change_state, look_again
 from tenants.router import lives_in_tenant
 from tenants.schema import is_current, is_older, schema_version, upgrade
 from tenants.states import State
@@ -60,15 +61,17 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
         "schema_version": mapping.schema_version,
         "format": 1,
     }
-    with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
-        dump, draft = Path(folder) / DUMP, Path(folder) / file.name
+    with scratch(file.parent) as folder:
+        dump, draft = folder / DUMP, folder / "draft"
         dumps.write_out(mapping.server, mapping.name, dump)
-        with (
-            os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out,
-            zipfile.ZipFile(out, "w") as packed,
-        ):
-            packed.writestr(MANIFEST, json.dumps(manifest))
-            packed.write(dump, DUMP)
+        steps.ended("written out")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
+            with zipfile.ZipFile(out, "w") as packed:
+                packed.writestr(MANIFEST, json.dumps(manifest))
+                packed.write(dump, DUMP)
+            # Before it takes the place of an older one.
+            out.flush()
+            os.fsync(out.fileno())
         draft.replace(file)
     record_for_platform("tenant.backed_up", tenant_id=tenant_id, target=("tenant", tenant_id))
     return manifest
@@ -82,8 +85,8 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
     CopyFailed, ProgramMissing, JobRunning; then everything is as it was.
     """
     mapping = _mapping(tenant_id)
-    with TemporaryDirectory() as folder:
-        dump = _unpacked(file, tenant_id, Path(folder))
+    with scratch() as folder:
+        dump = _unpacked(file, tenant_id, folder)
         with databases.working_on(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
             name = _copy_into(mapping.server, tenant_id, dump)
             _close(Place(mapping.server.pk, mapping.server.revision, name, direct=True))
@@ -108,11 +111,11 @@ def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
                 return mapping
         raise WrongState(f"The tenant is on {target.name} already.")
     with (
-        TemporaryDirectory() as folder,
+        scratch() as folder,
         databases.working_on(mapping.server, tenant_id) as raw,
         _held_still(raw, mapping),
     ):
-        dump = Path(folder) / DUMP
+        dump = folder / DUMP
         dumps.write_out(mapping.server, mapping.name, dump)
         steps.ended("written out")
         name = _copy_into(target, tenant_id, dump, like=mapping)
@@ -151,7 +154,7 @@ def _mapping(tenant_id: UUID) -> TenantDatabase:
 @contextmanager
 def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
     """Keep the tenant's database as it is; at the end it is let go, unless the mapping has left it."""
-    mapping.refresh_from_db(fields=["status"])
+    look_again(mapping)
     if mapping.status == State.ACTIVE:
         change_state(mapping.pk, State.MOVING, only_from=State.ACTIVE)
     elif mapping.status not in (State.MOVING, State.SUSPENDED, State.FAILED):
@@ -233,6 +236,8 @@ def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> Path:
             owner, slug, made_by = manifest["tenant_id"], manifest["slug"], str(manifest["schema_version"])
             packed.extract(DUMP, folder)
     except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CopyFailed(f"No room to unpack it in {folder.parent}: TMPDIR names another folder.") from problem
         raise BackupUnfit(f"The backup {file} cannot be read: {problem.strerror or problem}.") from problem
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
         raise BackupUnfit(f"{file} is no backup of a tenant.") from problem

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from identity_platform.transfer.rows import CSV, marked
+from identity_platform.transfer.scratch import scratch
 
 
 def refuse_special(path: Path) -> None:
@@ -29,17 +30,15 @@ def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
         otherwise.flush()
         return
     refuse_special(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
+        with scratch(path.absolute().parent) as folder:
+            draft = folder / "draft"
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+            draft.replace(path)
     except OSError as problem:
         # Not the draft's name, of which nobody knows; a full disk comes without any.
         raise OSError(problem.errno, problem.strerror, str(path)) from problem

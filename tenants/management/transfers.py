@@ -1,5 +1,6 @@
 """What the commands that import and export have in common: one set of options, one report, one set of exit codes."""
 
+import errno
 import os
 import sys
 from argparse import ArgumentParser
@@ -75,10 +76,13 @@ class ImportCommand(BaseCommand):
             tally, report = self._run(chosen, options)
         except ApiError as refusal:
             raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except BrokenPipeError:
+            raise
         except OSError as problem:
-            # A report on a full disk comes without a name.
-            where = problem.filename or options["report"]
-            raise CommandError(f"{where}: {problem.strerror}", returncode=terminal.NOT_TRIED) from problem
+            # A report on a full disk comes without a name, and after some rows.
+            where = problem.filename or options["report"] or "standard output"
+            code = 1 if problem.errno in (errno.ENOSPC, errno.EDQUOT) else terminal.NOT_TRIED
+            raise CommandError(f"{where}: {problem.strerror}", returncode=code) from problem
         except KeyboardInterrupt:
             said = "Interrupted: run it again to go on where it was."
             raise CommandError(said, returncode=terminal.INTERRUPTED) from None
@@ -187,5 +191,6 @@ def export(
         # `export_users acme | head` is a fair use.
         sys.exit(0)
     except OSError as problem:
-        raise CommandError(f"{problem.filename}: {problem.strerror}", returncode=terminal.NOT_TRIED) from problem
+        where = problem.filename or "standard output"
+        raise CommandError(f"{where}: {problem.strerror}", returncode=terminal.NOT_TRIED) from problem
     command.stderr.write(f"{number} {what}.")

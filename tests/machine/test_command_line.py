@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
+
+import pytest
 
 from tests.machine.conftest import ROOT
 
@@ -18,13 +21,16 @@ GONE = {
 }
 
 
-def said_by(home: Path, *words: str, without: str = "", **more: str) -> tuple[int, str]:
+def said_by(
+    home: Path, *words: str, without: str = "", stdout: int | IO[str] = subprocess.PIPE, **more: str
+) -> tuple[int, str]:
     """The exit code and standard error of a command on a machine whose servers are gone."""
     here = {"PATH": os.environ["PATH"], "IDENTITY_VAR": str(home), **GONE, **more}
     done = subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), *words],
         env={name: value for name, value in here.items() if name != without},
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         timeout=60,
     )
@@ -48,6 +54,31 @@ def test_a_folder_that_cannot_be_made_names_its_variable(tmp_path: Path) -> None
     code, said = said_by(tmp_path, "list_tenants", PROMETHEUS_MULTIPROC_DIR="/proc/none")
     assert (code, said.count("\n")) == (2, 1)
     assert "PROMETHEUS_MULTIPROC_DIR: the folder /proc/none cannot be made" in said
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_command_that_is_told_to_end_clears_up(name: str, tmp_path: Path) -> None:
+    clearing = f"""
+import os, signal
+try:
+    os.kill(os.getpid(), signal.{name})
+    signal.pause()
+finally:
+    open({str(tmp_path / "cleared")!r}, "w")
+"""
+    code, said = said_by(tmp_path, "shell", "--command", clearing)
+    assert (code, said.strip()) == (130, "manage.py: interrupted. Run the same command again to go on.")
+    assert (tmp_path / "cleared").exists()
+
+
+@pytest.mark.parametrize("out", ["a pipe that nobody reads", "/dev/full"])
+def test_output_that_nobody_takes_leaves_no_traceback(out: str, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed, open("/dev/full", "w") as full:
+        code, said = said_by(tmp_path, "help", stdout=full if out == "/dev/full" else closed)
+    assert (code, said.count("\n")) == (1, 1)
+    assert said.startswith("manage.py: the output is not whole")
 
 
 def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.states import Purpose
+from tests.machine.conftest import within
 from tests.tenants.conftest import AnotherProcess, databases_on, said_by, straight_to, throw_away
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import Api, House, Person, build_house
@@ -106,6 +107,19 @@ def test_a_backup_is_for_its_owner_alone(settled: House, tmp_path: Path) -> None
     said_by("backup_tenant", settled.made.tenant.slug, str(file))
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["settled.zip"]
+
+
+def test_what_a_killed_backup_left_goes_with_the_next_one_beside_it(
+    settled: House, another_process: AnotherProcess, tmp_path: Path
+) -> None:
+    slug = settled.made.tenant.slug
+    yesterday, today, people = tmp_path / "yesterday.zip", tmp_path / "today.zip", tmp_path / "people.jsonl"
+    assert another_process.run("backup_tenant", slug, str(yesterday), kill_after="written out").code == 9
+    assert list(tmp_path.rglob("*.dump")) != []
+    with at_the_step("written out", lambda: said_by("export_users", slug, str(people))):
+        said_by("backup_tenant", slug, str(today))
+    # The second one was at work while the third began, and kept its own.
+    assert sorted(tmp_path.iterdir()) == [people, today]
 
 
 def test_a_lost_database_comes_back_from_its_backup(settled: House, tmp_path: Path) -> None:
@@ -308,6 +322,48 @@ def test_a_move_that_was_killed_is_finished_by_the_same_command(
     assert person.id in people(settled)
     assert settled.register().id in people(settled)
     assert wrong() == []
+
+
+@pytest.mark.parametrize("late", ["restore_tenant", "move_tenant"])
+def test_who_waits_for_a_restore_goes_on_with_what_it_made(
+    late: str, settled: House, second: DatabaseServer, another_process: AnotherProcess, tmp_path: Path
+) -> None:
+    slug, file = settled.made.tenant.slug, str(tmp_path / "settled.zip")
+    said_by("backup_tenant", slug, file)
+    words = [late, slug, *([file, "--yes"] if late == "restore_tenant" else [second.name])]
+    with ThreadPoolExecutor(1) as pool:
+        waiting: list[Any] = []
+
+        def begin() -> None:
+            waiting.append(pool.submit(another_process.run, *words))
+            within(10, lambda: waits_for_a_lock() or waiting[0].done())
+
+        with at_the_step("read in", begin):
+            said_by("restore_tenant", slug, file, yes=True)
+        ended = waiting[0].result()
+    # On a slow machine it has given up waiting: then it says so, and nothing of it is there.
+    assert ended.code == 0 or "Another job" in ended.said
+    assert (mapping_of(settled).status, wrong()) == ("active", [])
+    assert settled.register().id in people(settled)
+
+
+def waits_for_a_lock() -> bool:
+    with databases.administering(main_server()) as raw:
+        asked = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
+        return raw.execute(asked).fetchone() == (True,)
+
+
+def test_a_repair_that_was_long_asked_about_does_not_close_a_tenant_that_was_restored_meanwhile(
+    settled: House, tmp_path: Path
+) -> None:
+    slug, file = settled.made.tenant.slug, str(tmp_path / "settled.zip")
+    said_by("backup_tenant", slug, file)
+    with databases.administering(main_server()) as raw:
+        databases.drop(raw, mapping_of(settled).name)
+    (missing,) = [finding for finding in checkup.inspect() if finding.subject == slug]
+    said_by("restore_tenant", slug, file, yes=True)
+    checkup.cure(missing)
+    assert mapping_of(settled).status == "active"
 
 
 def test_a_move_that_was_killed_can_be_given_up(

@@ -1,0 +1,64 @@
+"""Folders for drafts that hold people's data: gone when the job ends, and where it was killed, when the next one begins."""
+
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+
+_PREFIX = ".identity-draft-"
+_LOCK = ".lock"
+
+
+@contextmanager
+def scratch(parent: Path | None = None) -> Iterator[Path]:
+    """A folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
+
+    Those that killed jobs have left beside it are removed first: nobody else would, and a dump of a tenant would lie
+    there for good. Raises OSError.
+    """
+    place = parent or Path(gettempdir())
+    for left in place.glob(f"{_PREFIX}*"):
+        _remove_if_forsaken(left)
+    folder, lock = _locked_folder(place)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked_folder(place: Path) -> tuple[Path, int]:
+    while True:
+        folder = Path(mkdtemp(prefix=_PREFIX, dir=place))
+        # Until it is locked, another job may take it for one that was left, and remove it: then once more.
+        with suppress(BlockingIOError, FileNotFoundError):
+            lock = _locked(folder)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(folder / _LOCK), os.fstat(lock)):
+                    return folder, lock
+            os.close(lock)
+
+
+def _remove_if_forsaken(left: Path) -> None:
+    # Whatever cannot be looked at or locked is another user's, or in use.
+    with suppress(OSError):
+        found = left.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+            lock = _locked(left)
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """A lock that ends with the process, not with the programs that it has started (PEP 446); BlockingIOError if held."""
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
