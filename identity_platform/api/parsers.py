@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import IO, Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
@@ -26,6 +28,7 @@ DEEPEST = 32
 MOST_PARAMETERS = 200
 _BIGGEST, _SMALLEST = 2**63 - 1, -(2**63)
 _LONGEST_WHOLE = len(str(_SMALLEST))
+_LONGEST_DOUBLE = len("-") + sys.float_info.max_10_exp + 1
 
 # Names are shown only when they look like names: a caller who mixes up name and secret must not find it in a log.
 _SHOWABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -175,11 +178,14 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _whole(digits: str) -> int:
+def _whole(digits: str) -> int | float:
     # Length first: converting a million digits takes seconds, and Python refuses more than 4,300 with a ValueError.
-    if len(digits) > _LONGEST_WHOLE or not _SMALLEST <= (number := int(digits)) <= _BIGGEST:
-        raise MalformedBody("A number is beyond 64 bits.")
-    return number
+    if len(digits) <= _LONGEST_WHOLE and _SMALLEST <= (number := int(digits)) <= _BIGGEST:
+        return number
+    # jsonb writes 1e300 out in digits: what was answered or exported like that must be taken back, but no digit lost.
+    if len(digits) <= _LONGEST_DOUBLE and Decimal(repr(double := float(digits))) == Decimal(digits):
+        return double
+    raise MalformedBody("A number is beyond 64 bits.")
 
 
 def _fraction(digits: str) -> float:

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-import orjson
 from django.db import connections, transaction
 
+from identity_platform.api.renderers import as_json
 from tenants.context import TENANT_ALIAS, current_tenant
 from userflow.webhooks import hints
 from userflow.webhooks.events import filters_for
@@ -108,9 +108,7 @@ def body_of(event: str, data: Mapping[str, Any]) -> str:
     """The payload (Standard Webhooks, "Payload structure"): type, timestamp, data."""
     moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     shown = {"tenant_id": current_tenant().tenant_id, **data}
-    return orjson.dumps(
-        {"type": event, "timestamp": moment, "data": shown}, option=orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
-    ).decode()
+    return as_json({"type": event, "timestamp": moment, "data": shown}).decode()
 
 
 def _message(event: str, data: Mapping[str, Any]) -> tuple[str, str, UUID | None, str]:

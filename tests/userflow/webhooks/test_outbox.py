@@ -40,6 +40,15 @@ def test_a_deed_that_is_undone_tells_nobody(listening: House) -> None:
     assert messages(listening) == []
 
 
+def test_a_number_that_jsonb_writes_out_in_digits_holds_no_deed_up(listening: House) -> None:
+    person = listening.register()
+    own, metadata = f"/uflow/user/enduser/{listening.id}/{person.id}", {"moles": 6.02214076e23}
+    assert listening.api.put(own, {"metadata": metadata}).status_code == 200
+    assert listening.api.put(own, {"metadata": listening.api.get(own).json()["metadata"]}).status_code == 200
+    assert listening.api.delete(own).status_code == 200
+    assert orjson.loads(messages(listening)[-1].body)["data"]["metadata"] == metadata
+
+
 def test_who_listens_gets_one_message_for_each_event_in_their_order(listening: House) -> None:
     with in_tenant(listening.id), tenant_atomic():
         publish("group.created", {"group_id": "1"})
