@@ -314,6 +314,11 @@ class GuardedSession(requests.Session):
         except requests.exceptions.InvalidSchema:
             raise TargetRefused("Send an https:// address.") from None
 
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """None: no answer leads on. Where one does, requests reads and unpacks its whole body, of any length, and takes
+        its `Location` apart, also when told not to follow (requests 2, `Session.send`)."""
+        return None
+
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Bound what is done inside, from the connection to the last byte that is read: TooSlow after `seconds`."""

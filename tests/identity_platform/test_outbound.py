@@ -53,9 +53,17 @@ NOWHERE = [
     "ftp://93.184.215.14/",
 ]
 
+MOVED = {"/moved": "/secret", "/moved-odd": "http://["}
+ENDLESS = {
+    "/drip": b"HTTP/1.1 200 OK\r\nX-Drip: ",
+    "/long": b"HTTP/1.1 200 OK\r\n\r\n",
+    "/moved-long": b"HTTP/1.1 302 Found\r\nLocation: /secret\r\n\r\n",
+}
+
 
 class Site(BaseHTTPRequestHandler):
-    """/moved redirects, /drip never ends its answer's head, /long never its body."""
+    """/moved redirects, /drip never ends its answer's head, /long and /moved-long never their bodies, /moved-odd leads to
+    what is no address."""
 
     protocol_version = "HTTP/1.1"
     asked: list[str] = []
@@ -63,18 +71,18 @@ class Site(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.asked.append(self.path)
         self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path in ("/drip", "/long"):
+        if self.path in ENDLESS:
             self.close_connection = True
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drip: " if self.path == "/drip" else b"HTTP/1.1 200 OK\r\n\r\n")
+            self.wfile.write(ENDLESS[self.path])
             while True:
                 try:
                     self.wfile.write(b"x" if self.path == "/drip" else b"x" * 1000)
                 except OSError:
                     return
                 time.sleep(0.05)
-        self.send_response(302 if self.path == "/moved" else 204)
-        if self.path == "/moved":
-            self.send_header("Location", "/secret")
+        self.send_response(302 if self.path in MOVED else 204)
+        if self.path in MOVED:
+            self.send_header("Location", MOVED[self.path])
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -139,10 +147,12 @@ def test_networks_that_are_allowed_are_reached_and_only_there_without_tls(site: 
         check_url("http://93.184.215.14/", LOOPBACK)
 
 
-def test_a_redirect_is_an_answer_and_not_followed(site: str) -> None:
+@pytest.mark.parametrize("path", ["/moved", "/moved-odd", "/moved-long"])
+def test_a_redirect_is_an_answer_that_is_neither_followed_nor_read(site: str, path: str) -> None:
     with GuardedSession(LOOPBACK) as session:
-        assert post(session, f"{site}/moved", body=b"{}", headers={}, seconds=5).status == 302
-    assert Site.asked == ["/moved"]
+        answer = post(session, f"{site}{path}", body=b"{}", headers={}, seconds=20)
+    assert (answer.status, len(answer.beginning)) == (302, 4096 if path == "/moved-long" else 0)
+    assert Site.asked == [path]
 
 
 def test_an_answer_that_drips_is_given_up_in_time_and_a_long_one_is_not_read(site: str) -> None:
