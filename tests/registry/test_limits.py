@@ -18,7 +18,7 @@ from pytest_django.fixtures import Settings
 
 from identity_platform.api.ratelimit import peek
 from tests.identity_platform.api.private_valkey import Valkey
-from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at, with_room
+from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at, lasting, with_room
 from tests.registry.processes import Answer, Server
 from tests.world import Api, House, some_address
 
@@ -147,11 +147,11 @@ def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
 
 @pytest.mark.usefixtures("five")
 def test_who_may_nothing_here_spends_nothing_of_the_tenant(new_house: Callable[[], House]) -> None:
-    house = new_house()
+    house = with_room(new_house, seconds=20)
     # Anybody may register; none of them may keep the tenant's back ends from their secrets.
-    stranger, other = house.as_user(house.register()), house.as_user(house.register())
-    idle = as_client(house, "endusers:read")
-    for door in (stranger, idle):
+    other = house.as_user(house.register())
+    for caller in (lambda: house.as_user(house.register()), lambda: as_client(house, "endusers:read")):
+        door = lasting(caller, seconds=10)
         assert [door.get(SERVICES).status_code for _ in range(6)] == [403] * 5 + [429]
         assert door.get("/exsvc/debug/auth").status_code == 429
     assert left(other.get("/exsvc/debug/auth")) == 4

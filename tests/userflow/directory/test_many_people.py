@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 
 from tests.environment import DATABASE
-from tests.tenants.conftest import ROOT
+from tests.machine.conftest import within
+from tests.tenants.conftest import ROOT, straight_to
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import Directory, counts
 from tests.world import House, statements
 
 pytestmark = [pytest.mark.needs("slapd", "python-ldap"), pytest.mark.timeout(300)]
 MANY = 5000
+AT_WORK = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    " AND backend_type = 'client backend' AND state <> 'idle'"
+)
 SYNC = """
 import sys, django
 django.setup()
@@ -73,11 +78,10 @@ def test_a_run_that_is_killed_leaves_whole_pages_and_the_next_one_finishes(direc
         total = directory.total()
     running.send_signal(signal.SIGKILL)
     running.wait()
-    # The server may have had the end of a page in hand.
-    left = -1
-    while left != total:
-        left, total = total, directory.total()
-        time.sleep(0.3)
+    # The server may have the end of a page in hand.
+    with straight_to(directory.house.made.tenant) as raw:
+        assert within(60, lambda: raw.execute(AT_WORK).fetchone() == (0,))
+    left = directory.total()
     assert left % 500 == 0
     assert left > 0
     directory.forget_running()

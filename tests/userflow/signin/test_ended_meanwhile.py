@@ -46,10 +46,11 @@ def answered_while(realm: Realm, user_id: Any, call: Callable[[], Any], meanwhil
         with realm.atomic(), connections[realm.alias].cursor() as cursor:
             realm.users._default_manager.select_for_update().get(pk=user_id)
             answer = pool.submit(apart, call)
-            until, waits = time.monotonic() + 5, False
-            while not waits and time.monotonic() < until:
+            until, waits = time.monotonic() + 60, False
+            while not waits and not answer.done() and time.monotonic() < until:
                 cursor.execute(WAITS)
                 (waits,) = cursor.fetchone()
+                time.sleep(0.01)
             assert waits
             meanwhile()
         return answer.result()

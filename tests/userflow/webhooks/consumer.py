@@ -1,6 +1,7 @@
 """A tenant's own system: takes webhooks over real HTTP and verifies them with the public library."""
 
 import json
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +36,8 @@ class Consumer:
 
     def __post_init__(self) -> None:
         consumer = self
+        # Of this consumer alone: what another test has left to be sent may go to a port that was closed and given anew.
+        self.path = f"/hooks/{secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self.at_once = self.most_at_once = 0
 
@@ -42,7 +45,11 @@ class Consumer:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                consumer.take(self)
+                if self.path.startswith(consumer.path):
+                    consumer.take(self)
+                else:
+                    self.close_connection = True
+                    self.send_error(404)
 
             def log_message(self, *args: Any) -> None:
                 pass
@@ -53,7 +60,7 @@ class Consumer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/hooks"
+        return f"http://127.0.0.1:{self.server.server_port}{self.path}"
 
     def take(self, request: BaseHTTPRequestHandler) -> None:
         with self._lock:

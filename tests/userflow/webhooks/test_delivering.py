@@ -104,15 +104,16 @@ def test_a_deliverer_that_is_told_to_end_finishes_what_is_in_flight(
     listening: Listening, consumer: Consumer, deliverers: Deliverers
 ) -> None:
     consumer.slowness = 0.3
-    publish_named(listening.home, *range(5))
+    publish_named(listening.home, *range(30))
     process = deliverers()
     consumer.wait_for(1)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
     reached = len(consumer.taken())
-    assert reached < 5
+    assert reached < 30
+    consumer.slowness = 0
     deliver()
-    assert [each.event["data"]["name"] for each in consumer.taken()] == [str(number) for number in range(5)]
+    assert [each.event["data"]["name"] for each in consumer.taken()] == [str(number) for number in range(30)]
 
 
 def test_what_commits_late_is_not_overtaken(listening: Listening, consumer: Consumer) -> None:
