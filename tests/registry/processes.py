@@ -72,7 +72,12 @@ class Server:
         with log.open("w") as lines:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "identity_platform.server"],
-                env=environment(PORT=str(self.port), WEB_WORKERS=str(workers), **more),
+                env=environment(
+                    DJANGO_SETTINGS_MODULE="tests.registry.patient_settings",
+                    PORT=str(self.port),
+                    WEB_WORKERS=str(workers),
+                    **more,
+                ),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=lines,

@@ -16,6 +16,8 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from tests.machine.conftest import within
+
 PASSWORD = "correct horse 9 battery"
 PATIENCE = 60
 
@@ -153,9 +155,10 @@ class Visitor:
         return list(self.browser.execute_script(FAULTS))
 
     def overflow(self, width: int) -> int:
-        """By how much the page is wider than a window of this width."""
+        """By how much the page is wider than a window of this width, once it has come to rest in it."""
         self.browser.set_window_size(width, 844)
         script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        within(10, lambda: int(self.browser.execute_script(script)) == 0)
         return int(self.browser.execute_script(script))
 
     def complaints(self) -> list[str]:

@@ -160,14 +160,19 @@ def test_eight_threads_share_the_count_of_their_process(absent_valkey: Valkey) -
 
 def test_a_server_that_comes_back_is_asked_again_after_a_second(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
-    valkey.vanish()
-    assert count(cache) == 1
-    valkey.come_back()
+    for number in range(5):  # again where the machine was busy
+        began = time.monotonic()
+        valkey.vanish()
+        assert count(cache, f"key {number}") == 1
+        valkey.come_back()
+        again = count(cache, f"key {number}")
+        if time.monotonic() - began < 1:
+            break
 
-    assert count(cache) == 2, "the server must be left alone for a second"
+    assert again == 2, "the server must be left alone for a second"
     time.sleep(1.05)
 
-    assert count(cache) == 1
+    assert count(cache, f"key {number}") == 1
     assert not cache.degraded
     assert REGISTRY.get_sample_value("identity_ratelimit_degraded") == 0
 

@@ -15,7 +15,7 @@ from identity_platform.audit.models import ChainHead
 from mfa.push.models import PushAuthenticationRequest, PushDevice
 from tenants import provisioning, retention, trails
 from tenants.context import in_tenant
-from tests.identity_platform.audit.conftest import as_owner, fill, run
+from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
 from tests.world import Api, House
 from userflow.signin.models import EndUserEnrollmentWindow, EndUserRefreshToken, EndUserSession, EndUserTicket
 
@@ -38,7 +38,7 @@ def test_old_events_behind_a_young_one_wait_for_it(new_house: Callable[[], House
     house = new_house()
     for days_ago in (0, 500):
         fill(house, 1500, days_ago=days_ago)
-        trails.seal(owner(house))
+        seal(house)
     assert trails.purge(owner(house)) == 0
     assert numbers(house) == (1500, 1500)
     assert trails.verify(owner(house)).faults == []
@@ -50,9 +50,9 @@ def aged(new_house: Callable[[], House], *, old: int = 4000, young: int = 2000) 
     with as_owner(house) as sql:
         sql("UPDATE audit_tenantevent SET at = now() - interval '500 days'")
     fill(house, old, days_ago=500)
-    trails.seal(owner(house))
+    seal(house)
     fill(house, young)
-    trails.seal(owner(house))
+    seal(house)
     return house
 
 
@@ -63,7 +63,7 @@ def test_a_purged_trail_verifies_and_grows_on(new_house: Callable[[], House]) ->
     verdict = trails.verify(owner(house))
     assert (verdict.faults, verdict.events) == ([], 2000)
     fill(house, 10)
-    trails.seal(owner(house))
+    seal(house)
     assert trails.purge(owner(house)) == 0
     assert trails.verify(owner(house)).faults == []
 
@@ -74,7 +74,7 @@ def test_the_end_of_a_chain_is_forgotten_with_its_tenant_and_no_other(
     house = new_house()
     for one in (house, other_house):
         one.register()
-        trails.seal(owner(one))
+        seal(one)
     heads = ChainHead.objects.filter(owner__in=[str(house.id), str(other_house.id)])
     assert heads.count() == 2
     provisioning.delete_tenant(tenant_id=house.id)
@@ -91,7 +91,7 @@ def test_after_everything_was_purged_the_chain_goes_on(new_house: Callable[[], H
     trails.purge(owner(house))
     assert run(house, "SELECT count(*) FROM audit_tenantevent") == [(0,)]
     fill(house, 1200)
-    assert trails.seal(owner(house)).events == 1200
+    assert seal(house) == 1200
     verdict = trails.verify(owner(house))
     assert (verdict.faults, verdict.events, verdict.unsealed) == ([], 1200, 0)
 
@@ -142,7 +142,7 @@ def test_a_purge_that_was_killed_goes_on_where_it_was(new_house: Callable[[], Ho
 def test_events_under_thirty_days_stay_whatever_is_asked(new_house: Callable[[], House]) -> None:
     house = new_house()
     fill(house, 1000)
-    trails.seal(owner(house))
+    seal(house)
     with in_tenant(house.id), trails.opened(owner(house)) as trail, pytest.raises(Exception, match="append-only"):
         purging.purge(trail, before=now() + timedelta(days=1))
     assert numbers(house) == (0, 1000)

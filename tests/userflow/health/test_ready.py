@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import connection, connections
 
 from tenants.context import in_tenant
+from tests.machine.conftest import within
 from tests.world import Api, House
 
 
@@ -72,10 +73,13 @@ NOT_READY = {"status": "not_ready", "database": "disconnected", "cache": "connec
 def test_a_database_that_is_there_and_does_not_answer_is_disconnected(api: Api) -> None:
     relay = Relay()
     with database_at(*relay.listener.getsockname()):
-        assert said_after(api)[:2] == (200, READY)
+        assert within(60, lambda: said_after(api)[:2] == (200, READY))
         relay.hushed = True
-        status, said, seconds = said_after(api)
-    assert (status, said) == (503, NOT_READY)
+        for _ in range(3):  # again where the machine was busy
+            status, said, seconds = said_after(api)
+            assert (status, said) == (503, NOT_READY)
+            if seconds < 3:
+                break
     assert seconds < 3
     relay.listener.close()
     assert said_after(api)[:2] == (200, READY)

@@ -185,10 +185,14 @@ def test_a_refresh_token_is_no_access_token_and_the_other_way_round(house: House
 
 
 def test_an_expired_token_is_refused_also_when_it_was_good_a_moment_ago(house: House) -> None:
-    expires = int(time.time()) + 3
-    token = signed({**claims_in(str(house.api.token)), "exp": expires})
-    assert not refused(token)
-    time.sleep(expires + 0.1 - time.time())
+    for _ in range(5):  # again where the machine was busy
+        expires = int(time.time()) + 3
+        token = signed({**claims_in(str(house.api.token)), "exp": expires})
+        taken = not refused(token)
+        if time.time() < expires:
+            break
+    assert taken
+    time.sleep(max(0.0, expires + 0.1 - time.time()))
     assert refused(token)
 
 

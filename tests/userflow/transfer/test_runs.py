@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from identity_platform.audit.models import TenantEvent
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
@@ -66,6 +66,8 @@ def test_a_killed_import_goes_on_where_it_was(new_house: Callable[[], House], tm
     command = ["import_users", slug(house), file, "--create-missing", "--batch-size", 10, "--report", report]
     # It comes no further than a row that another transaction is about to take, however late it is killed.
     with in_tenant(house.id), tenant_atomic():
+        with connections[TENANT_ALIAS].cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         EndUser.objects.create(email=(taken := "p00801@example.com"), email_key=taken, client_id=house.client_id)
         with another_process(*command) as process:
             assert process.stdout is not None
