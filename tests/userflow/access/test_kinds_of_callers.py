@@ -1,0 +1,16 @@
+"""What a caller may do depends on its permissions and on its kind, and the refusal says which of the two it was."""
+
+import secrets
+
+from tests.world import House
+
+
+def test_who_holds_a_permission_but_is_of_the_wrong_kind_is_told_so(house: House) -> None:
+    person = house.register()
+    role = {"name": f"desk-{secrets.token_hex(4)}", "permissions": ["groups:read"]}
+    made = house.api.post("/authmgr/roles", role).json()
+    house.api.post(f"/authmgr/roles/{made['id']}/bindings", {"user_ids": [str(person.id)]})
+    answers = [house.as_user(one).get("/authmgr/groups") for one in (person, house.register())]
+    assert [answer.status_code for answer in answers] == [403, 403]
+    assert "end_user" in answers[0].json()["message"]
+    assert "needs the permission groups:read" in answers[1].json()["message"]
