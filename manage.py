@@ -32,13 +32,14 @@ def main() -> None:
         os.environ.setdefault("DJANGO_COLORS", "nocolor")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
-    from django.db import InterfaceError, OperationalError
+    from django.db import InterfaceError, InternalError, OperationalError
     from psycopg import OperationalError as DriverError
+    from psycopg.errors import ReadOnlySqlTransaction
 
     from identity_platform.embedded.errors import EmbeddedServerFailed
 
     unfit = (ImproperlyConfigured, EmbeddedServerFailed)
-    gone = (OperationalError, InterfaceError, DriverError)
+    gone = (OperationalError, InterfaceError, InternalError, DriverError, ReadOnlySqlTransaction)
     try:
         _end_like_ctrl_c()
         try:
@@ -46,7 +47,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except (*unfit, *gone, OSError, KeyboardInterrupt) as problem:
-        if "--traceback" in sys.argv:
+        defect = isinstance(problem, InternalError) and not isinstance(problem.__cause__, ReadOnlySqlTransaction)
+        if defect or "--traceback" in sys.argv:
             raise
         # The exit codes of all commands: interrupted; nothing was tried; something is left to do.
         if isinstance(problem, KeyboardInterrupt):

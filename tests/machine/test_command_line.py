@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
 import pytest
+from django.db import connection
 
 from tests.machine.conftest import ROOT
 
@@ -42,6 +44,18 @@ def test_a_database_server_that_is_gone_is_named_in_a_line(tmp_path: Path) -> No
     assert code == 1
     assert said.startswith("manage.py: the database server does not answer")
     assert "Traceback" not in said
+
+
+def test_a_database_server_that_takes_no_writes_is_named_in_a_line(tmp_path: Path, django_db_setup: None) -> None:
+    # A standby, or the old primary after a failover.
+    there = connection.settings_dict
+    host = quote(str(there["HOST"]), safe="")
+    url = f"postgresql://{there['USER']}:{quote(str(there['PASSWORD']))}@{host}:{there['PORT']}/{there['NAME']}"
+    writing = "from django.db import connection; connection.cursor().execute('CREATE TABLE nowhere ()')"
+    only_reading = {"DATABASE_URL": url, "PGOPTIONS": "-c default_transaction_read_only=on"}
+    code, said = said_by(tmp_path, "shell", "--command", writing, **only_reading)
+    assert (code, said.count("\n")) == (1, 1)
+    assert "read-only transaction" in said
 
 
 def test_a_setting_that_is_missing_is_named_in_a_line(tmp_path: Path) -> None:

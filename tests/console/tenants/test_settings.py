@@ -1,5 +1,6 @@
 """The settings of a tenant as a form."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -94,3 +95,16 @@ def test_saving_without_a_change_writes_nothing(operator: Staff, house: House) -
     before = Tenant.objects.get(pk=house.id).updated_at
     assert operator.post(page(house, "settings"), form(house)).status_code == 302
     assert Tenant.objects.get(pk=house.id).updated_at == before
+
+
+def test_a_page_that_was_opened_before_somebody_elses_change_takes_nothing_of_it_back(
+    operator: Staff, new_house: Callable[[], House]
+) -> None:
+    house = new_house()
+    shown = operator.get(page(house, "settings")).content.decode()
+    found = re.search(r'name="as_of" value="([^"]+)"', shown)
+    assert found is not None
+    assert operator.post(page(house, "settings"), form(house, as_of=found[1], mfa_policy="required")).status_code == 302
+    late = operator.post(page(house, "settings"), form(house, as_of=found[1], name="Renamed"))
+    assert (late.status_code, settings_of(house)) == (400, {"mfa_policy": "required"})
+    assert "has been changed since you opened this page" in late.content.decode()
