@@ -5,12 +5,11 @@ backup-eligible flag, the user handle, the length of a credential id, one spelli
 used once and that the counter of signatures rises is decided by the database (`mfa.webauthn.queries`).
 """
 
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from cbor2 import CBORDecoder
+import cbor2
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -39,6 +38,7 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
+from mfa.webauthn.plain_cbor import check_authenticator_data, end_of_item
 from mfa.webauthn.responses import CeremonyFailed, bytes_of, client_data_of, credential_id_of, inner_of, part_of, plain
 
 # Level 3 section 5.4: these three reach every authenticator on the market.
@@ -182,7 +182,7 @@ def verify_registration(
         client_data = part_of(inner, "clientDataJSON")
         attestation = part_of(inner, "attestationObject")
         _refuse_foreign_page(client_data_of(client_data))
-        _refuse_leftovers(attestation)
+        _refuse_odd_attestation(attestation)
         verified = verify_registration_response(
             credential=plain(credential_id, clientDataJSON=client_data, attestationObject=attestation),
             expected_challenge=expected_challenge,
@@ -238,6 +238,7 @@ def verify_assertion(
         client_data = part_of(inner, "clientDataJSON")
         authenticator_data = part_of(inner, "authenticatorData")
         _refuse_foreign_page(client_data_of(client_data))
+        check_authenticator_data(authenticator_data)
         flags = parse_authenticator_data(authenticator_data).flags
         _refuse_flipped_backup(flags, passkey)
         verified = verify_authentication_response(
@@ -288,12 +289,12 @@ def _refuse_flipped_backup(flags: AuthenticatorDataFlags, passkey: KnownPasskey)
         raise CeremonyFailed("backup eligibility changed")
 
 
-def _refuse_leftovers(attestation: bytes) -> None:
-    """The library reads the first CBOR item and ignores what follows it (seen with webauthn 3.0.1)."""
-    stream = io.BytesIO(attestation)
-    CBORDecoder(stream).decode()
-    if stream.tell() != len(attestation):
+def _refuse_odd_attestation(attestation: bytes) -> None:
+    """What a decoder must not see, also in the authenticator data inside; and anything behind the first item, which the
+    library ignores (seen with webauthn 3.0.1)."""
+    if end_of_item(attestation) != len(attestation):
         raise CeremonyFailed("leftover bytes")
+    check_authenticator_data(cbor2.loads(attestation, allow_duplicate_keys=False)["authData"])
 
 
 def _refuse_odd_key(encoded: bytes) -> None:
