@@ -16,7 +16,7 @@ from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.report import COLUMNS, Report, ReportFile, Tally
 from identity_platform.transfer.rows import FORMATS, JSONL, format_of, size_of
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT, Options
-from identity_platform.transfer.writing import RowWriter, written
+from identity_platform.transfer.writing import RowWriter, refuse_special, written
 from tenants.management import terminal
 from tenants.queries import tenant_named
 
@@ -84,13 +84,18 @@ class ImportCommand(BaseCommand):
             code = 1 if problem.errno in (errno.ENOSPC, errno.EDQUOT) else terminal.NOT_TRIED
             raise CommandError(f"{where}: {problem.strerror}", returncode=code) from problem
         except KeyboardInterrupt:
-            said = "Interrupted: run it again to go on where it was."
+            # Without --resume it would be told for a while that this one is at work still.
+            said = "Interrupted: run it again with --resume to go on where it was."
+            if options["dry_run"]:
+                said = "Interrupted: nothing was changed."
             raise CommandError(said, returncode=terminal.INTERRUPTED) from None
         self._say(tally, report, chosen, options["report"])
         sys.exit(SOME_BAD if tally.failed else 0)
 
     def _run(self, chosen: Options, options: Mapping[str, Any]) -> tuple[Tally, Report]:
         form = format_of(options["file"].name, options["format"])
+        # It is read twice, and once more by the run that goes on with it.
+        refuse_special(options["file"])
         if options["report"] is not None:
             format_of(options["report"].name, None)
             if options["report"].resolve() == options["file"].resolve():

@@ -168,7 +168,7 @@ def test_tenants_are_not_listed_by_a_state_that_there_is_not() -> None:
         said_by("list_tenants", "--status", "asleep")
 
 
-@pytest.mark.parametrize("command", ["backup_tenant", "export_users"])
+@pytest.mark.parametrize("command", ["backup_tenant", "export_users", "import_users"])
 def test_a_file_takes_the_place_of_no_pipe(command: str, new_tenant: Callable[[], Tenant], tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)

@@ -1,6 +1,7 @@
 """Runs one management command in a process of its own on the databases of the tests: something to kill."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ def serve(database: str, *command: str) -> None:
     """Give this process the tests' databases, and run the command."""
     import django
 
+    # A shell starts what runs in its background deaf to it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     django.setup()
     from django.conf import settings
     from django.core.management import CommandError, call_command

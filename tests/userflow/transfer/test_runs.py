@@ -1,5 +1,6 @@
 """An import is tried, killed, gone on with, taken over: nobody comes in twice and nobody is left out."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,26 @@ def test_a_killed_import_goes_on_where_it_was(new_house: Callable[[], House], tm
     assert kinds.count("end_user_import.resumed") == 1
     assert sum(details["created"] for kind, details in events(house) if kind.endswith(".batch")) == 1485
     assert "example.com" not in str(events(house))
+
+
+def test_an_interrupted_import_says_how_to_go_on_at_once(new_house: Callable[[], House], tmp_path: Path) -> None:
+    house, rows = new_house(), many(60)
+    file = table(tmp_path / "p.csv", *rows)
+    command = ["import_users", slug(house), file, "--create-missing", "--batch-size", 10]
+    # It comes no further than a row that another transaction is about to take, however late it is interrupted.
+    with in_tenant(house.id), tenant_atomic():
+        with connections[TENANT_ALIAS].cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        EndUser.objects.create(email=(taken := "p00050@example.com"), email_key=taken, client_id=house.client_id)
+        with another_process(*command) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            said = process.stdout.read()
+        transaction.set_rollback(True, using=TENANT_ALIAS)
+    assert (process.returncode, "Interrupted: run it again with --resume" in said) == (130, True)
+    assert run(*command, "--resume").code == 0
+    assert emails(house) == addresses(rows)
 
 
 def test_two_imports_of_one_file_at_once(new_house: Callable[[], House], tmp_path: Path) -> None:
