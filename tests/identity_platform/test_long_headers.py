@@ -1,0 +1,43 @@
+"""Headers that cost more than they can say are not taken apart."""
+
+from typing import Any
+
+import pytest
+from django.core.signals import request_started
+from django.test import RequestFactory
+
+from identity_platform.wsgi import LONGEST_COOKIES, LONGEST_TYPE, application
+
+
+def handed_to_django(**headers: str) -> tuple[str, dict[str, Any]]:
+    """The status of the answer, and what Django was given of the request."""
+    seen: list[dict[str, Any]] = []
+    answered: list[str] = []
+
+    def note(environ: dict[str, Any], **_: Any) -> None:
+        seen.append(environ)
+
+    def start_response(status: str, *_: Any) -> Any:
+        answered.append(status)
+
+    request_started.connect(note)
+    try:
+        body = application({**RequestFactory().post("/uflow/user/enduser/list").environ, **headers}, start_response)
+        assert b"".join(body)
+    finally:
+        request_started.disconnect(note)
+    return answered[0], seen[0]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_cookies_beyond_what_browsers_send_are_none(more: int) -> None:
+    cookies = 'x="' + "\\" * (LONGEST_COOKIES - 4 + more) + '"'
+    status, seen = handed_to_django(HTTP_COOKIE=cookies)
+    assert (status, "HTTP_COOKIE" in seen) == ("401 Unauthorized", not more)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_content_type_beyond_reason_is_none_that_is_read(more: int) -> None:
+    stated = "application/json" + ";" * (LONGEST_TYPE - 16 + more)
+    status, seen = handed_to_django(CONTENT_TYPE=stated)
+    assert (status, seen["CONTENT_TYPE"] == stated) == ("401 Unauthorized", not more)
