@@ -8,6 +8,7 @@ from uuid import UUID
 import orjson
 from django.apps import apps
 from django.db import IntegrityError, connections
+from django.db.models import Q
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import Unavailable
@@ -246,8 +247,10 @@ def _erase(user_id: UUID) -> dict[str, int]:
             raise LastActiveUser
         deleted = {_kind(related.related_model): 0 for related in EndUser._meta.related_objects}
         # One that waits would let the person in again, with its roles. Before the user: whoever accepts one takes the
-        # invitation and then the address, and two orders would end in a deadlock.
-        invited, _ = EndUserInvitation.objects.filter(email_key=user.email_key).delete()
+        # invitation and then the address, and two orders would end in a deadlock. The one that the person came by
+        # holds an address of theirs too, which may have changed since.
+        theirs = Q(email_key=user.email_key) | Q(user_id=user_id)
+        invited, _ = EndUserInvitation.objects.filter(theirs).delete()
         deleted[_kind(EndUserInvitation)] = invited
         _, by_model = user.delete()
         # After the tickets: a try takes a ticket and then its counter, and two orders would end in a deadlock.

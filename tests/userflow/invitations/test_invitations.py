@@ -436,6 +436,16 @@ def test_who_was_erased_does_not_come_back_by_an_older_invitation(new_house: Any
     assert [row["id"] for row in house.api.get(INVITATIONS).json()["invitations"]] == [other["id"]]
 
 
+def test_the_invitation_that_somebody_came_by_goes_with_them_under_whatever_address(new_house: Any) -> None:
+    house: House = new_house()
+    house.register()
+    user_id = accept(token_of(invite(house, "end_user"))).json()["user_id"]
+    assert house.api.put(f"/uflow/user/enduser/{house.id}/{user_id}", {"email": somebody()}).status_code == 200
+    body = {"tenant_id": str(house.id), "user_id": user_id}
+    assert house.api.post("/uflow/user/enduser/delete_all", body).json()["deleted"]["invitations"] == 1
+    assert house.api.get(INVITATIONS).json()["invitations"] == []
+
+
 def test_an_erasure_and_an_acceptance_at_once_leave_nobody(new_house: Any) -> None:
     house: House = new_house()
     house.register()
