@@ -1,6 +1,7 @@
 """People who work in the console: made by the platform's actions, signed in through its public pages."""
 
 import secrets
+import time
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -93,6 +94,13 @@ class Staff:
         session = self.browser.session
         session["console_auth_time"] -= minutes * 60
         session.save()
+
+    def just_seen(self) -> "Staff":
+        """As if the last request was a moment ago: the first one in a minute writes down that somebody is there."""
+        session = self.browser.session
+        session["console_seen"] = time.time()
+        session.save()
+        return self
 
     def row(self) -> AdminUser:
         """The person as stored."""

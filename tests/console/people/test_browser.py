@@ -87,7 +87,7 @@ def test_support_finds_a_person_and_resets_what_they_have_lost(
     browser.find_element(By.NAME, "reason").send_keys("Phone lost, seen at the desk")
     press(browser, "Remove all factors")
     shows(browser, "All second factors are removed")
-    assert "removed by an administrator" in mails_to(person.email)[-1].body
+    assert any("removed by an administrator" in sent.body for sent in mails_to(person.email))
     assert trail(house, "factor.reset")[0].target_id == str(person.id)
     press(browser, "Leave")
     shows(browser, "Name or slug of the tenant")

@@ -83,6 +83,7 @@ def crowded(house: House, number: int) -> dict[str, Any]:
 
 def cost(staff: Staff, path: str) -> tuple[int, int]:
     """Statements in the global and in the tenant's database."""
+    staff.just_seen()
     with statements() as seen:
         assert staff.browser.get(path).status_code == 200
     return seen.counts

@@ -210,7 +210,7 @@ def test_factors_are_reset_with_a_reason_and_the_person_is_told(house: House, st
     assert user.mfa_methods == []
     event = next(event for event in trail(house, "factor.reset") if event.target_id == str(person.id))
     assert event.details["reason"] == "Phone lost, seen at the desk"
-    assert "removed by an administrator" in mails_to(person.email)[-1].body
+    assert any("removed by an administrator" in sent.body for sent in mails_to(person.email))
 
 
 def test_a_person_is_erased_after_the_address_is_typed(house: House, staff: Staff) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -108,13 +109,19 @@ def test_a_reset_needs_a_reason_the_right_and_the_tenant(house: House, other_hou
 
 def test_the_user_is_told_of_every_change_by_mail(house: House, ann: Somebody, mailoutbox: list[Any]) -> None:
     token = ann.token()
-    ann.enrol_totp().enrol_phone()
-    ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token)
-    ann.enrol_totp(token=token)
-    ann.api.post("/webauthn/totp/disable", ann.name, token=token)
     body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
-    house.api.post("/webauthn/factors/reset", body)
-    assert settle()
+    deeds: list[Callable[[], Any]] = [
+        ann.enrol_totp,
+        ann.enrol_phone,
+        lambda: ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token),
+        lambda: ann.enrol_totp(token=token),
+        lambda: ann.api.post("/webauthn/totp/disable", ann.name, token=token),
+        lambda: house.api.post("/webauthn/factors/reset", body),
+    ]
+    for deed in deeds:
+        deed()
+        # Of two mails that wait, either may be sent first.
+        assert settle(60)
     told = [mail.body for mail in mailoutbox if mail.to == [ann.email] and "the way you sign in" in mail.subject]
     says = [
         "an authenticator app was added",

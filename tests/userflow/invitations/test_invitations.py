@@ -172,11 +172,13 @@ def test_an_address_that_has_a_user_active_or_not_is_409(house: House, other_hou
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_became_a_user_meanwhile_is_not_made_twice(house: House, kind: str) -> None:
     email = somebody()
-    first, second = invite(house, kind, email), invite(house, kind, email)
-    tokens = [token_in(sent) for sent in mails_to(email, "invited")]
-    assert accept(tokens[0]).status_code == 201
+    first = invite(house, kind, email)
+    # Of two mails that wait, either may be sent first.
+    token_of_first = token_of(first)
+    second = invite(house, kind, email)
+    assert accept(token_of_first).status_code == 201
     # The other one was closed with it.
-    assert accept(tokens[1]).status_code == 400
+    assert accept(token_of(second)).status_code == 400
     found = house.api.get(INVITATIONS, {"limit": "100"}).json()["invitations"]
     status = {row["id"]: row["status"] for row in found}
     assert (status[first["id"]], status[second["id"]]) == ("accepted", "cancelled")
@@ -318,6 +320,7 @@ def test_another_tenants_client_is_404(house: House, other_house: House) -> None
 @pytest.mark.parametrize(("kind", "trail"), [("admin", "platform"), ("end_user", "tenant")])
 def test_every_step_is_in_the_audit_trail_without_token_and_address(house: House, kind: str, trail: str) -> None:
     invitation = invite(house, kind)
+    first = token_of(invitation)
     house.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
     token = token_of(invitation)
     user_id = accept(token).json()["user_id"]
@@ -325,7 +328,7 @@ def test_every_step_is_in_the_audit_trail_without_token_and_address(house: House
     events = answer.json()["events"]
     assert [event["action"] for event in events] == ["invitation.accepted", "invitation.sent_again", "invitation.made"]
     assert events[0]["details"] == {"kind": kind, "user_id": user_id}
-    assert [word for word in (invitation["email"], token) if word in answer.content.decode()] == []
+    assert [word for word in (invitation["email"], first, token) if word in answer.content.decode()] == []
 
 
 def test_a_suspended_tenants_invitation_waits(new_house: Any, operator: Api) -> None:

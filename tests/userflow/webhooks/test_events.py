@@ -66,7 +66,7 @@ def test_passwords_are_told_of_and_never_told(listening: Listening, consumer: Co
     change = {"current_password": PASSWORD, "new_password": NEW}
     assert home.as_user(person).post("/authmgr/profile/password", change).status_code == 200
     Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "client_id": str(home.client_id)})
-    token = mails_to(person.email, "password")[-1].body.partition("token=")[2].split()[0]
+    token = mails_to(person.email, "new password")[-1].body.partition("token=")[2].split()[0]
     answer = Api().post("/uflow/auth/enduser/password/reset", {"token": token, "password": NEWER})
     assert answer.status_code == 200, answer.content
     deliver()
