@@ -8,7 +8,7 @@ waits for a dead process nor meets one that is still copying.
 import hashlib
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -62,14 +62,20 @@ def working_on(server: DatabaseServer, subject: object, *, patience: float = PAT
 
     Refuses with JobRunning when another process still holds it after `patience` seconds.
     """
+    number = _lock_number(subject)
     with administering(server) as raw:
         raw.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{max(1, round(patience * 1000))}ms")))
         try:
-            raw.execute("SELECT pg_advisory_lock(%s)", [_lock_number(subject)])
+            raw.execute("SELECT pg_advisory_lock(%s)", [number])
         except psycopg.errors.LockNotAvailable as held:
             raise JobRunning from held
         raw.execute("RESET lock_timeout")
-        yield raw
+        try:
+            yield raw
+        finally:
+            # The server ends a connection a moment after it was closed: the next job would find this one at work still.
+            with suppress(psycopg.Error):
+                raw.execute("SELECT pg_advisory_unlock(%s)", [number])
 
 
 def is_worked_on(raw: Raw, subject: object) -> bool:

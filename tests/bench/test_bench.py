@@ -74,7 +74,10 @@ def test_a_run_measures_both_sides_and_writes_what_it_found(tmp_path: Path) -> N
 
 
 def test_the_client_counts_every_answer_by_its_status(port: int) -> None:
-    counted = load.run(port=port, requests=[request("/good"), request("/bad")], connections=3, seconds=0.5)
+    for _ in range(10):  # again where the machine was busy
+        counted = load.run(port=port, requests=[request("/good"), request("/bad")], connections=3, seconds=0.5)
+        if counted["answers"] > 10:
+            break
     assert counted["answers"] == sum(counted["statuses"].values()) > 10
     assert abs(counted["statuses"][200] - counted["statuses"][503]) <= 3
     assert counted["p50_ms"] <= counted["p99_ms"] <= counted["longest_ms"]

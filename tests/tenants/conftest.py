@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tenants import databases, provisioning, servers, warm
 from tenants.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
 from tests.environment import DATABASE
+from tests.machine.conftest import within
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,10 +54,28 @@ class AnotherProcess:
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"command": command, "kill_after": kill_after}) + "\n")
         self.process.stdin.flush()
-        return Ended(**json.loads(self.process.stdout.readline()))
+        ended = Ended(**json.loads(self.process.stdout.readline()))
+        if kill_after:
+            _locks_are_let_go()
+        return ended
 
     def end(self) -> None:
         self.process.communicate()
+
+
+HOLDERS = (
+    "SELECT pid, backend_start FROM pg_locks JOIN pg_stat_activity USING (pid)"
+    " WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()"
+)
+
+
+def _locks_are_let_go() -> None:
+    """Wait for the jobs that hold a lock at this moment: the server notices a little later that a process was killed."""
+    for server in DatabaseServer.objects.filter(accepts_tenants=True):
+        with suppress(psycopg.Error), databases.administering(server) as raw:
+            before = set(raw.execute(HOLDERS).fetchall())
+            # Those of other tests are among them, which may take their time.
+            within(10, lambda raw=raw, before=before: not before & set(raw.execute(HOLDERS).fetchall()))
 
 
 @pytest.fixture(scope="session")

@@ -111,6 +111,15 @@ def test_a_job_that_runs_is_left_alone(new_tenant: Callable[[], Tenant]) -> None
     assert found_about(tenant.slug) == ["left migrating"]
 
 
+def test_a_job_that_has_ended_has_let_go_of_its_lock() -> None:
+    subject = secrets.token_hex(8)
+    with databases.administering(main_server()) as raw:
+        for _ in range(100):
+            with databases.working_on(main_server(), subject):
+                pass
+            assert not databases.is_worked_on(raw, subject)
+
+
 def test_old_templates_go_and_newer_ones_stay() -> None:
     old, newer, half_made = (
         f"{template_prefix()}{version}" for version in ("0_0123456789ab", "9999_0123456789ab", "9999_ab_making")

@@ -69,7 +69,6 @@ def test_a_server_that_stops_in_the_middle_is_left_when_the_time_is_up(
 def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
     house: House, configured: Callable[..., Directory], settings: Any, tmp_path: Path
 ) -> None:
-    settings.DIRECTORY_REQUEST_SECONDS = 1
     numbers = count()
 
     def people(number: int) -> bytes:
@@ -78,9 +77,14 @@ def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
 
     with hostile(tmp_path, answering(people)) as members:
         directory = configured(house, enabled=False, **members)
-        began = time.monotonic()
-        cut = directory.sync(dry_run=True)
-    assert (cut["state"], time.monotonic() - began < 20) == ("incomplete", True)
+        for seconds in (1, 5, 25):  # more where the machine was so busy that not even the first page has come
+            settings.DIRECTORY_REQUEST_SECONDS = seconds
+            began = time.monotonic()
+            cut = house.api.post(f"{directory.path}/sync", {"dry_run": True})
+            if cut.status_code == 200:
+                break
+    assert (cut.status_code, cut.json()["state"]) == (200, "incomplete")
+    assert time.monotonic() - began < seconds + 20
 
 
 def test_addresses_that_wait_for_each_other_are_left_when_the_time_is_up(
@@ -100,7 +104,7 @@ def test_addresses_that_wait_for_each_other_are_left_when_the_time_is_up(
         settings.DIRECTORY_REQUEST_SECONDS = 0
         cut = directory.sync()
         assert (cut["state"], cut["users_updated"] < 60) == ("incomplete", True)
-        settings.DIRECTORY_REQUEST_SECONDS = 30
+        settings.DIRECTORY_REQUEST_SECONDS = 150
         assert directory.sync()["state"] == "succeeded"
 
 
