@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """Django's command line for this project; `bin/manage` runs it inside the right environment."""
 
+import io
 import os
 import signal
 import sys
@@ -14,6 +15,15 @@ def _end_like_ctrl_c() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
+
+
+def _speak_utf_8() -> None:
+    """Let programs read what the commands can read again (CSV, JSON lines), and no letter of a name end a command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="backslashreplace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8")
 
 
 def _said_of(problem: OSError) -> str:
@@ -42,6 +52,7 @@ def main() -> None:
     gone = (OperationalError, InterfaceError, InternalError, DriverError, ReadOnlySqlTransaction)
     try:
         _end_like_ctrl_c()
+        _speak_utf_8()
         try:
             execute_from_command_line(sys.argv)
         finally:

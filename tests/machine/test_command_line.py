@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote
 
 import pytest
@@ -24,7 +24,7 @@ GONE = {
 
 
 def said_by(
-    home: Path, *words: str, without: str = "", stdout: int | IO[str] = subprocess.PIPE, **more: str
+    home: Path, *words: str, without: str = "", stdout: int | IO[Any] = subprocess.PIPE, **more: str
 ) -> tuple[int, str]:
     """The exit code and standard error of a command on a machine whose servers are gone."""
     here = {"PATH": os.environ["PATH"], "IDENTITY_VAR": str(home), **GONE, **more}
@@ -68,6 +68,13 @@ def test_a_folder_that_cannot_be_made_names_its_variable(tmp_path: Path) -> None
     code, said = said_by(tmp_path, "list_tenants", PROMETHEUS_MULTIPROC_DIR="/proc/none")
     assert (code, said.count("\n")) == (2, 1)
     assert "PROMETHEUS_MULTIPROC_DIR: the folder /proc/none cannot be made" in said
+
+
+def test_what_programs_read_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    with open(tmp_path / "out", "w+b") as out:
+        letters = "print('J\u00fcrgen \u540d')"
+        assert said_by(tmp_path, "shell", "--command", letters, stdout=out, PYTHONIOENCODING="ascii")[0] == 0
+    assert "J\u00fcrgen \u540d".encode() in (tmp_path / "out").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
