@@ -315,6 +315,13 @@ def test_an_object_is_bounded_in_bytes_and_in_depth() -> None:
     assert refusal(field, {"a": [{"b": []}]}) == "Nest at most 3 levels deep."
 
 
+@pytest.mark.parametrize("number", [1e300, -1e300, 1e-300, 1.5e300])
+def test_a_number_counts_as_long_as_it_is_given_back(number: float) -> None:
+    assert taken(JsonObject(max_bytes=320), {"a": number}) == {"a": number}
+    assert refusal(JsonObject(max_bytes=300), {"a": number}) == "Send at most 300 bytes of JSON."
+    assert refusal(JsonObject(max_bytes=620), {"a": [number], "b": {"c": [number, 0.5]}}).startswith("Send at most 620")
+
+
 def test_an_object_that_could_not_be_stored_is_refused() -> None:
     assert refusal(JsonObject(), {"a": "\ud800"}) == 'Send a JSON object: {"member": value, ...}.'
     assert refusal(JsonObject(), {"a": 2**64}).startswith("Send a JSON object")
