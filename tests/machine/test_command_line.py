@@ -52,8 +52,8 @@ def test_a_database_server_that_takes_no_writes_is_named_in_a_line(tmp_path: Pat
     host = quote(str(there["HOST"]), safe="")
     url = f"postgresql://{there['USER']}:{quote(str(there['PASSWORD']))}@{host}:{there['PORT']}/{there['NAME']}"
     writing = "from django.db import connection; connection.cursor().execute('CREATE TABLE nowhere ()')"
-    only_reading = {"DATABASE_URL": url, "PGOPTIONS": "-c default_transaction_read_only=on"}
-    code, said = said_by(tmp_path, "shell", "--command", writing, **only_reading)
+    only_reading = "-c default_transaction_read_only=on"
+    code, said = said_by(tmp_path, "shell", "--command", writing, DATABASE_URL=url, PGOPTIONS=only_reading)
     assert (code, said.count("\n")) == (1, 1)
     assert "read-only transaction" in said
 
