@@ -7,10 +7,11 @@ from typing import Any
 
 import orjson
 import structlog
-from django.core.exceptions import DisallowedHost, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import BadRequest, DisallowedHost, RequestDataTooBig, SuspiciousOperation
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 from psycopg import OperationalError as DriverOperationalError
@@ -74,7 +75,7 @@ def as_refusal(problem: BaseException) -> errors.ApiError:
             return errors.UnsupportedMediaType()
         case DisallowedHost():
             return errors.OddHost()
-        case SuspiciousOperation():
+        case SuspiciousOperation() | BadRequest() | MultiPartParserError():
             return errors.ValidationFailed("The request is not well-formed HTTP for this platform.")
         case OperationalError() | InterfaceError() | DriverOperationalError():
             # The message of the driver may carry SQL or hosts: it goes to the log, never to the caller.

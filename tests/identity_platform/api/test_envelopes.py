@@ -200,3 +200,12 @@ def test_every_security_scheme_that_an_operation_names_is_in_the_document(api: A
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     named = {name for operation in operations for way in operation.get("security", []) for name in way}
     assert named == set(document["components"]["securitySchemes"]) == {"bearer"}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"no boundary at all", b"--x\r\nContent-Disposition: form-data\r\n\r\n", b"\r\n--" * 100]
+)
+@pytest.mark.parametrize("path", ["/admin/login/", "/admin/forgotten/"])
+def test_a_form_that_cannot_be_read_is_400(api: Api, path: str, raw: bytes) -> None:
+    answer = api.post(path, raw=raw, content_type="multipart/form-data; boundary=" + "x" * 300)
+    assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
