@@ -76,7 +76,9 @@ def kill_servers(home: Path) -> None:
         if process.info["name"] in {"postgres", "valkey-server"}:
             words = process.info["cmdline"] or []
             if any(str(home / part) in word for part in ("postgres", "valkey") for word in words):
-                process.kill()
+                # It may be ending by itself.
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
 
 
 class Holder:
@@ -122,6 +124,9 @@ class Platform:
             return self.get("/uflow/live").status == 200
         except OSError:
             return False
+
+    def is_ready(self) -> bool:
+        return self.get("/uflow/ready").status == 200
 
     def get(self, path: str) -> HTTPResponse:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)

@@ -13,6 +13,8 @@ from tenants.models import Tenant, TenantDatabase
 from tenants.schema import schema_version
 from tests.tenants.conftest import AnotherProcess, make_tenants, said_by, straight_to
 
+# So many tenants take their time on a busy machine.
+pytestmark = pytest.mark.timeout(300)
 FLEET, STUBBORN = 100, 37
 TABLE = "newer_release_note"
 

@@ -24,6 +24,8 @@ from tests.tenants.conftest import make_tenants
 from tests.world import House
 from userflow.models import EndUser
 
+# So many tenants take their time on a busy machine.
+pytestmark = pytest.mark.timeout(300)
 BUDGET = settings.TENANT_CONNECTION_BUDGET
 ON_THE_SERVER = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(datname, %s) AND application_name = 'identity'"
 
