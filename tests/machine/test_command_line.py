@@ -105,3 +105,15 @@ def test_output_that_nobody_takes_leaves_no_traceback(out: str, tmp_path: Path) 
 def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:
     code, said = said_by(tmp_path, "shell", "--command", "raise KeyboardInterrupt")
     assert (code, said.strip()) == (130, "manage.py: interrupted. Run the same command again to go on.")
+
+
+def test_who_seals_for_ever_outlives_its_database_server(tmp_path: Path) -> None:
+    here = {"PATH": os.environ["PATH"], "IDENTITY_VAR": str(tmp_path), **GONE}
+    command = [sys.executable, str(ROOT / "manage.py"), "seal_audit", "--every", "0.05"]
+    with subprocess.Popen(command, env=here, stderr=subprocess.PIPE, text=True) as sealing:
+        assert sealing.stderr is not None
+        said = [sealing.stderr.readline() for _ in range(2)]
+        sealing.terminate()
+        sealing.stderr.read()
+    assert said == ["Nothing is sealed: the database does not answer.\n"] * 2
+    assert sealing.returncode == 0

@@ -7,11 +7,13 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import close_old_connections
+from django.db import DatabaseError, close_old_connections
+from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
 from tenants import trails
 from tenants.management import terminal
+from tenants.schema import reason_of
 
 
 class Command(BaseCommand):
@@ -33,7 +35,11 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: ending.set())
         while not ending.is_set():
             close_old_connections()
-            self._round(options["only"], ending=ending.is_set)
+            try:
+                self._round(options["only"], ending=ending.is_set)
+            except (DatabaseError, DriverError) as problem:
+                # It comes back, or is repaired; the events wait for the next round.
+                self.stderr.write(f"Nothing is sealed: {reason_of(problem)}.")
             ending.wait(options["every"])
 
     def _round(self, only: list[str], *, ending: Any) -> int:
