@@ -77,6 +77,10 @@ class EndUserInvitation(Invitation, TenantModel):
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="end_user_invitation_newest"),
             models.Index(fields=["email_key"], name="end_user_invitation_email"),
+            # An erasure looks for the one that the person came by; most have led nobody in.
+            models.Index(
+                fields=["user_id"], condition=models.Q(user_id__isnull=False), name="end_user_invitation_user"
+            ),
         ]
 
     @classmethod
