@@ -11,6 +11,7 @@ from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api import errors, handlers, metrics
+from identity_platform.api.cors import CrossOrigin
 from identity_platform.api.ratelimit import client_address
 from identity_platform.audit.origin import Origin, set_origin
 from identity_platform.postgresql import patience
@@ -104,7 +105,10 @@ class ApiMiddleware:
         length = request.META.get("CONTENT_LENGTH") or "0"
         if length.isdigit() and int(length) > settings.API_BODY_LIMIT:
             _pass_over(request, int(length))
-            return handlers.plain_answer(request.path, errors.BodyTooLarge())
+            refused = handlers.plain_answer(request.path, errors.BodyTooLarge())
+            # A page of another origin that may call us may also read why it was refused.
+            answer: HttpResponse = CrossOrigin(lambda _: refused)(request)
+            return answer
         if request.path not in PROBES:
             try:
                 host = request.get_host()

@@ -30,6 +30,12 @@ def test_a_listed_page_may_call_and_read_what_it_needs(api: Api) -> None:
     assert "Access-Control-Allow-Credentials" not in answer.headers
 
 
+def test_a_listed_page_reads_that_its_body_was_too_large(api: Api, settings: Any) -> None:
+    settings.API_BODY_LIMIT = 8
+    answer = api.post(LOGIN, {"email": "somebody@example.com"}, headers={"Origin": APP})
+    assert (answer.status_code, answer.headers.get("Access-Control-Allow-Origin")) == (413, APP)
+
+
 @pytest.mark.parametrize("origin", [STRANGER, "null", f"{APP}.evil.example", "http://app.example"])
 def test_nobody_else_may(api: Api, origin: str) -> None:
     assert "Access-Control-Allow-Origin" not in preflight(api, origin).headers
