@@ -250,8 +250,8 @@ def _erase(user_id: UUID) -> dict[str, int]:
         # invitation and then the address, and two orders would end in a deadlock. The one that the person came by
         # holds an address of theirs too, which may have changed since.
         theirs = Q(email_key=user.email_key) | Q(user_id=user_id)
-        invited, _ = EndUserInvitation.objects.filter(theirs).delete()
-        deleted[_kind(EndUserInvitation)] = invited
+        invitations = list(EndUserInvitation.objects.filter(theirs).values_list("pk", flat=True))
+        deleted[_kind(EndUserInvitation)], _ = EndUserInvitation.objects.filter(pk__in=invitations).delete()
         _, by_model = user.delete()
         # After the tickets: a try takes a ticket and then its counter, and two orders would end in a deadlock.
         attempts.forget(END_USERS, user_id)
@@ -259,7 +259,7 @@ def _erase(user_id: UUID) -> dict[str, int]:
             kind = _kind(apps.get_model(label))
             deleted[kind] = deleted.get(kind, 0) + number
         record_for_tenant("end_user.erased", target=("end_user", user_id), details={"deleted": deleted})
-        outbox.forget(user_id)
+        outbox.forget([user_id, *invitations])
         publish("end_user.erased", {"user_id": user_id})
     return deleted
 

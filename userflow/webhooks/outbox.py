@@ -5,7 +5,7 @@ one statement, which writes a row for each endpoint that listens to the event.
 """
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -84,8 +84,10 @@ def wake_after_commit() -> None:
     transaction.on_commit(partial(hints.wake, current_tenant().tenant_id), using=TENANT_ALIAS, robust=True)
 
 
-def forget(user_id: UUID) -> None:
+def forget(subjects: Sequence[UUID]) -> None:
     """Let go of what was sent about a person who is being erased, and of what waits for an endpoint that is off.
+
+    `subjects` are the person and the invitations to their addresses, which were sent before there was a person.
 
     What waits for one that is on is still sent, and purged in its time: a consumer that misses a deed would go wrong.
     Always, and not by what the route knows of endpoints: the first one may have been made since, and have heard of the
@@ -93,9 +95,9 @@ def forget(user_id: UUID) -> None:
     """
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(
-            "DELETE FROM userflow_webhookmessage m WHERE m.subject_id = %s AND (m.settled_at IS NOT NULL OR NOT EXISTS"
+            "DELETE FROM userflow_webhookmessage m WHERE m.subject_id = ANY(%s) AND (m.settled_at IS NOT NULL OR NOT EXISTS"
             " (SELECT FROM userflow_webhookendpoint e WHERE e.id = m.endpoint_id AND e.enabled))",
-            [user_id],
+            [list(subjects)],
         )
 
 
@@ -112,7 +114,7 @@ def body_of(event: str, data: Mapping[str, Any]) -> str:
 
 
 def _message(event: str, data: Mapping[str, Any]) -> tuple[str, str, UUID | None, str]:
-    return new_message_id(), event, data.get("user_id"), body_of(event, data)
+    return new_message_id(), event, data.get("user_id") or data.get("invitation_id"), body_of(event, data)
 
 
 def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], wanted: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Endpoints over REST: who may, what is refused, what is shown and what never is."""
 
+import secrets
 import socket
 import threading
 from collections.abc import Callable
@@ -180,6 +181,22 @@ def test_erasing_a_person_takes_what_was_sent_about_them_along(listening: Listen
     with in_tenant(home.id):
         left = WebhookMessage.objects.filter(subject_id=person.id)
         assert list(left.values_list("event", flat=True)) == ["end_user.erased"]
+
+
+def test_erasing_a_person_takes_along_what_was_sent_about_their_invitation(
+    listening: Listening, consumer: Consumer
+) -> None:
+    api, email = listening.home.api, f"guest-{secrets.token_hex(5)}@example.com"
+    listening.home.register()
+    for invited in (email, f"other-{email}"):
+        assert api.post("/uflow/admin/invitations", {"email": invited, "kind": "end_user"}).status_code == 201
+    person = listening.home.register(email)
+    deliver()
+    body = {"tenant_id": str(listening.home.id), "user_id": str(person.id)}
+    assert api.post("/uflow/user/enduser/delete_all", body).json()["deleted"]["invitations"] == 1
+    with in_tenant(listening.home.id):
+        left = [told.body for told in WebhookMessage.objects.filter(event="invitation.created")]
+    assert [f'"other-{email}"' in told for told in left] == [True]
 
 
 def test_erasing_a_person_takes_along_what_was_sent_also_by_a_request_that_knows_of_no_endpoint(
