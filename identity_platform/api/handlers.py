@@ -1,5 +1,6 @@
 """The only place that shapes an error body: one envelope per route group, chosen by path (contract.md section 1)."""
 
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
@@ -153,5 +154,9 @@ def unknown_path(request: HttpRequest, exception: Exception | None = None) -> Ht
 
 
 def fault(request: HttpRequest) -> HttpResponse:
-    """Django's handler500; the middleware has logged the trace."""
-    return plain_answer(request.path, errors.ServerFault())
+    """Django's handler500, for what DRF has not caught: pages of the console, for the most part.
+
+    Django calls it while it handles the exception, and does not hand it over.
+    """
+    problem = sys.exception()
+    return plain_answer(request.path, as_refusal(problem) if problem else errors.ServerFault())
