@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,14 +12,16 @@ from tempfile import gettempdir, mkdtemp
 
 _PREFIX = ".identity-draft-"
 _LOCK = ".lock"
+# Locks do not reach from one machine to the other on every shared disk, but whoever is at work writes.
+_QUIET_SECONDS = 600
 
 
 @contextmanager
 def scratch(parent: Path | None = None) -> Iterator[Path]:
     """A folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
 
-    Those that killed jobs have left beside it are removed first: nobody else would, and a dump of a tenant would lie
-    there for good. Raises OSError.
+    Those that killed jobs have left beside it ten minutes ago or earlier are removed first: nobody else would, and a
+    tenant's dump would lie there for good. Raises OSError.
     """
     place = parent or Path(gettempdir())
     for left in place.glob(f"{_PREFIX}*"):
@@ -47,10 +50,15 @@ def _remove_if_forsaken(left: Path) -> None:
     # Whatever cannot be looked at or locked is another user's, or in use.
     with suppress(OSError):
         found = left.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and _is_quiet(left):
             lock = _locked(left)
             shutil.rmtree(left, ignore_errors=True)
             os.close(lock)
+
+
+def _is_quiet(folder: Path) -> bool:
+    newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    return time.time() - newest > _QUIET_SECONDS
 
 
 def _locked(folder: Path) -> int:
