@@ -259,6 +259,8 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
     encoded = passwords.hashed(password)
     try:
         with realm.atomic():
+            # The user before any ticket, as everywhere: two links at once would wait for each other's otherwise.
+            realm.users._default_manager.select_for_update(no_key=True).filter(pk=user.pk).first()
             tickets.spend_ticket(realm, ticket)
             if isinstance(user, EndUser) and route is not None:
                 _take_back_from_strangers(user, route)
@@ -292,11 +294,10 @@ def _take_back_from_strangers(user: EndUser, route: routes.Route) -> None:
     if not proofs.is_required(route):
         return
     # As stored: it may have been proven while the password was hashed.
-    unused = EndUser.objects.filter(pk=user.pk, email_verified_at=None, last_login=None)
-    locked = unused.select_for_update(no_key=True).first()
-    if locked is not None:
+    unused = EndUser.objects.filter(pk=user.pk, email_verified_at=None, last_login=None).first()
+    if unused is not None:
         for drop in _take_back:
-            drop(locked)
+            drop(unused)
 
 
 # --- what both have in common ----------------------------------------------------------------------------------------

@@ -106,6 +106,21 @@ def test_eight_uses_at_once_set_one_password(house: House) -> None:
     assert set(statuses) <= {200, 400, 503}
 
 
+def test_two_links_at_once_set_one_password(house: House) -> None:
+    for _ in range(8):
+        person = house.register()
+        tokens = [ask(house, person), ask(house, person)]
+
+        def use(token: str) -> int:
+            try:
+                return int(Api().post(RESET, {"token": token, "password": NEW}).status_code)
+            finally:
+                connections.close_all()
+
+        with ThreadPoolExecutor(2) as pool:
+            assert sorted(pool.map(use, tokens)) == [200, 400]
+
+
 def test_an_expired_token_is_refused(house: House) -> None:
     person = house.register()
     token = ask(house, person)
