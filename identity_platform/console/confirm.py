@@ -1,7 +1,8 @@
 """One page for everything that changes something: it says what will happen, asks, acts and comes back."""
 
+import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from django import forms
 from django.contrib import admin, messages
@@ -15,6 +16,9 @@ from identity_platform.console import sudo
 from identity_platform.console.access import staff_at
 from identity_platform.console.inside import drawn_for_another
 from tenants.models import Tenant
+
+# The hidden field that says what a form was drawn with.
+DRAWN_FROM: Final = "drawn_from"
 
 
 class TypedName(forms.Form):
@@ -47,6 +51,11 @@ def _show(refusal: ApiError, form: forms.Form) -> None:
         form.add_error(name if name in form.fields else None, told)
 
 
+def _state(initial: dict[str, Any]) -> str:
+    """A short name for the values that a form is drawn with."""
+    return hashlib.sha256(repr(sorted(initial.items())).encode()).hexdigest()[:32]
+
+
 def confirmed(
     request: HttpRequest,
     *,
@@ -72,7 +81,9 @@ def confirmed(
     `alarming` is the red button, which only then stands there if nothing else is said. `shown`
     answers after success in place of the way back (for what is shown once); `onward` gives where else to go then, such
     as the page of what was made. `tenant` is the one that a page inside a tenant is drawn for (console.inside): its form
-    carries it, and is refused when another one has been chosen since. `template` may extend the page, with `context`.
+    carries it, and is refused when another one has been chosen since. A form with `initial` values in its options is
+    refused when these have changed since it was drawn: it sends every field, the untouched ones too, and would take
+    somebody else's change back. `template` may extend the page, with `context`.
     """
     staff_at(request)
     if tenant is not None and (refused := drawn_for_another(request, tenant)) is not None:
@@ -80,6 +91,15 @@ def confirmed(
     if dangerous and not sudo.is_fresh(request):
         return sudo.ask_again(request)
     form = form_class(request.POST if request.method == "POST" else None, **(form_options or {}))
+    hidden = dict((context or {}).get("hidden") or {})
+    if initial := (form_options or {}).get("initial"):
+        now = _state(initial)
+        # After a refusal it stays that of the page that was opened: what is typed there has not seen the change either.
+        hidden[DRAWN_FROM] = request.POST.get(DRAWN_FROM, now)
+        if hidden[DRAWN_FROM] != now:
+            form.add_error(
+                None, _("Somebody else has changed this since you opened the page: nothing was saved. Open it again.")
+            )
     if request.method == "POST" and form.is_valid():
         try:
             report = act(form.cleaned_data)
@@ -94,6 +114,7 @@ def confirmed(
         {
             **admin.site.each_context(request),
             **(context or {}),
+            "hidden": hidden,
             "tenant": tenant,
             "title": title,
             "text": text,

@@ -126,33 +126,19 @@ class SettingsForm(forms.Form):
         help_text=gettext_lazy("a-z, 0-9 and dashes. Commands and addresses name the tenant by it."),
         widget=UnfoldAdminTextInputWidget(),
     )
-    # Every field is sent, the untouched ones too: from a page that is older than somebody else's change they would take
-    # that change back.
-    as_of = forms.CharField(required=False, widget=forms.HiddenInput())
 
     def __init__(self, *args: Any, tenant: Tenant, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.initial = {"name": tenant.name, "slug": tenant.slug, **tenant.settings}
-        self.initial["as_of"] = tenant.updated_at.isoformat()
+        self.tenant = tenant
         for name, field in SETTING_FIELDS.items():
             self.fields[name] = field()
-        # A setting that a newer release has put there is not shown, and stays.
-        self.known = tenant.settings
-
-    def clean(self) -> dict[str, Any]:
-        """Refuse a page that shows what was set before."""
-        data = dict(super().clean() or {})
-        if data.get("as_of") and data["as_of"] != self.initial["as_of"]:
-            self.add_error(
-                None, _("The tenant has been changed since you opened this page: nothing was saved. Open it again.")
-            )
-        return data
 
     def changes(self, data: dict[str, Any]) -> dict[str, Any]:
         """What differs from what is set, as the action takes it: None takes a setting back."""
+        # A setting that a newer release has put there is not shown, and stays.
         stated = {name: data[name] if data[name] != "" else None for name in SETTING_FIELDS}
-        changed = {name: value for name, value in stated.items() if value != self.known.get(name)}
-        found = {name: data[name] for name in ("name", "slug") if data[name] != self.initial[name]}
+        changed = {name: value for name, value in stated.items() if value != self.tenant.settings.get(name)}
+        found = {name: data[name] for name in ("name", "slug") if data[name] != getattr(self.tenant, name)}
         return found | ({"settings": changed} if changed else {})
 
 

@@ -69,7 +69,10 @@ def settings(request: HttpRequest, tenant_id: str) -> HttpResponse:
         back=page_of(tenant),
         act=act,
         form_class=SettingsForm,
-        form_options={"tenant": tenant},
+        form_options={
+            "tenant": tenant,
+            "initial": {"name": tenant.name, "slug": tenant.slug, **tenant.settings},
+        },
         submit=_("Save"),
         # Where people are sent to set a new password stands among them.
         alarming=False,

@@ -65,6 +65,22 @@ def test_services_are_registered_changed_and_deleted(manager: Staff, house: Hous
     assert not Service.objects.filter(pk=service.pk).exists()
 
 
+def test_a_form_that_is_older_than_somebody_elses_change_takes_nothing_of_it_back(manager: Staff, house: House) -> None:
+    service = a_service(house)
+    typed = {**FORM, "name": service.name, "base_url": "https://old.example.com"}
+    drawn = {"drawn_from": manager.get(at(service, "edit/")).text.partition('name="drawn_from" value="')[2][:32]}
+    assert house.api.put(f"/exsvc/api/v1/services/{service.pk}", {"status": "inactive"}).status_code == 200
+    # Typed once more it is no newer; a page that is opened now is.
+    for _ in range(2):
+        late = manager.post(at(service, "edit/"), {**typed, **drawn})
+        assert (late.status_code, "Somebody else has changed this" in late.text) == (400, True)
+        assert late.text.partition('name="drawn_from" value="')[2][:32] == drawn["drawn_from"]
+    service.refresh_from_db()
+    assert (service.status, service.base_url) == ("inactive", "https://a.example.com")
+    drawn = {"drawn_from": manager.get(at(service, "edit/")).text.partition('name="drawn_from" value="')[2][:32]}
+    assert manager.post(at(service, "edit/"), {**typed, **drawn}).status_code == 302
+
+
 def test_what_the_api_refuses_stands_at_the_field(manager: Staff, house: House) -> None:
     taken = a_service(house)
     wrong = add(manager, house, base_url="ftp://example.com", metadata="[]")

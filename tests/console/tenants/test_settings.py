@@ -102,9 +102,10 @@ def test_a_page_that_was_opened_before_somebody_elses_change_takes_nothing_of_it
 ) -> None:
     house = new_house()
     shown = operator.get(page(house, "settings")).content.decode()
-    found = re.search(r'name="as_of" value="([^"]+)"', shown)
+    found = re.search(r'name="drawn_from" value="([^"]+)"', shown)
     assert found is not None
-    assert operator.post(page(house, "settings"), form(house, as_of=found[1], mfa_policy="required")).status_code == 302
-    late = operator.post(page(house, "settings"), form(house, as_of=found[1], name="Renamed"))
+    first = operator.post(page(house, "settings"), form(house, drawn_from=found[1], mfa_policy="required"))
+    assert first.status_code == 302
+    late = operator.post(page(house, "settings"), form(house, drawn_from=found[1], name="Renamed"))
     assert (late.status_code, settings_of(house)) == (400, {"mfa_policy": "required"})
-    assert "has been changed since you opened this page" in late.content.decode()
+    assert "Somebody else has changed this since you opened the page" in late.content.decode()
