@@ -1,8 +1,10 @@
 """What an operator reads when a command cannot work: one line, an exit code, no traceback."""
 
 import os
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -35,6 +37,8 @@ def said_by(
         stderr=subprocess.PIPE,
         text=True,
         timeout=60,
+        # Not as this suite was started: under nohup a closed terminal ends nothing.
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
     )
     return done.returncode, done.stderr
 
