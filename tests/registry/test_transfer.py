@@ -2,18 +2,19 @@
 
 import json
 import secrets
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.db import transaction
 from django.db.models import Sum
 
 from identity_platform.audit.models import PlatformEvent
+from registry.actions import create_service
 from registry.models import Service, ServiceCount, ServiceCredential, ServiceImport
 from tests.userflow.transfer.another_process import another_process
-from tests.userflow.transfer.files import jsonl, reported, run, slug, table
+from tests.userflow.transfer.files import jsonl, reported, run, slug
 from tests.world import House
 
 SERVICES = "/exsvc/api/v1/services"
@@ -191,20 +192,24 @@ def test_a_dry_run_changes_nothing(new_house: Callable[[], House], tmp_path: Pat
 
 def test_a_killed_import_goes_on_and_a_second_one_is_refused(new_house: Callable[[], House], tmp_path: Path) -> None:
     house = new_house()
-    file = table(tmp_path / "in.csv", *(service(name=f"s{n:04}") for n in range(400)))
-    command = ["import_services", slug(house), file, "--batch-size", 2]
-    with another_process(*command) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if " 40 rows" in line:
-                # It is still at work when the second one comes, however long that takes.
-                process.send_signal(signal.SIGSTOP)
-                assert run(*command).code == 2
-                process.kill()
-    assert 40 <= Service.objects.filter(tenant_id=house.id).count() < 400
+    held = create_service(tenant_id=house.id, name="held", type="payment", base_url="https://a.example.com")
+    rows = [service(name=f"s{n:04}") for n in range(400)]
+    rows.insert(200, {"kind": "credential", "service": held.name, "name": "a", "secret": "s"})
+    command = ["import_services", slug(house), jsonl(tmp_path / "in.jsonl", *rows), "--batch-size", 2]
+    # It comes no further than a service that we hold, and is at work still when the second one comes. Stopped by a signal
+    # it might hold the run, on which the second one would wait.
+    with transaction.atomic():
+        Service.objects.select_for_update().get(pk=held.pk)
+        with another_process(*command) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if " 40 rows" in line:
+                    assert run(*command).code == 2
+                    process.kill()
+    assert 40 <= Service.objects.filter(tenant_id=house.id).count() <= 201
     ended = run(*command, "--resume")
-    assert (ended.code, "400 created, 0 updated, 0 skipped, 0 failed" in ended.said) == (0, True)
-    assert counted(house) == Service.objects.filter(tenant_id=house.id).count() == 400
+    assert (ended.code, "401 created, 0 updated, 0 skipped, 0 failed" in ended.said) == (0, True)
+    assert counted(house) == Service.objects.filter(tenant_id=house.id).count() == 401
 
 
 def test_another_tenant_sees_nothing_of_it(house: House, other_house: House, tmp_path: Path) -> None:
