@@ -171,9 +171,8 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
     """Send the mail again, with a new token and seven new days; the token sent before ends.
 
     It gives what has expired another time, so the caller must be one who could invite so, and is the inviter from then
-    on. Refuses with
-    UnknownInvitation, InvitationClosed (accepted or cancelled), NotAllowed (an admin user's, by who may not make one),
-    UnknownRole, GrantsMoreThanHeld, EmailTaken, TooManyFromAddress (too many mails of the caller).
+    on. Refuses with UnknownInvitation, InvitationClosed (accepted or cancelled), NotAllowed (an admin user's, by who may
+    not make one), UnknownRole, GrantsMoreThanHeld, EmailTaken, TooManyFromAddress (too many mails of the caller).
     """
 
     def again(realm: Realm, row: Row, route: routes.Route | None) -> Shown:

@@ -1,7 +1,8 @@
 """An import is tried, killed, gone on with, taken over: nobody comes in twice and nobody is left out."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +62,26 @@ def test_a_dry_run_tells_all_and_changes_nothing(new_house: Callable[[], House],
     assert last == "297 created, 0 updated, 0 skipped, 5 failed of 302 rows."
 
 
+@contextmanager
+def held_at(house: House, email: str) -> Iterator[None]:
+    """An import comes no further than this row, which another transaction is about to take, however late it is ended."""
+    with in_tenant(house.id), tenant_atomic():
+        with connections[TENANT_ALIAS].cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        EndUser.objects.create(email=email, email_key=email, client_id=house.client_id)
+        yield
+        transaction.set_rollback(True, using=TENANT_ALIAS)
+
+
 def test_a_killed_import_goes_on_where_it_was(new_house: Callable[[], House], tmp_path: Path) -> None:
     house, rows = new_house(), many()
     file, report = table(tmp_path / "p.csv", *rows), tmp_path / "bad.jsonl"
     command = ["import_users", slug(house), file, "--create-missing", "--batch-size", 10, "--report", report]
-    # It comes no further than a row that another transaction is about to take, however late it is killed.
-    with in_tenant(house.id), tenant_atomic():
-        with connections[TENANT_ALIAS].cursor() as cursor:
-            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        EndUser.objects.create(email=(taken := "p00801@example.com"), email_key=taken, client_id=house.client_id)
-        with another_process(*command) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if " 400 rows" in line:
-                    process.kill()
-        transaction.set_rollback(True, using=TENANT_ALIAS)
+    with held_at(house, "p00801@example.com"), another_process(*command) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if " 400 rows" in line:
+                process.kill()
     got = len(emails(house))
     assert 390 <= got < 800
     ended = run(*command, "--resume")
@@ -98,17 +104,11 @@ def test_an_interrupted_import_says_how_to_go_on_at_once(new_house: Callable[[],
     house, rows = new_house(), many(60)
     file = table(tmp_path / "p.csv", *rows)
     command = ["import_users", slug(house), file, "--create-missing", "--batch-size", 10]
-    # It comes no further than a row that another transaction is about to take, however late it is interrupted.
-    with in_tenant(house.id), tenant_atomic():
-        with connections[TENANT_ALIAS].cursor() as cursor:
-            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        EndUser.objects.create(email=(taken := "p00050@example.com"), email_key=taken, client_id=house.client_id)
-        with another_process(*command) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-            said = process.stdout.read()
-        transaction.set_rollback(True, using=TENANT_ALIAS)
+    with held_at(house, "p00050@example.com"), another_process(*command) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.read()
     assert (process.returncode, "Interrupted: run it again with --resume" in said) == (130, True)
     assert run(*command, "--resume").code == 0
     assert emails(house) == addresses(rows)
