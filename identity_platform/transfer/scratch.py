@@ -1,4 +1,4 @@
-"""Folders for drafts that hold people's data: gone when the job ends, and where it was killed, when the next one begins."""
+"""Folders for drafts that hold people's data: gone when the job ends; after a kill, with a later job beside it."""
 
 import fcntl
 import os

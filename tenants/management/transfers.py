@@ -81,7 +81,7 @@ class ImportCommand(BaseCommand):
         except OSError as problem:
             # A report on a full disk comes without a name, and after some rows.
             where = problem.filename or options["report"] or "standard output"
-            code = 1 if problem.errno in (errno.ENOSPC, errno.EDQUOT) else terminal.NOT_TRIED
+            code = SOME_BAD if problem.errno in (errno.ENOSPC, errno.EDQUOT) else terminal.NOT_TRIED
             raise CommandError(f"{where}: {problem.strerror}", returncode=code) from problem
         except KeyboardInterrupt:
             # Without --resume it would be told for a while that this one is at work still.
