@@ -112,7 +112,7 @@ def settle(
     if realm is END_USERS:
         data = {"user_id": user.pk, "kind": kind, "change": change, "mfa_methods": user.mfa_methods}
         publish(_EVENTS[change], data)
-    notices.tell_of_change(realm, user, change=change, kind=kind)
+    notices.tell_of_change(realm, user, change=change, kind=kind, by_admin=rung == "admin")
 
 
 def methods_of(user: Any) -> list[str]:

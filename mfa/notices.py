@@ -21,8 +21,8 @@ CHANGES = {
     "enrolled": "added",
     "replaced": "replaced",
     "removed": "removed",
-    "reset": "removed by an administrator",
-    "regenerated": "made anew",
+    "reset": "removed",
+    "regenerated": "replaced by new ones",
 }
 
 
@@ -32,14 +32,19 @@ def issuer_of(realm: Realm, user: Any) -> str:
     return str(settings_of(realm, user).get("issuer_name") or fallback)
 
 
-def tell_of_change(realm: Realm, user: Any, *, change: str, kind: str) -> None:
-    """Mail the user once the running transaction is committed. A mail server that is down undoes nothing."""
+def tell_of_change(realm: Realm, user: Any, *, change: str, kind: str, by_admin: bool = False) -> None:
+    """Mail the user once the running transaction is committed. A mail server that is down undoes nothing.
+
+    A change `by_admin` shows no network address: it would be the admin's, and the audit trail has it.
+    """
     facts = {
         "what": KINDS[kind],
         "done": CHANGES[change],
         "issuer": issuer_of(realm, user),
         "at": now(),
-        "address": current_origin().address,
+        "by_admin": by_admin,
+        "gone": kind == "all",
+        "address": "" if by_admin else current_origin().address,
     }
     mail.tell(
         "factor_changed",

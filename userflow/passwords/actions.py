@@ -203,9 +203,10 @@ def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
         # The token says in which tenant's database it is to be looked up; its hash covers the tenant too.
         token = f"{route.tenant_id.hex}.{token}"
     facts = _facts(route)
-    base = (route.settings.get("password_reset_url") if route else None) or settings.PASSWORD_RESET_URL
+    # Admin users sign in to the platform: a tenant's own page must not receive their tokens.
+    own = route.settings.get("password_reset_url") if route and realm is END_USERS else None
     # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
-    link = f"{base}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
+    link = f"{own or settings.PASSWORD_RESET_URL}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
     mail.send(
         "password_reset",
         to=user.email,

@@ -102,7 +102,7 @@ SETTING_FIELDS: Final[Mapping[str, Callable[[], forms.Field]]] = {
     ),
     "password_reset_url": lambda: _text(
         label=_("Page for a new password"),
-        help_text=_("An https address of the tenant's own page; the token follows the #."),
+        help_text=_("An https address of the tenant's own page, for end users; the token follows the #."),
     ),
     "email_verification_url": lambda: _text(
         label=_("Page that proves an address"), help_text=_("An https address of the tenant's own page.")

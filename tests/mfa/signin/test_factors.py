@@ -126,7 +126,7 @@ def test_the_user_is_told_of_every_change_by_mail(house: House, ann: Somebody, m
     says = [
         "an authenticator app was added",
         "a phone for codes by SMS was added",
-        "backup codes were made anew",
+        "backup codes were replaced by new ones",
         "an authenticator app was replaced",
         "an authenticator app was removed",
         "all second factors were removed by an administrator",
@@ -135,6 +135,45 @@ def test_the_user_is_told_of_every_change_by_mail(house: House, ann: Somebody, m
     for text, sentence in zip(told, says, strict=True):
         assert f"{sentence} for your user" in text
         assert ann.secret not in text
+
+
+def _notice_to(person: Any, mailoutbox: list[Any]) -> str:
+    """The newest mail about the person's factors."""
+    assert settle(60)
+    return [
+        str(mail.body) for mail in mailoutbox if mail.to == [person.email] and "sign in has changed" in mail.subject
+    ][-1]
+
+
+def test_reset_notice_hides_admin_and_says_what_to_do(house: House, ann: Somebody, mailoutbox: list[Any]) -> None:
+    ann.enrol_totp()
+    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
+    assert house.api.post("/webauthn/factors/reset", body).status_code == 200
+    told = _notice_to(ann, mailoutbox)
+    assert "set up a new second factor" in told
+    for hidden in (house.api.address, house.admin.email, house.admin.username, str(house.admin.id), "network address"):
+        assert hidden not in told
+
+
+def test_admin_reset_notice_hides_the_operator(operator: Api, new_house: Any, mailoutbox: list[Any]) -> None:
+    own = new_house()
+    body = {"user_id": str(own.admin.id), "reason": "lost the phone"}
+    assert operator.post("/webauthn/admin/factors/reset", body).status_code == 200
+    told = _notice_to(own.admin, mailoutbox)
+    assert "removed by an administrator" in told
+    assert operator.address not in told
+
+
+def test_notice_of_an_admins_enrollment_hides_the_admin(house: House, ann: Somebody, mailoutbox: list[Any]) -> None:
+    ann.enrol_totp(token=house.api.token)
+    told = _notice_to(ann, mailoutbox)
+    assert "an authenticator app was added by an administrator" in told
+    assert ann.api.address not in told
+
+
+def test_notice_of_ones_own_change_shows_the_address(ann: Somebody, mailoutbox: list[Any]) -> None:
+    ann.enrol_totp()
+    assert f"from the network address {ann.api.address}" in _notice_to(ann, mailoutbox)
 
 
 def test_every_enrollment_is_audited_with_its_rung_and_address(house: House, ann: Somebody) -> None:

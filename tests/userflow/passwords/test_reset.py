@@ -8,8 +8,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.conf import settings
 from django.core import mail as django_mail
 from django.db import connections
+from django.test import Client as DjangoClient
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
@@ -246,6 +248,20 @@ def test_the_tenants_page_and_name_stand_in_the_mail(new_house: Any) -> None:
     assert f"https://shop.example/reset#realm=enduser&token={token}" in sent.body
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 400
     assert Api().post(RESET, {"token": token, "password": NEW * 2}).status_code == 200
+
+
+@pytest.mark.parametrize("door", ["api", "console"])
+def test_admin_reset_link_never_leads_to_a_tenants_page(door: str, new_house: Any, operator: Api) -> None:
+    own = new_house()
+    page = {"settings": {"password_reset_url": "https://shop.example/reset"}}
+    assert operator.patch(f"/uflow/admin/tenants/{own.id}", page).status_code == 200
+    if door == "api":
+        assert Api().post(ADMIN_FORGOT, {"email": own.admin.email}).status_code == 200
+    else:
+        assert DjangoClient().post("/admin/forgotten/", {"email": own.admin.email}).status_code == 302
+    (sent,) = mails_to(own.admin.email)
+    assert "shop.example" not in sent.body
+    assert f"{settings.PASSWORD_RESET_URL}#realm=admin&token={token_in(sent)}" in sent.body
 
 
 def test_admin_users_reset_theirs_in_the_global_database(new_house: Any) -> None:
