@@ -42,7 +42,9 @@ class Knobs:
     attestation: str = "packed"
     client_data: dict[str, Any] = field(default_factory=dict)
     credential_id: bytes | None = None
-    public_key: dict[int, Any] | None = None
+    public_key: dict[Any, Any] | None = None
+    # The attestation statement; by default that of the format.
+    statement: Any = ...
     tamper_signature: bool = False
 
 
@@ -79,6 +81,8 @@ class Authenticator:
         statement: dict[str, Any] = {}
         if knobs.attestation == "packed":
             statement = {"alg": self.alg, "sig": self._sign(data + hashlib.sha256(client_data).digest(), knobs)}
+        if knobs.statement is not ...:
+            statement = knobs.statement
         attestation = cbor2.dumps({"fmt": knobs.attestation, "attStmt": statement, "authData": data})
         response = {"clientDataJSON": b64(client_data), "attestationObject": b64(attestation), "transports": ["usb"]}
         return self._credential(credential_id, response)

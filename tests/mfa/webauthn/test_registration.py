@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.mfa.webauthn.authenticator import EDDSA, ES384, RS256, UP, UV, Authenticator, b64, unb64
+from tests.mfa.webauthn.authenticator import EDDSA, ES256, ES384, RS256, UP, UV, Authenticator, b64, unb64
 from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home, end_users_of, new_authenticator
 from tests.world import Api, House, Person
 
@@ -113,6 +113,84 @@ REFUSED: dict[str, dict[str, Any]] = {
         "public_key": {1: 1, 3: -7, -1: 6, -2: bytes(32)},
     },
 }
+
+
+P256 = new_authenticator().key.public_key().public_numbers()
+RSA = new_authenticator(alg=RS256).key.public_key().public_numbers()
+X, Y = (number.to_bytes(32, "big") for number in (P256.x, P256.y))
+N, E = RSA.n.to_bytes(256, "big"), (65537).to_bytes(3, "big")
+ED25519 = new_authenticator(alg=EDDSA).cose_key()[-2]
+# 2^255 - 19; the field of Ed25519 (RFC 8032 section 5.1). The sign of x is the highest bit.
+FIELD, SIGN = 2**255 - 19, 2**255
+ORDER_8 = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
+# Who signs with such a point needs no private key: one signature fits many messages.
+SMALL_ORDER = [y | sign for y in (0, 1, FIELD - 1, ORDER_8, FIELD - ORDER_8) for sign in (0, SIGN)]
+NOT_CANONICAL = [FIELD + y | sign for y in range(19) for sign in (0, SIGN)]
+NOT_ON_CURVE = [2, 2 | SIGN]
+
+DEGENERATE_KEYS: dict[str, dict[Any, Any]] = {
+    **{
+        f"Ed25519 {y:#x}": {1: 1, 3: EDDSA, -1: 6, -2: y.to_bytes(32, "little")}
+        for y in (*SMALL_ORDER, *NOT_CANONICAL, *NOT_ON_CURVE)
+    },
+    "Ed25519 of 31 bytes": {1: 1, 3: EDDSA, -1: 6, -2: ED25519[:31]},
+    "Ed25519 with its private key": {1: 1, 3: EDDSA, -1: 6, -2: ED25519, -4: bytes(32)},
+    "Ed25519 as X25519": {1: 1, 3: EDDSA, -1: 4, -2: ED25519},
+    "Ed25519 whose type is true": {1: True, 3: EDDSA, -1: 6, -2: ED25519},
+    "Ed25519 whose curve is a float": {1: 1, 3: EDDSA, -1: 6.0, -2: ED25519},
+    "Ed25519 with a key id": {1: 1, 2: b"id", 3: EDDSA, -1: 6, -2: ED25519},
+    "P-256 off the curve": {1: 2, 3: ES256, -1: 1, -2: X, -3: X},
+    "P-256 compressed": {1: 2, 3: ES256, -1: 1, -2: X, -3: bool(P256.y & 1)},
+    "P-256 with a longer coordinate": {1: 2, 3: ES256, -1: 1, -2: b"\0" + X, -3: Y},
+    "P-256 with its private key": {1: 2, 3: ES256, -1: 1, -2: X, -3: Y, -4: bytes(32)},
+    "P-256 with operations": {1: 2, 3: ES256, 4: [2], -1: 1, -2: X, -3: Y},
+    "P-256 with an unknown parameter": {1: 2, 3: ES256, -1: 1, -2: X, -3: Y, -70000: b"x"},
+    "P-256 as an Edwards key": {1: 2, 3: EDDSA, -1: 1, -2: X, -3: Y},
+    "P-256 as an RSA key": {1: 2, 3: RS256, -1: 1, -2: X, -3: Y},
+    "RSA as P-256": {1: 3, 3: ES256, -1: N, -2: E},
+    "RSA with its private key": {1: 3, 3: RS256, -1: N, -2: E, -3: N},
+    "RSA with e = 1": {1: 3, 3: RS256, -1: N, -2: b"\1"},
+    "RSA with e = 3": {1: 3, 3: RS256, -1: N, -2: b"\3"},
+    "RSA with an even e": {1: 3, 3: RS256, -1: N, -2: (65538).to_bytes(3, "big")},
+    "RSA with e = n - 2": {1: 3, 3: RS256, -1: N, -2: (RSA.n - 2).to_bytes(256, "big")},
+    "RSA with an even n": {1: 3, 3: RS256, -1: (RSA.n + 1).to_bytes(256, "big"), -2: E},
+    "RSA with a factor of three": {1: 3, 3: RS256, -1: (RSA.n * 3).to_bytes(257, "big"), -2: E},
+    "RSA of 2047 bits": {1: 3, 3: RS256, -1: (RSA.n >> 1 | 1).to_bytes(256, "big"), -2: E},
+    "RSA of 16 bits": {1: 3, 3: RS256, -1: (251 * 257).to_bytes(2, "big"), -2: b"\3"},
+}
+
+
+@pytest.fixture(scope="module")
+def registrant(house: House, django_db_blocker: Any) -> tuple[Api, Person]:
+    """Somebody who is signed in and enrols nothing that lasts."""
+    with django_db_blocker.unblock():
+        person = house.register()
+        return house.as_user(person), person
+
+
+def _finish(home: Home, registrant: tuple[Api, Person], alg: int = ES256, **knobs: Any) -> tuple[int, int]:
+    """The status of a registration with these knobs, and how many factors the user has then."""
+    door, person = registrant
+    credential = new_authenticator(alg=alg).create(home.begin_registration(door, person).json(), **knobs)
+    answer = home.finish_registration(door, person, credential)
+    return answer.status_code, len(door.get("/webauthn/factors").json()["factors"])
+
+
+@pytest.mark.parametrize("public_key", DEGENERATE_KEYS.values(), ids=DEGENERATE_KEYS.keys())
+def test_registration_rejects_degenerate_key(
+    home: Home, registrant: tuple[Api, Person], public_key: dict[Any, Any]
+) -> None:
+    assert _finish(home, registrant, attestation="none", public_key=public_key) == (400, 0)
+
+
+@pytest.mark.parametrize("statement", [{"x": 1}, {"sig": b""}, {1: 1}, [], None, "", 0], ids=repr)
+def test_registration_rejects_none_with_statement(home: Home, registrant: tuple[Api, Person], statement: Any) -> None:
+    assert _finish(home, registrant, attestation="none", statement=statement) == (400, 0)
+
+
+@pytest.mark.parametrize("alg", [ES256, EDDSA, RS256])
+def test_registration_accepts_none_with_empty_map(home: Home, door: Api, person: Person, alg: int) -> None:
+    assert _finish(home, (door, person), alg, attestation="none") == (200, 1)
 
 
 @pytest.mark.parametrize("knobs", REFUSED.values(), ids=REFUSED.keys())
