@@ -230,7 +230,14 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1
 # --- transport and browser safety ------------------------------------------------------------------------------------
 
 # TLS ends at the proxy in front; outside embedded mode cookies travel over it only.
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not EMBEDDED
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = not EMBEDDED
+# Browsers take a cookie of this prefix from this very host only, over TLS and for all its paths (RFC 6265bis section
+# 4.1.3.2): no neighbouring subdomain can plant one. Embedded mode is plain HTTP, where browsers refuse the prefix.
+COOKIE_PREFIX = "" if EMBEDDED else "__Host-"
+SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}sessionid"
+CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}csrftoken"
+LANGUAGE_COOKIE_NAME = f"{COOKIE_PREFIX}language"
+MESSAGE_STORAGE = "identity_platform.console.message_storage.MessageStorage"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CONSOLE_SESSION_HOURS = whole("CONSOLE_SESSION_HOURS", 8, least=1, most=72)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
 from django.test import Client
@@ -103,11 +104,11 @@ def test_a_session_name_that_somebody_planted_is_worth_nothing() -> None:
         lambda: staff.post("/admin/reauthenticate/", {"code": staff.code()}),
     ):
         step()
-        seen.append(staff.browser.cookies["sessionid"].value)
+        seen.append(staff.browser.cookies[settings.SESSION_COOKIE_NAME].value)
     assert len(set(seen)) == 3
     for old in seen[:2]:
         thief = Client(REMOTE_ADDR=some_address())
-        thief.cookies["sessionid"] = old
+        thief.cookies[settings.SESSION_COOKIE_NAME] = old
         assert thief.get("/admin/").status_code == 302
 
 
@@ -224,13 +225,13 @@ def test_whoever_reads_the_table_of_sessions_can_be_nobody_by_it() -> None:
     with connections["default"].cursor() as cursor:
         cursor.execute("SELECT session_key, session_data FROM console_browsersession")
         rows = cursor.fetchall()
-    name = staff.browser.cookies["sessionid"].value
+    name = staff.browser.cookies[settings.SESSION_COOKIE_NAME].value
     assert rows
     for key, data in rows:
         assert name not in key
         assert waiting not in data
         thief = Client(REMOTE_ADDR=some_address())
-        thief.cookies["sessionid"] = key
+        thief.cookies[settings.SESSION_COOKIE_NAME] = key
         assert thief.get("/admin/second-step/").headers["Location"] == "/admin/login/"
 
 
@@ -239,7 +240,7 @@ def test_expired_browser_sessions_are_let_go() -> None:
     from identity_platform.console.signin.store import _hashed
 
     staff = new_operator().sign_in()
-    rows = BrowserSession.objects.filter(session_key=_hashed(staff.browser.cookies["sessionid"].value))
+    rows = BrowserSession.objects.filter(session_key=_hashed(staff.browser.cookies[settings.SESSION_COOKIE_NAME].value))
     assert rows.update(expire_date="2020-01-01T00:00Z") == 1
     # 1 where the database of some tenant does not answer; this is of the global one.
     with pytest.raises(SystemExit, match=r"^[01]$"):

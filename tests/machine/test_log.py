@@ -7,7 +7,6 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import psycopg
-from django.conf import settings
 from psycopg import sql
 
 from identity_platform.console.signin.models import BrowserSession
@@ -35,7 +34,7 @@ def test_a_fault_of_a_page_is_in_the_log_without_what_was_asked(
     settled_home: Path, serve: Callable[..., Platform]
 ) -> None:
     platform = serve(settled_home, WEB_WORKERS="1")
-    cookie = {"Cookie": f"{settings.SESSION_COOKIE_NAME}={'hidden-cookie'.ljust(32, 'x')}"}
+    cookie = {"Cookie": f"sessionid={'hidden-cookie'.ljust(32, 'x')}"}
     with without_sessions(settled_home):
         connection = HTTPConnection("127.0.0.1", platform.port, timeout=30)
         connection.request("GET", "/admin/?secret=hidden-word", headers=cookie)
