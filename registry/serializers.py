@@ -114,14 +114,14 @@ class ServiceCredentialIn(serializers.Serializer[Any]):
     type = Choice(CREDENTIAL_TYPES, required=False, default=API_KEY)
     secret = Secret()
     metadata = free_metadata()
-    expires_at = Timestamp(required=False, allow_null=True)
+    expires_at = Timestamp(required=False, allow_null=True, help_text="null: it does not expire.")
 
 
 class ServiceCredentialChanges(serializers.Serializer[Any]):
     secret = Secret(required=False)
     status = Choice((ACTIVE, REVOKED), required=False)
     metadata = free_metadata()
-    expires_at = Timestamp(required=False, allow_null=True)
+    expires_at = Timestamp(required=False, allow_null=True, help_text="null: it does not expire.")
 
 
 class ServiceCredentialOut(serializers.Serializer[Any]):

@@ -2,7 +2,7 @@
 
 import re
 
-import idna
+from identity_platform.api.domains import DomainInvalid, a_labels
 
 LONGEST_ADDRESS = 254  # RFC 5321 section 4.5.3.1.3, without the angle brackets
 
@@ -11,7 +11,6 @@ _LOCAL_PART = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # At least two labels, and the last one is no number: `a@localhost` and `a@10.0.0.1` are not deliverable to a person.
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?![0-9]+\Z){_LABEL}")
-_DOTS = re.compile("[.\u3002\uff0e\uff61]")
 
 
 class AddressInvalid(ValueError):
@@ -52,15 +51,9 @@ def _domain(text: str) -> str:
     domain = text.lower() if text.isascii() else text
     if not text.isascii() or "xn--" in domain:
         try:
-            domain = idna.encode(text, uts46=True, std3_rules=True).decode("ascii")
-        except (idna.IDNAError, UnicodeError):
+            domain = a_labels(text)
+        except DomainInvalid:
             raise AddressInvalid from None
-        labels, encoded = _DOTS.split(text), domain.split(".")
-        # A label that folds to plain ASCII, by full-width letters or the Kelvin sign, only imitates the plain one.
-        if len(labels) != len(encoded) or any(
-            not label.isascii() and not known.startswith("xn--") for label, known in zip(labels, encoded, strict=True)
-        ):
-            raise AddressInvalid
     if len(domain) > 253 or not _DOMAIN.fullmatch(domain):
         raise AddressInvalid
     return domain

@@ -20,6 +20,7 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
+from identity_platform.api.domains import DomainInvalid, a_labels
 from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvalid, email_address
 
 SMALLEST_WHOLE, BIGGEST_WHOLE = -(2**63), 2**63 - 1
@@ -40,15 +41,34 @@ _HOST_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _PORT = r"(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _URL_CHARACTERS = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
 # RFC 3986 without user info. The host ends at the first of / ? # and nothing else, so no two readers can disagree.
-_WITHOUT_FRAGMENT = (
-    rf"[Hh][Tt][Tt][Pp][Ss]?://(?:{_HOST_LABEL}(?:\.{_HOST_LABEL})*\.?|\[(?P<ipv6>[0-9A-Fa-f:.]{{2,45}})\])"
-    rf"(?::{_PORT})?(?:[/?]{_URL_CHARACTERS})?"
-)
+_SCHEME = r"[Hh][Tt][Tt][Pp][Ss]?://"
+_HOST = rf"{_HOST_LABEL}(?:\.{_HOST_LABEL})*\.?|\[(?P<ipv6>[0-9A-Fa-f:.]{{2,45}})\]"
+_AFTER_HOST = rf"(?::{_PORT})?(?:[/?]{_URL_CHARACTERS})?"
 _FRAGMENT = rf"(?P<fragment>#{_URL_CHARACTERS})?"
-_URL = re.compile(_WITHOUT_FRAGMENT + _FRAGMENT)
+_URL = re.compile(rf"{_SCHEME}(?:{_HOST}){_AFTER_HOST}{_FRAGMENT}")
+# A host with letters beyond ASCII. Full stops of other scripts are left out: readers differ in whether they end a label.
+_NOT_IN_U_LABELS = r"\u0000-\u002c\u002f\u003a-\u0040\u005b-\u005e\u0060\u007b-\u009f\u2028\u2029\u3002\uff0e\uff61"
+_INTERNATIONAL_HOST = rf"[^{_NOT_IN_U_LABELS}]*[^\u0000-\u007f{_NOT_IN_U_LABELS}][^{_NOT_IN_U_LABELS}]*"
+_INTERNATIONAL_URL = re.compile(rf"({_SCHEME})({_INTERNATIONAL_HOST})((?:[:/?#].*)?)", re.DOTALL)
 
 
-class StrictField:
+class NullIsAbsent:
+    """Treat null for an optional field of a body as if the field were absent.
+
+    A field with `allow_null=True` keeps null as a value of its own. Its `help_text` says what null means there.
+    """
+
+    required: bool
+    allow_null: bool
+
+    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+        """Decide about absent and null values before the value itself is looked at."""
+        absent = data is None and not self.required and not self.allow_null
+        decided: tuple[bool, Any] = super().validate_empty_values(empty if absent else data)  # type: ignore[misc]
+        return decided
+
+
+class StrictField(NullIsAbsent):
     """What the fields here have in common; stands before the DRF field among the bases."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
@@ -158,12 +178,15 @@ class Flag(StrictField, serializers.BooleanField):
 
 
 class QueryFlag(Flag):
-    """The text true or false in a query string."""
+    """The text true, false, 1 or 0 in a query string, in any case."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send true, false, 1 or 0."}
 
     def to_internal_value(self, data: Any) -> bool:
-        if data not in ("true", "false"):
+        value = data.lower() if isinstance(data, str) else None
+        if value not in ("true", "false", "1", "0"):
             self.fail("invalid")
-        return bool(data == "true")
+        return value in ("true", "1")
 
 
 class Whole(StrictField, serializers.IntegerField):
@@ -323,7 +346,10 @@ class Timestamp(StrictField, serializers.DateTimeField):
 
 
 class WebAddress(Text):
-    """An absolute http(s) URL (RFC 3986) with a host and without user info; taken as it stands.
+    """An absolute http(s) URL (RFC 3986) with a host and without user info; taken as it stands if it is ASCII.
+
+    An international host name is converted to A-labels (RFC 5891, UTS #46), so that every later check, log line and
+    connection sees the name that DNS sees.
 
     User info is refused because a password in it would be stored and shown in the clear, and because
     https://example.com@evil.test/ reads like example.com.
@@ -344,6 +370,7 @@ class WebAddress(Text):
         # The length before the pattern, so that nobody buys time with a long one.
         if self.max_length is not None and len(data) > self.max_length:
             self.fail("max_length", max_length=self.max_length)
+        data = _with_a_labels(data)
         parts = _URL.fullmatch(data)
         if parts is None or not _is_ipv6(parts["ipv6"]):
             self.fail("invalid")
@@ -352,9 +379,21 @@ class WebAddress(Text):
         return data
 
     def openapi(self) -> dict[str, Any]:
-        pattern = _WITHOUT_FRAGMENT + (_FRAGMENT if self.allow_fragment else "")
+        host = f"(?:{_HOST}|{_INTERNATIONAL_HOST})"
+        pattern = f"{_SCHEME}{host}{_AFTER_HOST}{_FRAGMENT if self.allow_fragment else ''}"
         # ECMA 262 spells named groups differently.
-        return {"type": "string", "format": "uri", "pattern": f"^{re.sub(r'[?]P<[a-z0-9]+>', '?:', pattern)}$"}
+        return {"type": "string", "format": "iri", "pattern": f"^{re.sub(r'[?]P<[a-z0-9]+>', '?:', pattern)}$"}
+
+
+def _with_a_labels(url: str) -> str:
+    """The URL with an international host name in A-labels; any other URL, also one with a wrong name, as it is."""
+    parts = None if url.isascii() else _INTERNATIONAL_URL.fullmatch(url)
+    if parts is None:
+        return url
+    try:
+        return f"{parts[1]}{a_labels(parts[2])}{parts[3]}"
+    except DomainInvalid:
+        return url
 
 
 def _is_ipv6(text: str | None) -> bool:

@@ -237,7 +237,29 @@ def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     result.setdefault("components", {})["securitySchemes"] = {"bearer": bearer}
     for path in result.get("paths", {}).values():
         for operation in path.values():
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if body:
+                _take_null(body["schema"], result["components"]["schemas"])
             for parameter in operation.get("parameters", []):
                 if parameter.get("in") == "path" and parameter["name"].endswith("id"):
                     parameter["schema"] = {"type": "string", "format": "uuid"}
     return result
+
+
+def _take_null(schema: dict[str, Any], components: dict[str, Any]) -> None:
+    """Let the optional fields of a JSON body take null, as `NullIsAbsent` does; runs again without effect."""
+    if "$ref" in schema:
+        schema = components[schema["$ref"].rpartition("/")[2]]
+    for name, field in schema.get("properties", {}).items():
+        _take_null(field, components)
+        if name in schema.get("required", []):
+            continue
+        if isinstance(field.get("type"), str):
+            field["type"] = [field["type"], "null"]
+            if "enum" in field:
+                field["enum"] = [*field["enum"], None]
+        elif "type" not in field and {"type": "null"} not in field.get("oneOf", []):
+            described = {key: field.pop(key) for key in ("description", "default") if key in field}
+            inner = dict(field)
+            field.clear()
+            field.update({"oneOf": [*inner.get("oneOf", [inner]), {"type": "null"}], **described})

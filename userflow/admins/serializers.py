@@ -59,7 +59,7 @@ class AdminUserIn(serializers.Serializer[Any]):
     password = Text(max_length=1024)
     first_name = Text(trim=True, max_length=LONGEST_NAME)
     last_name = Text(trim=True, max_length=LONGEST_NAME)
-    tenant_id = Identifier(required=False, allow_null=True)
+    tenant_id = Identifier(required=False)
     roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, allow_empty=False)
 
 

@@ -58,8 +58,8 @@ class ClientChanges(serializers.Serializer[Any]):
     tags = _entries(64)
     scopes = _entries(128)
     redirect_uris = _entries(2048)
-    project_id = Text(max_length=64, required=False, allow_null=True)
-    owner_id = Text(max_length=64, required=False, allow_null=True)
+    project_id = Text(max_length=64, required=False, allow_null=True, help_text="null: of no project.")
+    owner_id = Text(max_length=64, required=False, allow_null=True, help_text="null: of no owner.")
     self_registration = Flag(required=False)
 
     def validate_tags(self, tags: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Flag, Identifier, StrictField, Text, Whole
+from identity_platform.api.fields import Choice, Flag, Identifier, NullIsAbsent, StrictField, Text, Whole
 from identity_platform.api.page_shapes import PaginationOut
 from userflow.directory.actions import TARGET, Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
@@ -125,7 +125,9 @@ class Table(StrictField, serializers.Field[Any, Any, Any, Any]):
         return {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": self.most}
 
 
-class MappingIn(serializers.Serializer[Any]):
+class MappingIn(NullIsAbsent, serializers.Serializer[Any]):
+    """Attributes that a user's address, name and metadata are read from."""
+
     email = Attribute(required=False, help_text="The attribute with the address (default mail).")
     name = Attribute(required=False, help_text="The attribute with the name (default displayName).")
     metadata = Table(

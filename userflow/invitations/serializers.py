@@ -65,8 +65,8 @@ class InvitationIn(serializers.Serializer[Any]):
         required=False,
         help_text="Names. Of an admin by default tenant-admin (operator without a tenant).",
     )
-    tenant_id = Identifier(required=False, allow_null=True, help_text="For operators.")
-    client_id = Identifier(required=False, allow_null=True, help_text="Of an end user; the default client if left out.")
+    tenant_id = Identifier(required=False, help_text="For operators.")
+    client_id = Identifier(required=False, help_text="Of an end user; the default client if left out.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """An empty list is a value (contract.md section 1): whoever names no role must not get the widest one."""

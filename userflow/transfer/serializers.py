@@ -67,7 +67,7 @@ class ImportOut(serializers.Serializer[Any]):
 
 class ExportIn(serializers.Serializer[Any]):
     tenant_id = Identifier()
-    cursor = Identifier(required=False, allow_null=True, help_text="`next_cursor` of the page before.")
+    cursor = Identifier(required=False, help_text="`next_cursor` of the page before.")
     limit = Whole(required=False, default=100, min_value=1, max_value=MOST_EXPORTED)
     with_hashes = Flag(
         required=False, default=False, help_text="Password hashes too: for admins and operators with `endusers:write`."

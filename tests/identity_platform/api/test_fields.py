@@ -15,6 +15,7 @@ from identity_platform.api.fields import (
     EmailAddress,
     Flag,
     Identifier,
+    Items,
     JsonObject,
     QueryFlag,
     QueryWhole,
@@ -85,6 +86,17 @@ def test_a_value_of_another_type_or_null_or_nothing_is_refused(field: Field, kin
 @pytest.mark.parametrize("field", [Text(allow_null=True), Whole(allow_null=True), Flag(allow_null=True)])
 def test_null_is_taken_where_it_is_allowed(field: Field) -> None:
     assert taken(field, None) is None
+
+
+@pytest.mark.parametrize("optional", [{"required": False}, {"default": "standard"}])
+def test_null_for_an_optional_field_counts_as_absent(optional: dict[str, Any]) -> None:
+    shape = _shape(Text(**optional))
+    absent, null = shape(data={}), shape(data={"member": None})
+
+    assert absent.is_valid()
+    assert null.is_valid()
+    assert null.validated_data == absent.validated_data
+    assert refusal(Items(Text(), most=3, required=False), [None])
 
 
 def test_false_and_zero_and_the_empty_object_are_values() -> None:
@@ -161,10 +173,12 @@ def test_a_validator_of_its_own_is_asked() -> None:
 
 def test_flags_take_the_two_values_of_their_place() -> None:
     assert taken(Flag(), True) is True
-    assert taken(QueryFlag(), "true") is True
-    assert taken(QueryFlag(), "false") is False
-    for text in ("True", "TRUE", "1", "0", "yes", "on", "", " true", "true\n", "null"):
-        assert refusal(QueryFlag(), text) == "Send true or false."
+    for text in ("true", "True", "TRUE", "1"):
+        assert taken(QueryFlag(), text) is True
+    for text in ("false", "False", "fAlSe", "0"):
+        assert taken(QueryFlag(), text) is False
+    for text in ("yes", "on", "", " true", "true\n", "null", "01", "10", "\u0661", "fal\u017fe"):
+        assert refusal(QueryFlag(), text) == "Send true, false, 1 or 0."
 
 
 @pytest.mark.parametrize("number", [0, 1, -1, 2**63 - 1, -(2**63)])
@@ -348,6 +362,20 @@ def test_an_absolute_web_address_is_taken_as_it_stands(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://b\u00fccher.example/a?b#c", "https://xn--bcher-kva.example/a?b#c"),
+        ("HTTP://B\u00dcCHER.example:8443", "HTTP://xn--bcher-kva.example:8443"),
+        ("https://api.\u65e5\u672c\u8a9e.jp./", "https://api.xn--wgv71a119e.jp./"),
+        ("https://fa\u00df.example/", "https://xn--fa-hia.example/"),
+    ],
+)
+def test_an_international_host_is_kept_in_a_labels(url: str, kept: str) -> None:
+    assert taken(WebAddress(), url) == kept
+    assert taken(WebAddress(), kept) == kept
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "example.com",
@@ -387,8 +415,18 @@ def test_an_absolute_web_address_is_taken_as_it_stands(url: str) -> None:
         "https://example.com/<x>",
         'https://example.com/"',
         "https://example.com/ä",
-        "https://ex\u00e4mple.com/",
+        "https://\u00fc.example/\u00e4",
+        "https://u@\u00fc.example/",
+        "https://\u00fc..example/",
+        "https://\u00fc.example:0x50/",
+        "https://\u00fc.example\\@evil.test/",
+        "https://\u00fc.example/\n",
+        "https://\uff11\uff12\uff17.0.0.1/",
+        "https://loca\uff4chost/",
+        "https://\u2100.example/",
+        "https://\u00fc_.example/",
         "https://example\u3002com/",
+        "https://\u00fc\u3002com/",
         "https://[::1/",
         "https://[:::1]/",
         "https://[fe80::1%25eth0]/",
@@ -480,6 +518,8 @@ def schema_of(field: Field) -> dict[str, Any]:
         (Timestamp(), "2030-01-31T12:00:00Z", 5),
         (EmailAddress(), "a@example.com", "a" * 255),
         (WebAddress(), "https://example.com:8080/a?b#c", "https://u@example.com/"),
+        (WebAddress(), "https://b\u00fccher.example:8080/", "https://b\u00fccher.example/\u00fc"),
+        (WebAddress(), "https://\u65e5\u672c.jp", "https://u@b\u00fccher.example"),
         (WebAddress(allow_fragment=False), "https://example.com/", "https://example.com/#c"),
         (WebAddress(max_length=22), "https://example.com/", "https://example.com/abc"),
         (Choice(["a", "b"]), "a", "c"),
@@ -501,7 +541,7 @@ def test_formats_are_documented() -> None:
         for field in (Identifier(), Timestamp(), EmailAddress(), WebAddress())
     }
 
-    assert formats == {"Identifier": "uuid", "Timestamp": "date-time", "EmailAddress": "email", "WebAddress": "uri"}
+    assert formats == {"Identifier": "uuid", "Timestamp": "date-time", "EmailAddress": "email", "WebAddress": "iri"}
 
 
 def test_query_fields_are_documented_by_what_they_mean() -> None:

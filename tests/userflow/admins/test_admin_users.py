@@ -118,7 +118,7 @@ def test_nobody_grants_what_they_do_not_hold(house: House, operator: Api) -> Non
     assert door.get(PATH).status_code == 200
 
 
-@pytest.mark.parametrize("roles", ["auditor", None, {}, [f"role-{n}" for n in range(51)]])
+@pytest.mark.parametrize("roles", ["auditor", {}, [f"role-{n}" for n in range(51)]])
 def test_roles_are_a_short_list(house: House, roles: Any) -> None:
     for answer in (
         house.api.post(PATH, body(roles=roles)),
@@ -127,7 +127,6 @@ def test_roles_are_a_short_list(house: House, roles: Any) -> None:
         assert answer.status_code == 400
         assert answer.json()["details"]["roles"][0] in (
             "Send a list.",
-            "It may not be null.",
             "Send at most 50 entries.",
         )
 

@@ -31,7 +31,7 @@ def test_a_user_reads_and_changes_their_own_record(house: House) -> None:
     assert me.get(path(house, person)).json()["metadata"] == {}
 
 
-@pytest.mark.parametrize("body", [{"name": 5}, {"metadata": []}, {"metadata": "x"}, {"email": "x"}, {"email": None}])
+@pytest.mark.parametrize("body", [{"name": 5}, {"metadata": []}, {"metadata": "x"}, {"email": "x"}])
 def test_a_bad_change_names_the_member_and_changes_nothing(house: House, body: dict[str, Any]) -> None:
     person = house.register()
     answer = house.api.put(path(house, person), {"name": "kept out", **body})

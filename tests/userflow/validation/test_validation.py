@@ -129,7 +129,6 @@ def test_permissions_all_or_any(house: House) -> None:
         {"permissions": [""]},
         {"permissions": ["a"] * 101},
         {"permissions": ["services:read"], "mode": "some"},
-        {"permissions": ["services:read"], "mode": None},
     ],
 )
 def test_a_body_of_another_form_is_named(house: House, body: dict[str, Any]) -> None:
