@@ -17,6 +17,7 @@ from identity_platform.audit.origin import current_origin
 from mfa.errors import NoProof, SignInTooOld, SomebodyElse
 from mfa.people import settings_of
 from tenants.context import current_tenant
+from tenants.settings import value_of
 from userflow.errors import NotSignedInByTicket
 from userflow.principals import END_USER, OPERATOR, Principal
 from userflow.realms import END_USERS, Realm
@@ -65,7 +66,7 @@ def enrollment_proof(
     at begin and at confirm. Refuses with NoProof or SignInTooOld (401), SomebodyElse (403); then nothing may be stored or
     sent.
     """
-    mode = settings_of(realm, user).get("enrollment_mode", "window")
+    mode = value_of(settings_of(realm, user), "enrollment_mode")
     if caller.principal is not None:
         rung = bearer_rung(realm, user, caller.principal)
         return Proof(kind, rung, may_replace=True, own=caller.principal if rung == "bearer" else None)

@@ -15,6 +15,7 @@ from django.core.signals import request_finished, request_started
 from django.db import connection
 
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from tenants.settings import value_of
 from tenants.states import ALLOWED, Purpose, State
 
 GONE = frozenset({State.DELETED, State.DELETING})
@@ -34,6 +35,10 @@ class Route:
     settings: dict[str, Any]
     # Whether systems of the tenant hear of events: without any, a deed need not ask who does.
     has_webhooks: bool = False
+
+    def setting(self, name: str) -> Any:
+        """The value of a setting that applies in this tenant."""
+        return value_of(self.settings, name, tenant_name=self.name)
 
     def check(self, purpose: Purpose) -> None:
         """Refuse what the state does not allow: UnknownTenant, TenantSuspended or TenantBusy."""

@@ -1,111 +1,299 @@
-"""What a tenant may set, and the one function that validates it."""
+"""The settings of a tenant: one declaration each, and the one function that validates them.
 
+The API document, the table in `docs/operating-tenants.md` and the console's form are made from the declarations.
+"""
+
+import json
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
 from uuid import UUID
 
+from django.conf import settings as platform
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from rest_framework import serializers
+
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.fields import Choice, Flag, Items, StrictField, Text, Whole
 from identity_platform.environment import ANDROID_APP
 
-HOSTNAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# A page of the tenant's own application; what it is to work on comes behind the `#`.
-PAGE = re.compile(r"(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?(\?[A-Za-z0-9._~=&-]*)?")
-NO_PAGE: Final = "Send the https address of a page, without a fragment."
-ORIGIN = re.compile(rf"https://[a-z0-9.-]+(:[0-9]{{1,5}})?|http://localhost(:[0-9]{{1,5}})?|{ANDROID_APP}")
-COUNTRY = re.compile(r"[A-Z]{2}")
-# Signing keys verify for as long after they have stopped to sign.
+HOSTNAME = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+# A page of the tenant's own application. The platform appends the token after a `#`.
+PAGE = r"(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?(\?[A-Za-z0-9._~=&-]*)?"
+ORIGIN = rf"https://[a-z0-9.-]+(:[0-9]{{1,5}})?|http://localhost(:[0-9]{{1,5}})?|{ANDROID_APP}"
+COUNTRY = r"[A-Z]{2}"
+# NIST SP 800-63B section 5.1.1.2.
+SHORTEST_PASSWORD: Final = 8
+# A retired signing key verifies for this long after its last signature.
 LONGEST_REFRESH_SECONDS: Final = 90 * 86_400
 
 
-def _text(longest: int) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        good = isinstance(value, str) and 0 < len(value.strip()) <= longest and value.isprintable()
-        return None if good else f"Send a text of 1 to {longest} characters."
+class Pattern(Text):
+    """A string that matches a regular expression as a whole. `form` is its format in JSON Schema, if it has one."""
 
-    return check
+    def __init__(self, pattern: str, says: str, *, form: str | None = None, **options: Any) -> None:
+        self.pattern = pattern
+        self.form = form
+        super().__init__(error_messages={"invalid": says}, **options)
 
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str) or re.fullmatch(self.pattern, data) is None:
+            self.fail("invalid")
+        return data
 
-def _flag(value: Any) -> str | None:
-    return None if isinstance(value, bool) else "Send true or false."
-
-
-def _whole(least: int, most: int) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        good = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-        return None if good else f"Send a whole number between {least} and {most}."
-
-    return check
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^(?:{self.pattern})$"} | ({"format": self.form} if self.form else {})
 
 
-def _one_of(*choices: str) -> Callable[[Any], str | None]:
-    return lambda value: None if value in choices else f"Send one of {', '.join(choices)}."
+class DistinctItems(Items):
+    """A JSON array without repeated entries."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"repeated": "Send each entry once."}
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:
+        value = super().run_validation(data)
+        if len(set(value)) != len(value):
+            self.fail("repeated")
+        return value
+
+    def openapi(self) -> dict[str, Any]:
+        return {**super().openapi(), "uniqueItems": True}
 
 
-def _matching(form: re.Pattern[str], says: str) -> Callable[[Any], str | None]:
-    return lambda value: None if isinstance(value, str) and form.fullmatch(value) else says
+class Default(NamedTuple):
+    """The value that applies while the tenant has not set one."""
+
+    # Takes what the tenant has set and the tenant's name.
+    of: Callable[[Mapping[str, Any], str], Any]
+    text: str
 
 
-def _list_of(form: re.Pattern[str], says: str, most: int) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        good = isinstance(value, list) and len(value) <= most and len(set(map(str, value))) == len(value)
-        return None if good and all(isinstance(v, str) and form.fullmatch(v) for v in value) else says
-
-    return check
+def _fixed(value: Any) -> Default:
+    return Default(lambda _own, _name: value, f"`{value if isinstance(value, str) else json.dumps(value)}`")
 
 
-SETTINGS: Final[dict[str, Callable[[Any], str | None]]] = {
-    "issuer_name": _text(64),
-    "webauthn_rp_id": _matching(HOSTNAME, "Send a domain in lower case, without scheme and port."),
-    "webauthn_origins": _list_of(
-        ORIGIN, "Send a list of at most 20 https origins (an Android app: android:apk-key-hash:…).", 20
+def _platform(variable: str) -> Default:
+    return Default(lambda _own, _name: getattr(platform, variable), f"the platform's `{variable}`")
+
+
+def _origins(own: Mapping[str, Any], _name: str) -> list[str]:
+    rp_id = own.get("webauthn_rp_id")
+    # The platform's origins cannot use a tenant's own RP ID.
+    return [f"https://{rp_id}"] if rp_id and rp_id != platform.WEBAUTHN_RP_ID else list(platform.WEBAUTHN_ORIGINS)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: what it accepts, what applies without it, and what it means."""
+
+    field: StrictField
+    default: Default
+    label: Promise
+    meaning: Promise
+    # The tenant's own admins can read but not change it.
+    operators_only: bool = False
+    # The tenant's own admins can choose a value up to the platform's default only.
+    platform_is_limit: bool = False
+
+
+def _whole(least: int, most: int) -> StrictField:
+    says = f"Send a whole number between {least} and {most}."
+    messages = dict.fromkeys(("invalid", "min_value", "max_value"), says)
+    return Whole(min_value=least, max_value=most, error_messages=messages)
+
+
+def _page() -> StrictField:
+    return Pattern(PAGE, "Send the https address of a page, without a fragment.", form="uri", max_length=2_048)
+
+
+_origin = Pattern(
+    ORIGIN, "Send a list of at most 20 https origins (an Android app: android:apk-key-hash:…).", max_length=300
+)
+_country = Pattern(COUNTRY, "Send a list of ISO 3166 two-letter codes.", max_length=2)
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "issuer_name": Setting(
+        Text(max_length=64, trim=True),
+        Default(lambda _own, name: name or None, "the tenant's name"),
+        _("Display name"),
+        _("Name shown to users in mails, on the invitation page and in authenticator apps."),
     ),
-    # RFC-like floor of NIST SP 800-63B: 8, and 15 where the password is the only factor.
-    "password_min_length": _whole(8, 64),
-    "password_reset_url": _matching(PAGE, NO_PAGE),
-    "email_verification_url": _matching(PAGE, NO_PAGE),
-    "invitation_url": _matching(PAGE, NO_PAGE),
-    "access_token_seconds": _whole(60, 86_400),
-    "refresh_token_seconds": _whole(3_600, LONGEST_REFRESH_SECONDS),
-    "mfa_policy": _one_of("optional", "required"),
-    "sms_countries": _list_of(COUNTRY, "Send a list of ISO 3166 two-letter codes.", 250),
-    "self_registration": _flag,
-    "email_verification": _one_of("off", "required"),
-    "enrollment_mode": _one_of("window", "ticket", "bearer"),
+    "mfa_policy": Setting(
+        Choice(("optional", "required")),
+        _fixed("optional"),
+        _("Second factor"),
+        _("Whether users need a second factor to sign in."),
+    ),
+    "enrollment_mode": Setting(
+        Choice(("window", "ticket", "bearer")),
+        _fixed("window"),
+        _("Enrollment proof"),
+        _(
+            "What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same "
+            "network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token."
+        ),
+    ),
+    "password_min_length": Setting(
+        _whole(SHORTEST_PASSWORD, 64),
+        _fixed(SHORTEST_PASSWORD),
+        _("Minimum password length"),
+        _("Minimum number of characters of a new password, 8 to 64."),
+    ),
+    "self_registration": Setting(
+        Flag(),
+        _fixed(True),
+        _("Self-registration"),
+        _("Whether users can register themselves. If false, users are invited, imported or synchronized."),
+    ),
+    "email_verification": Setting(
+        Choice(("off", "required")),
+        _fixed("off"),
+        _("Email verification"),
+        _("Whether users must verify their email address before they can sign in."),
+    ),
+    "access_token_seconds": Setting(
+        _whole(60, 86_400),
+        _platform("ACCESS_TOKEN_SECONDS"),
+        _("Access token lifetime (seconds)"),
+        _("Lifetime of an access token in seconds, 60 to 86400."),
+        platform_is_limit=True,
+    ),
+    "refresh_token_seconds": Setting(
+        _whole(3_600, LONGEST_REFRESH_SECONDS),
+        _platform("REFRESH_TOKEN_SECONDS"),
+        _("Refresh token lifetime (seconds)"),
+        _("Seconds after which an unused refresh token, and with it the session, expires, 3600 to 7776000."),
+        platform_is_limit=True,
+    ),
+    "webauthn_rp_id": Setting(
+        Pattern(HOSTNAME, "Send a domain in lower case, without scheme and port.", max_length=253),
+        _platform("WEBAUTHN_RP_ID"),
+        _("Passkeys: RP ID"),
+        _("Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys exist."),
+        operators_only=True,
+    ),
+    "webauthn_origins": Setting(
+        DistinctItems(_origin, most=20, allow_empty=False),
+        Default(_origins, "`https://` and the tenant's own `webauthn_rp_id`, else the platform's `WEBAUTHN_ORIGINS`"),
+        _("Passkeys: origins"),
+        _("Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…."),
+        operators_only=True,
+    ),
+    "password_reset_url": Setting(
+        _page(),
+        _platform("PASSWORD_RESET_URL"),
+        _("Password reset page"),
+        _("Page of the tenant's application where end users set a new password. The token follows the #."),
+    ),
+    "email_verification_url": Setting(
+        _page(),
+        _platform("EMAIL_VERIFICATION_URL"),
+        _("Email verification page"),
+        _("Page of the tenant's application where end users verify an email address. The token follows the #."),
+    ),
+    "invitation_url": Setting(
+        _page(),
+        _platform("INVITATION_URL"),
+        _("Invitation page"),
+        _("Page of the tenant's application where end users accept an invitation. The token follows the #."),
+    ),
+    "sms_countries": Setting(
+        DistinctItems(_country, most=250),
+        Default(lambda _own, _name: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"),
+        _("SMS countries"),
+        _("Countries (ISO 3166 codes such as DE) to which SMS codes are sent. Null: every country."),
+        platform_is_limit=True,
+    ),
 }
 
 
-def validated(stated: dict[str, Any]) -> dict[str, Any]:
-    """The settings, if each is known and of its form; ValidationFailed names those that are not.
+def value_of(own: Mapping[str, Any], name: str, *, tenant_name: str = "") -> Any:
+    """The value that applies in a tenant: `own`, what it has set, or the default."""
+    stated = own.get(name)
+    return stated if stated is not None else SETTINGS[name].default.of(own, tenant_name)
 
-    A setting that is null is taken back to the platform's default, so it does not appear in the result.
+
+def effective(own: Mapping[str, Any], *, tenant_name: str) -> dict[str, Any]:
+    """Every setting with the value that applies."""
+    return {name: value_of(own, name, tenant_name=tenant_name) for name in SETTINGS}
+
+
+def validated(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in `stated` that are not null.
+
+    Raises ValidationFailed, which names every unknown setting and every invalid value.
+    """
+    return merged({}, stated)
+
+
+def merged(before: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings `before` with the changes in `stated`; null restores the default. Raises ValidationFailed.
+
+    A setting that a newer release has stored stays as it is.
     """
     problems: dict[str, list[str]] = {}
+    after = {name: value for name, value in before.items() if name not in stated}
     for name, value in stated.items():
-        check = SETTINGS.get(name)
-        says = "There is no such setting." if check is None else (None if value is None else check(value))
-        if says:
-            problems[f"settings.{name}"] = [says]
-    if stated.get("mfa_policy") == "required" and stated.get("enrollment_mode") == "bearer":
-        # Who has no factor gets no token, and without a token could enrol none: nobody new would ever get in.
+        if name not in SETTINGS:
+            problems[f"settings.{name}"] = ["There is no such setting."]
+        elif value is not None:
+            try:
+                after[name] = SETTINGS[name].field.run_validation(value)  # type: ignore[attr-defined]  # a mixin of DRF fields
+            except serializers.ValidationError as problem:
+                problems[f"settings.{name}"] = _messages(problem.detail)
+    if after.get("mfa_policy") == "required" and after.get("enrollment_mode") == "bearer":
+        # A user without a factor gets no access token, and so could never enroll a first factor.
         problems["settings.enrollment_mode"] = ["Where a factor is required, choose window or ticket."]
     if problems:
         raise ValidationFailed(details=problems)
-    return {name: value for name, value in stated.items() if value is not None}
+    return after
 
 
-# Takes the tenant, its settings before and after the change, and raises a refusal.
+def _messages(detail: Any) -> list[str]:
+    """The different messages about a value and its entries."""
+    found = detail.values() if isinstance(detail, dict) else detail if isinstance(detail, list) else None
+    if found is None:
+        return [str(detail)]
+    return list(dict.fromkeys(message for inner in found for message in _messages(inner)))
+
+
+def json_schema(*, nullable: bool, complete: bool = False) -> dict[str, Any]:
+    """The JSON Schema (OpenAPI 3.1) of a settings object.
+
+    `nullable`: every setting can be null. `complete`: every setting is present.
+    """
+    properties = {name: _property(setting, nullable=nullable) for name, setting in SETTINGS.items()}
+    if complete:
+        return {"type": "object", "properties": properties, "required": list(SETTINGS)}
+    return {"type": "object", "properties": properties}
+
+
+def _property(setting: Setting, *, nullable: bool) -> dict[str, Any]:
+    found = setting.field.openapi()
+    if isinstance(setting.field, Text):
+        found["maxLength"] = setting.field.max_length
+    if nullable:
+        found["type"] = [found["type"], "null"]
+        if "enum" in found:
+            found["enum"] = [*found["enum"], None]
+    default = setting.default.of({}, "")
+    return found | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})
+
+
+# Takes the tenant, its settings before and after the change. Raises an ApiError to reject the change.
 ChangeCheck = Callable[[UUID, dict[str, Any], dict[str, Any]], None]
 _change_checks: list[ChangeCheck] = []
 
 
 def check_changes_with(check: ChangeCheck) -> None:
-    """Ask `check` before settings change. Rooms above know what hangs on a setting; this one cannot import them."""
+    """Call `check` before settings change. For rules of rooms above, which this module cannot import."""
     if check not in _change_checks:
         _change_checks.append(check)
 
 
 def check_change(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Ask every check whether the settings may change; the first refusal stands."""
+    """Call every check. The first error rejects the change."""
     for check in _change_checks:
         check(tenant_id, before, after)

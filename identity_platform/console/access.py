@@ -89,7 +89,7 @@ def wants_factor(tenant_id: UUID | None) -> bool:
     """Whether whoever belongs there (None: an operator) must have a second factor."""
     if tenant_id is None:
         return bool(settings.CONSOLE_REQUIRES_FACTOR)
-    return routes.find(tenant_id).settings.get("mfa_policy") == "required"
+    return bool(routes.find(tenant_id).setting("mfa_policy") == "required")
 
 
 def _read(request: HttpRequest) -> Staff | None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
 from uuid import UUID
 
-from django.conf import settings
 from django.db import IntegrityError, connections
 from django.utils.timezone import now
 
@@ -200,8 +199,8 @@ def _budget(user: Any, caller: Caller, login: Any) -> str:
 
 
 def _countries() -> list[str] | None:
-    own: list[str] | None = current_tenant().settings.get("sms_countries")
-    return own if own is not None else (settings.SMS_COUNTRIES or None)
+    countries: list[str] | None = current_tenant().setting("sms_countries")
+    return countries
 
 
 def _new_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str) -> _Waiting:

@@ -11,6 +11,7 @@ from mfa.webauthn.models import EndUserPasskey
 from tenants import routes
 from tenants.context import current_tenant, in_tenant
 from tenants.models import Tenant
+from tenants.settings import value_of
 from tenants.states import Purpose
 from userflow.realms import END_USERS, Realm
 
@@ -32,16 +33,12 @@ def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
 
 
 def _id(own: dict[str, Any]) -> str | None:
-    return own.get("webauthn_rp_id") or settings.WEBAUTHN_RP_ID
+    rp_id: str | None = value_of(own, "webauthn_rp_id")
+    return rp_id
 
 
 def _origins(own: dict[str, Any]) -> list[str]:
-    stated = own.get("webauthn_origins")
-    if stated:
-        return list(stated)
-    rp_id = own.get("webauthn_rp_id")
-    # A domain of the tenant's own is its own origin; the platform's origins would be of no use to it.
-    return [f"https://{rp_id}"] if rp_id and rp_id != settings.WEBAUTHN_RP_ID else list(settings.WEBAUTHN_ORIGINS)
+    return list(value_of(own, "webauthn_origins"))
 
 
 def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:

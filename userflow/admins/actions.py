@@ -50,7 +50,7 @@ def create_admin_user(
     """
     least = passwords.SHORTEST
     if tenant_id is not None:
-        least = routes.find(tenant_id).settings.get("password_min_length", least)
+        least = routes.find(tenant_id).setting("password_min_length")
     granted = grantable_roles(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
     _refuse_foreign_address(username, email)
     passwords.check_strength(password, least=least, personal=(username, email, first_name, last_name))

@@ -33,7 +33,7 @@ REQUIRED = "required"
 
 def is_required(route: routes.Route) -> bool:
     """Whether the tenant lets nobody in whose address is not proven."""
-    return bool(route.settings.get("email_verification") == REQUIRED)
+    return bool(route.setting("email_verification") == REQUIRED)
 
 
 def is_unproven(user: Any, route: routes.Route | None) -> bool:
@@ -69,7 +69,7 @@ def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, unt
             "expires_at": expires,
         },
     )
-    page = route.settings.get("email_verification_url") or settings.EMAIL_VERIFICATION_URL
+    page = route.setting("email_verification_url")
     facts = {
         "issuer": issuer_of(route),
         # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
@@ -108,4 +108,4 @@ def tell_old_address(old: str, route: routes.Route, *, pending: bool) -> None:
 
 def issuer_of(route: routes.Route) -> str:
     """Under which name the tenant speaks to its people."""
-    return str(route.settings.get("issuer_name") or route.name)
+    return str(route.setting("issuer_name"))

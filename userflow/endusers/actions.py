@@ -71,14 +71,12 @@ def register_end_user(
         client = Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
         if client is None:
             raise UnknownClient
-        if not (client.self_registration and route.settings.get("self_registration", True)):
+        if not (client.self_registration and route.setting("self_registration")):
             authorise()
         if password is None and provider == LOCAL:
             raise WeakPassword("Send a password.", details={"password": ["A local user needs a password."]})
         if password is not None:
-            passwords.check_strength(
-                password, least=route.settings.get("password_min_length", passwords.SHORTEST), personal=(email, name)
-            )
+            passwords.check_strength(password, least=route.setting("password_min_length"), personal=(email, name))
         # Cheaper than a hash; the unique index below decides races.
         if EndUser.objects.filter(email_key=email_key(email)).exists():
             raise EmailTaken

@@ -302,7 +302,7 @@ def _accept_as_end_user(route: routes.Route, token: str, password: str, name: st
     invitation = _acceptable(EndUserInvitation, token)
     if not Client.objects.filter(pk=invitation.client_id, tenant_id=route.tenant_id, active=True).exists():
         raise InvitationInvalid
-    least = int(route.settings.get("password_min_length", passwords.SHORTEST))
+    least = route.setting("password_min_length")
     passwords.check_strength(password, least=least, personal=(invitation.email, name))
     _refuse_taken(END_USERS, invitation.email_key)
     user = EndUser(
@@ -387,12 +387,12 @@ def _place(realm: Realm, route: routes.Route | None) -> UUID | None:
 
 def _mail(row: Row, token: str, route: routes.Route | None) -> None:
     # Admin users are the platform's: a tenant's own page is for its end users.
-    own = route.settings.get("invitation_url") if route and row.kind == END_USER else None
+    page = route.setting("invitation_url") if route and row.kind == END_USER else settings.INVITATION_URL
     facts = {
         "issuer": proofs.issuer_of(route) if route else PLATFORM,
         "kind": row.kind,
         # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
-        "link": f"{own or settings.INVITATION_URL}#token={token}",
+        "link": f"{page}#token={token}",
         "token": token,
         "days": LIFETIME.days,
     }

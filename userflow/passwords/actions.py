@@ -204,9 +204,9 @@ def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
         token = f"{route.tenant_id.hex}.{token}"
     facts = _facts(route)
     # Admin users sign in to the platform: a tenant's own page must not receive their tokens.
-    own = route.settings.get("password_reset_url") if route and realm is END_USERS else None
+    page = route.setting("password_reset_url") if route and realm is END_USERS else settings.PASSWORD_RESET_URL
     # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
-    link = f"{own or settings.PASSWORD_RESET_URL}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
+    link = f"{page}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
     mail.send(
         "password_reset",
         to=user.email,
@@ -310,7 +310,7 @@ def _has_password_here(realm: Realm, user: Any) -> bool:
 
 def _check(realm: Realm, user: Any, password: str, route: routes.Route | None, *, member: str) -> None:
     own = (user.username, user.first_name, user.last_name) if realm is ADMINS else (user.name,)
-    least = int(route.settings.get("password_min_length", passwords.SHORTEST)) if route else passwords.SHORTEST
+    least = route.setting("password_min_length") if route else passwords.SHORTEST
     passwords.check_strength(password, least=least, personal=(user.email, *own), member=member)
 
 
@@ -350,6 +350,6 @@ def _set(
 
 
 def _facts(route: routes.Route | None) -> dict[str, Any]:
-    issuer = (route.settings.get("issuer_name") or route.name) if route else PLATFORM
+    issuer = route.setting("issuer_name") if route else PLATFORM
     # Not the user's name: whoever registers somebody else's address chooses it, and could write a message there.
     return {"issuer": issuer}

@@ -197,7 +197,7 @@ def _after_password(
             )
             realm.record("signin.first_step", target=person, tenant_id=speaker.tenant_id)
         return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
-    if factor_required or (route is not None and route.settings.get("mfa_policy") == "required"):
+    if factor_required or (route is not None and route.setting("mfa_policy") == "required"):
         # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
         with realm.atomic():
             _hold(realm, user)

@@ -10,11 +10,12 @@ from django.contrib.auth import hashers
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
 from identity_platform.places import Places
+from tenants.settings import SHORTEST_PASSWORD
 from userflow.errors import HashersBusy, WeakPassword
 from userflow.signin import argon2id, blocklist, foreign_hashes
 
 LONGEST = 128
-SHORTEST = 8
+SHORTEST = SHORTEST_PASSWORD
 OWN_FORM = "argon2$argon2id$"
 
 

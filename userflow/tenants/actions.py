@@ -15,7 +15,7 @@ from identity_platform.audit.writer import record_for_platform
 from tenants import provisioning, routes
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.models import Tenant, TenantDatabase
-from tenants.settings import check_change, validated
+from tenants.settings import check_change, merged, validated
 from tenants.states import State
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
@@ -126,7 +126,7 @@ def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
             for member, value in changes.items():
                 setattr(tenant, member, value)
             if stated is not None:
-                settings = validated({**tenant.settings, **stated})
+                settings = merged(tenant.settings, stated)
                 check_change(tenant_id, tenant.settings, settings)
                 tenant.settings = settings
             tenant.save()

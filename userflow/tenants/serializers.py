@@ -7,6 +7,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import JsonObject, Text
 from identity_platform.api.page_shapes import PaginationOut
 from tenants.models import Tenant
+from tenants.settings import json_schema
 
 
 def record(tenant: Tenant, client_id: Any) -> dict[str, Any]:
@@ -24,6 +25,20 @@ def record(tenant: Tenant, client_id: Any) -> dict[str, Any]:
     }
 
 
+class SettingsIn(JsonObject):
+    """Settings to set; null restores a default. `tenants.settings` validates them."""
+
+    def openapi(self) -> dict[str, Any]:
+        return {**json_schema(nullable=True), "additionalProperties": False}
+
+
+class SettingsOut(JsonObject):
+    """What a tenant has set."""
+
+    def openapi(self) -> dict[str, Any]:
+        return json_schema(nullable=False)
+
+
 class DatabaseOut(serializers.Serializer[Any]):
     host = serializers.CharField()
     name = serializers.CharField()
@@ -35,7 +50,7 @@ class TenantOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     slug = serializers.CharField()
     status = serializers.CharField()
-    settings = serializers.DictField()
+    settings = SettingsOut()
     client_id = serializers.UUIDField(allow_null=True)
     database = DatabaseOut()
     created_at = serializers.DateTimeField()
@@ -48,14 +63,14 @@ class TenantListOut(PaginationOut):
 class TenantIn(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True)
     slug = Text(max_length=50, required=False)
-    settings = JsonObject(required=False)
+    settings = SettingsIn(required=False)
 
 
 class TenantChanges(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, required=False)
     slug = Text(max_length=50, required=False)
     status = Text(max_length=16, required=False, help_text="active or suspended")
-    settings = JsonObject(required=False, help_text="Merged into what is set; null takes a setting back.")
+    settings = SettingsIn(required=False, help_text="Merged into what is set; null restores a default.")
 
 
 class TenantDeletion(serializers.Serializer[Any]):

@@ -59,11 +59,9 @@ class TokenPair:
 
 def lifetimes(route: routes.Route | None) -> tuple[int, int]:
     """Seconds of an access and of a refresh token: the tenant's settings, else the platform's."""
-    own = route.settings if route else {}
-    return (
-        int(own.get("access_token_seconds", settings.ACCESS_TOKEN_SECONDS)),
-        int(own.get("refresh_token_seconds", settings.REFRESH_TOKEN_SECONDS)),
-    )
+    if route is None:
+        return settings.ACCESS_TOKEN_SECONDS, settings.REFRESH_TOKEN_SECONDS
+    return route.setting("access_token_seconds"), route.setting("refresh_token_seconds")
 
 
 # Session, its first refresh token and the user's last_login are one statement: a sign-in pays one round trip. The user

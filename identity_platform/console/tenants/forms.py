@@ -1,6 +1,5 @@
 """Forms about tenants."""
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from django import forms
@@ -14,7 +13,9 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
+from identity_platform.api.fields import Choice, Flag, Items, Whole
 from tenants.models import DatabaseServer, Tenant
+from tenants.settings import SETTINGS, Setting
 from userflow.admins.actions import is_taken
 from userflow.admins.models import LONGEST_NAME
 
@@ -62,58 +63,17 @@ class _Flag(forms.ChoiceField):
         return {"true": True, "false": False}.get(super().clean(value))
 
 
-# A field for each setting of `tenants.settings.SETTINGS`, which alone judges the values.
-SETTING_FIELDS: Final[Mapping[str, Callable[[], forms.Field]]] = {
-    "issuer_name": lambda: _text(
-        label=_("Name shown to people"),
-        help_text=_("Stands in mails, on the invitation page and in authenticator apps."),
-    ),
-    "mfa_policy": lambda: _choice(
-        "optional", "required", label=_("Second factor"), help_text=_("Whether people must have one to sign in.")
-    ),
-    "enrollment_mode": lambda: _choice(
-        "window",
-        "ticket",
-        "bearer",
-        label=_("What proves an enrollment"),
-        help_text=_("window: half an hour after registration; ticket: a ticket; bearer: an access token."),
-    ),
-    "password_min_length": lambda: _whole(label=_("Shortest password"), help_text=_("8 to 64 characters.")),
-    "self_registration": lambda: _Flag(
-        label=_("Anybody may register"), help_text=_("Without it people come by invitation, import or directory.")
-    ),
-    "email_verification": lambda: _choice(
-        "off",
-        "required",
-        label=_("Proof of the address"),
-        help_text=_("With “required” nobody signs in before the link in the mail was opened."),
-    ),
-    "access_token_seconds": lambda: _whole(
-        label=_("Access token, seconds"), help_text=_("60 to 86400. Shorter: a revoked right ends sooner.")
-    ),
-    "refresh_token_seconds": lambda: _whole(
-        label=_("Refresh token, seconds"), help_text=_("3600 to 7776000: how long somebody stays signed in unused.")
-    ),
-    "webauthn_rp_id": lambda: _text(
-        label=_("Passkeys: domain"), help_text=_("The relying party id, as example.com. Enrolled passkeys hang on it.")
-    ),
-    "webauthn_origins": lambda: _Lines(
-        label=_("Passkeys: origins"), help_text=_("One https origin a line, as https://app.example.com.")
-    ),
-    "password_reset_url": lambda: _text(
-        label=_("Page for a new password"),
-        help_text=_("An https address of the tenant's own page, for end users; the token follows the #."),
-    ),
-    "email_verification_url": lambda: _text(
-        label=_("Page that proves an address"), help_text=_("An https address of the tenant's own page.")
-    ),
-    "invitation_url": lambda: _text(
-        label=_("Page that accepts an invitation"), help_text=_("An https address of the tenant's own page.")
-    ),
-    "sms_countries": lambda: _Lines(
-        label=_("SMS: countries"), help_text=_("One two-letter code a line, as DE. Codes go to these countries only.")
-    ),
-}
+def _field_of(setting: Setting) -> forms.Field:
+    """The form field for a setting. `tenants.settings` alone validates the value."""
+    field = setting.field
+    options = {"label": setting.label, "help_text": setting.meaning}
+    if isinstance(field, Choice):
+        return _choice(*field.choices, **options)
+    if isinstance(field, Flag):
+        return _Flag(**options)
+    if isinstance(field, Whole):
+        return _whole(**options)
+    return _Lines(**options) if isinstance(field, Items) else _text(**options)
 
 
 class SettingsForm(forms.Form):
@@ -130,13 +90,13 @@ class SettingsForm(forms.Form):
     def __init__(self, *args: Any, tenant: Tenant, **options: Any) -> None:
         super().__init__(*args, **options)
         self.tenant = tenant
-        for name, field in SETTING_FIELDS.items():
-            self.fields[name] = field()
+        for name, setting in SETTINGS.items():
+            self.fields[name] = _field_of(setting)
 
     def changes(self, data: dict[str, Any]) -> dict[str, Any]:
         """What differs from what is set, as the action takes it: None takes a setting back."""
         # A setting that a newer release has put there is not shown, and stays.
-        stated = {name: data[name] if data[name] != "" else None for name in SETTING_FIELDS}
+        stated = {name: data[name] if data[name] != "" else None for name in SETTINGS}
         changed = {name: value for name, value in stated.items() if value != self.tenant.settings.get(name)}
         found = {name: data[name] for name in ("name", "slug") if data[name] != getattr(self.tenant, name)}
         return found | ({"settings": changed} if changed else {})

@@ -16,13 +16,13 @@ from identity_platform.console.figures.tables import linked, recent_events, when
 from identity_platform.console.jobs.models import Job
 from identity_platform.console.lists import uuid_or_none
 from identity_platform.console.scope import chosen_tenant, may_see_tenant
-from identity_platform.console.tenants.forms import SETTING_FIELDS
 from identity_platform.console.tenants.labels import STATE_COLOURS, size_label, state_label
 from identity_platform.console.tenants.work import KIND_NAMES
 from registry.models import Service, ServiceCount
 from tenants.fleet import MIGRATED
 from tenants.models import Tenant
 from tenants.schema import schema_version
+from tenants.settings import SETTINGS
 from tenants.states import ALLOWED, Purpose, State
 from userflow.admins.models import AdminUser
 from userflow.clients.models import Client
@@ -140,7 +140,7 @@ def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, Any]]:
 
 def _settings(tenant: Tenant) -> dict[str, Any]:
     rows = [
-        [SETTING_FIELDS[name]().label if name in SETTING_FIELDS else name, _shown(value)]
+        [SETTINGS[name].label if name in SETTINGS else name, _shown(value)]
         for name, value in sorted(tenant.settings.items())
     ]
     return {"headers": [_("Setting"), _("Value")], "rows": rows}
