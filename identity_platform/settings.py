@@ -318,6 +318,12 @@ SIMPLE_JWT = {
 ENROLLMENT_WINDOW_MINUTES = whole("ENROLLMENT_WINDOW_MINUTES", 30, least=1, most=1440)
 WEBAUTHN_RP_ID = domain("WEBAUTHN_RP_ID", "localhost" if EMBEDDED else None)
 WEBAUTHN_ORIGINS = origins("WEBAUTHN_ORIGINS", [f"http://localhost:{PORT}"] if EMBEDDED else [])
+# The relying party of admin users, where the console has a host of its own. By default it is the one above, so admins'
+# passkeys go on working when nothing is set.
+CONSOLE_RP_ID = domain("CONSOLE_RP_ID", WEBAUTHN_RP_ID)
+CONSOLE_ORIGINS = origins(
+    "CONSOLE_ORIGINS", WEBAUTHN_ORIGINS if CONSOLE_RP_ID == WEBAUTHN_RP_ID else [f"https://{CONSOLE_RP_ID}"]
+)
 
 # (how many, in how many seconds). contract.md sections 1 and 4; the registry's 100 is the specification's.
 LIMITS: dict[str, tuple[int, int]] = {

@@ -129,7 +129,10 @@ class TooManyPasskeys(errors.ApiError):
 class NoRelyingParty(errors.ApiError):
     """400: neither the tenant nor the platform says for which domain passkeys are made."""
 
-    message = "Passkeys are not set up here: the tenant needs webauthn_rp_id and webauthn_origins in its settings."
+    message = (
+        "Passkeys are not set up here: the tenant needs webauthn_rp_id and webauthn_origins in its settings, the console "
+        "CONSOLE_RP_ID and CONSOLE_ORIGINS."
+    )
 
 
 class RelyingPartyInUse(errors.ValidationFailed):

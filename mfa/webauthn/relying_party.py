@@ -22,11 +22,14 @@ MOST_RELATED_ORIGINS: Final = 100
 def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
     """The relying party of the realm's users; call it inside the realm. `name` is what an authenticator may show.
 
-    Admin users sign in to the platform, end users to their tenant's pages. Nothing of the request has a say in it, so a
+    Admin users sign in to the console, end users to their tenant's pages. Nothing of the request has a say in it, so a
     forged Host cannot move it. Refuses with NoRelyingParty (400) where none is set.
     """
-    own = current_tenant().settings if realm is END_USERS else {}
-    rp_id, origins = _id(own), _origins(own)
+    if realm is END_USERS:
+        own = current_tenant().settings
+        rp_id, origins = _id(own), _origins(own)
+    else:
+        rp_id, origins = settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS
     if not rp_id or not origins:
         raise NoRelyingParty
     return RelyingParty(rp_id, name or rp_id, tuple(origins))
@@ -44,13 +47,15 @@ def _origins(own: dict[str, Any]) -> list[str]:
 def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
     """The origins that may use the passkeys of a relying party id (Level 3 section 5.11).
 
-    By `tenant_id` that tenant's; otherwise those of all tenants whose id `domain` is, else the platform's. Browsers
-    fetch this from the relying party's own domain, so the Host decides which list is shown, and nothing more: what a
+    By `tenant_id` that tenant's; otherwise those of the tenant or the console whose id `domain` is, else the platform's.
+    Browsers fetch this from the relying party's own domain, so the Host decides which list is shown, and nothing more: what a
     ceremony accepts comes from the settings alone. Apps are no pages and are left out. Refuses with UnknownTenant (404).
     """
     if tenant_id is not None:
         return _pages(_origins(routes.find(tenant_id).settings))
     found = list(settings.WEBAUTHN_ORIGINS) if domain == settings.WEBAUTHN_RP_ID else []
+    if domain == settings.CONSOLE_RP_ID:
+        found += settings.CONSOLE_ORIGINS
     for own in Tenant.objects.filter(settings__webauthn_rp_id=domain).values_list("settings", flat=True):
         found += _origins(own)
     return _pages(list(dict.fromkeys(found or settings.WEBAUTHN_ORIGINS)))[:MOST_RELATED_ORIGINS]

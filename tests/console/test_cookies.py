@@ -36,6 +36,7 @@ def kept_in_production(home: Path, username: str) -> dict[str, dict[str, Any]]:
         "PATH": os.environ["PATH"],
         "IDENTITY_VAR": str(home),
         "DATABASE_URL": f"postgresql://{there['USER']}:{secret}@{host}:{there['PORT']}/{there['NAME']}",
+        "PGBOUNCER": str(settings.PGBOUNCER),
         "REDIS_URL": settings.REDIS_URL,
         "SECRET_KEY": "s" * 50,
         "ENCRYPTION_KEYS": settings.ENCRYPTION_KEYS,

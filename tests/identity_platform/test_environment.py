@@ -7,7 +7,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from identity_platform.environment import domain, origins
-from mfa.checks import sms_sender_is_there
+from mfa.checks import console_accepts_its_own_origin, sms_sender_is_there
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,12 @@ def test_a_sender_of_messages_that_is_not_there_is_said_before_the_first_message
     for nonsense in ("carrier-pigeon", "mfa.sms.gateway.NoSuchGateway"):
         settings.SMS_BACKEND = nonsense
         assert [found.id for found in sms_sender_is_there()] == ["mfa.E001"]
+
+
+def test_check_names_a_console_that_takes_no_passkeys(settings: Any) -> None:
+    settings.BASE_URL, settings.CONSOLE_RP_ID = "https://console.example", "console.example"
+    settings.CONSOLE_ORIGINS = ["https://console.example"]
+    assert console_accepts_its_own_origin() == []
+    settings.CONSOLE_ORIGINS = ["https://login.example"]
+    (found,) = console_accepts_its_own_origin()
+    assert (found.id, "https://console.example" in found.msg) == ("mfa.W001", True)

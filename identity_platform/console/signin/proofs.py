@@ -38,8 +38,8 @@ AMR: Final[dict[str, tuple[str, ...]]] = {
 
 
 def passkeys_possible() -> bool:
-    """Whether the platform has said for which domain passkeys are made."""
-    return bool(settings.WEBAUTHN_RP_ID and settings.WEBAUTHN_ORIGINS)
+    """Whether the console has a relying party."""
+    return bool(settings.CONSOLE_RP_ID and settings.CONSOLE_ORIGINS)
 
 
 @dataclass(slots=True)

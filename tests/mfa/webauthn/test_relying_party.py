@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.mfa.webauthn.passkeys import ORIGIN, Home, end_users_of, new_authenticator
+from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home, end_users_of, new_authenticator
 from tests.world import Api, House
 
 OWN = {"webauthn_rp_id": "acme.example", "webauthn_origins": ["https://login.acme.example", "https://acme.shop"]}
@@ -100,3 +100,51 @@ def test_related_origins_on_the_domain_itself(acme: House, settings: Any) -> Non
     door.client.defaults["HTTP_HOST"] = "acme.example"
     assert set(OWN["webauthn_origins"]) <= set(door.get("/.well-known/webauthn").json()["origins"])
     assert ORIGIN not in door.get("/.well-known/webauthn").json()["origins"]
+
+
+@pytest.fixture
+def console_elsewhere(settings: Any) -> str:
+    """The console has a host of its own; gives its origin."""
+    settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS = "console.example", ["https://console.example"]
+    return "https://console.example"
+
+
+def test_console_uses_its_own_relying_party(console_elsewhere: str, new_house: Callable[[], House]) -> None:
+    own = new_house()
+    for origin, status in ((ORIGIN, 400), (console_elsewhere, 200)):
+        options = ADMIN_USERS.begin_registration(own.api, own.admin).json()
+        assert options["rp"]["id"] == "console.example"
+        authenticator = new_authenticator()
+        credential = authenticator.create(options, origin=origin)
+        assert ADMIN_USERS.finish_registration(own.api, own.admin, credential).status_code == status
+    options = ADMIN_USERS.options(own.admin)
+    assert options["rpId"] == "console.example"
+    assert ADMIN_USERS.finish_authentication(own.admin, authenticator.get(options)).status_code == 401
+    response = authenticator.get(ADMIN_USERS.options(own.admin), origin=console_elsewhere)
+    assert ADMIN_USERS.finish_authentication(own.admin, response).status_code == 200
+
+
+def test_tenants_keep_theirs_when_the_console_moves(
+    enrolled: Any, home: Home, house: House, console_elsewhere: str
+) -> None:
+    person, authenticator = enrolled
+    assert home.options(person)["rpId"] == "localhost"
+    foreign = authenticator.get(home.options(person), origin=console_elsewhere, rp_id="console.example")
+    assert home.finish_authentication(person, foreign).status_code == 401
+    assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
+
+
+def test_admin_passkeys_use_the_platforms_by_default(new_house: Callable[[], House]) -> None:
+    own = new_house()
+    authenticator = ADMIN_USERS.enrol(own.api, own.admin)
+    assert authenticator.rp_id == "localhost"
+    response = authenticator.get(ADMIN_USERS.options(own.admin))
+    assert ADMIN_USERS.finish_authentication(own.admin, response).status_code == 200
+
+
+def test_related_origins_of_the_console(console_elsewhere: str, settings: Any) -> None:
+    settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "console.example"]
+    door = Api()
+    door.client.defaults["HTTP_HOST"] = "console.example"
+    assert door.get("/.well-known/webauthn").json() == {"origins": [console_elsewhere]}
+    assert Api().get("/.well-known/webauthn").json() == {"origins": [ORIGIN]}
