@@ -21,7 +21,7 @@ from identity_platform.api import valkey
 from identity_platform.embedded.temporary import TEMPORARY_PREFIX
 from tenants import databases
 from tests.environment import DATABASE
-from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+from tests.world import PASSWORD, Api, House, build_house, populate, sign_in_admin
 
 # No deadline, which a busy machine misses, and the same examples each time: as Hypothesis does it under CI by itself.
 hypothesis_settings.load_profile("ci")
@@ -112,14 +112,14 @@ def operator(operator_name: str) -> Api:
 def house(django_db_setup: None, django_db_blocker: Any) -> House:
     """A tenant that many tests share; what a test writes there has a name of its own."""
     with django_db_blocker.unblock():
-        return build_house("house")
+        return populate(build_house("house"))
 
 
 @pytest.fixture(scope="session")
 def other_house(django_db_setup: None, django_db_blocker: Any) -> House:
     """A second tenant: no test of isolation without it."""
     with django_db_blocker.unblock():
-        return build_house("other")
+        return populate(build_house("other"))
 
 
 @pytest.fixture

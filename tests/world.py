@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from django.db import connections
 from django.test import Client
 from django.test.client import ClientHandler
+from django.test.utils import override_settings
 from django_ratelimit.core import _get_window
 
 from identity_platform.api.ratelimit import network_of
@@ -179,6 +180,32 @@ def build_house(name: str = "house") -> House:
     assert made.admin is not None
     token = sign_in_admin(admin.username)["access_token"]
     return House(made, Person(made.admin.pk, admin.email, admin.username), Api(token=token))
+
+
+def populate(house: House) -> House:
+    """Give a shared tenant two of each thing, so that a query that lacks a condition returns too many rows."""
+    for _ in range(2):
+        mark = secrets.token_hex(5)
+        service = {"name": f"service {mark}", "type": "crm", "base_url": "https://crm.example.com"}
+        made = created(house.api.post("/exsvc/api/v1/services", service))
+        created(house.api.post(f"/exsvc/api/v1/services/{made['id']}/credentials", {"name": "key", "secret": mark}))
+        client = {"name": f"client {mark}", "type": "confidential", "scopes": ["services:read"]}
+        created(house.api.post(f"/clientms/tenants/{house.id}/clients", client))
+        with override_settings(WEBHOOK_ALLOWED_NETWORKS=["127.0.0.0/8"], WEBHOOK_PLAIN_HTTP=True):
+            # For an event that no test of a shared tenant causes: nothing waits there to be sent.
+            endpoint = {"url": f"http://127.0.0.1:9/{mark}", "events": ["import.finished"]}
+            created(house.api.post("/uflow/webhooks/endpoints", endpoint))
+        admin = {"username": f"colleague-{mark}", "email": f"colleague-{mark}@example.com", "password": PASSWORD}
+        created(house.api.post("/uflow/admin/users", {**admin, "first_name": "A", "last_name": "B"}))
+        sign_in_admin(admin["username"])
+        house.sign_in(house.register())
+    return house
+
+
+def created(answer: Any) -> dict[str, Any]:
+    """The body of a 201."""
+    assert answer.status_code == 201, answer.content
+    return dict(answer.json())
 
 
 @dataclass

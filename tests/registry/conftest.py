@@ -13,7 +13,7 @@ import pytest
 
 from tenants.context import in_tenant
 from tests.registry.processes import Server
-from tests.world import Api, House, build_house, window_left
+from tests.world import Api, House, build_house, populate, window_left
 from userflow.roles.models import Role, RoleBinding
 
 SERVICES = "/exsvc/api/v1/services"
@@ -94,14 +94,14 @@ def as_end_user(house: House, *permissions: str) -> Api:
 def house(django_db_setup: None, django_db_blocker: Any) -> House:
     """A tenant that the tests of a file share: those of all files together would spend its hundred calls of a minute."""
     with django_db_blocker.unblock():
-        return build_house("house")
+        return populate(build_house("house"))
 
 
 @pytest.fixture(scope="module")
 def other_house(django_db_setup: None, django_db_blocker: Any) -> House:
     """A second one."""
     with django_db_blocker.unblock():
-        return build_house("other")
+        return populate(build_house("other"))
 
 
 def with_room(new_house: Callable[[], House], seconds: int) -> House:

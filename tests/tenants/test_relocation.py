@@ -301,6 +301,29 @@ def test_a_move_that_fails_leaves_everything_as_it_was(settled: House, second: D
     assert wrong() == []
 
 
+@pytest.mark.parametrize(
+    "lose",
+    ["DELETE FROM userflow_rolebinding WHERE user_id = %s", "DROP TABLE userflow_rolebinding"],
+    ids=["a row", "a table"],
+)
+def test_move_rejects_a_copy_that_lacks(settled: House, second: DatabaseServer, lose: str) -> None:
+    settled.register()
+    person, before = settled.register(), mapping_of(settled).name
+
+    def lose_it() -> None:
+        copy = WarmDatabase.objects.get(server=second, schema_version=f"for {settled.id}")
+        with databases.inside(second, copy.name) as raw:
+            raw.execute(lose, [person.id] if "%s" in lose else None)
+
+    with at_the_step("read in", lose_it), pytest.raises(CommandError, match="rows as the original") as refusal:
+        said_by("move_tenant", settled.made.tenant.slug, second.name)
+    assert refusal.value.returncode == 2
+    assert (mapping_of(settled).server, mapping_of(settled).name) == (main_server(), before)
+    assert before in databases_on(main_server())
+    assert settled.sign_in(person)["access_token"]
+    assert wrong() == []
+
+
 def test_nothing_is_written_while_a_tenant_moves(
     settled: House, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
+from identity_platform.audit import chain
 from identity_platform.audit.writer import record_for_tenant
 from tenants import trails
 from tenants.context import in_tenant, tenant_atomic
@@ -157,6 +158,22 @@ def test_a_removed_link_and_a_cut_end_are_found(new_house: Callable[[], House]) 
     assert faults(cut) == [f"links {last} to {last} are missing: the chain's end was cut off"]
     # After a restoration from a backup a person says so.
     assert verify_command(str(cut.id), "--accept-end")[0] == 0
+
+
+def test_late_sealer_does_not_hide_a_cut_end(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    for _ in range(2):
+        fill(house, 10)
+        seal(house)
+    # A sealer that was held up between its commit and the head: another one has sealed more since.
+    with trails.opened(owner(house)) as trail:
+        *_, older, newest = chain.links_from(trail, 1)
+        chain.keep_head(trail, older)
+        assert chain.head_of(trail) == (newest.number, newest.mac)
+    with as_owner(house) as sql:
+        sql("DELETE FROM audit_tenantevent WHERE id >= %s", newest.from_id)
+        sql("DELETE FROM audit_tenantseal WHERE number = %s", newest.number)
+    assert any("the chain's end was cut off" in fault for fault in faults(house))
 
 
 def test_another_tenants_link_does_not_fit(new_house: Callable[[], House]) -> None:

@@ -1,6 +1,7 @@
 """Admin users: the same mechanism, in the global database."""
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +108,17 @@ def test_an_end_users_token_is_of_another_realm(house: House, eve: Admin) -> Non
 
     assert eve.enrol(token=somebody(house).token()).status_code == 403
     assert eve.enrol(headers={"X-Enrollment-Ticket": somebody(house).ticket}).status_code == 401
+
+
+def test_verify_rejects_admin_of_suspended_tenant(new_house: Callable[[], House], operator: Api) -> None:
+    own = new_house()
+    eve = new_admin(own)
+    assert eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket}).status_code == 200
+    body = {"email": eve.email, "code": eve.code(1)}
+    for status, expected in (("suspended", 403), ("active", 200)):
+        assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": status}).status_code == 200
+        # Without the ticket of a login, which would be refused by itself.
+        assert Api().post("/webauthn/admin/totp/verifyLogin", body).status_code == expected
 
 
 def test_an_unknown_admin_is_404(house: House) -> None:

@@ -62,6 +62,18 @@ def test_it_completes_an_admins_login(new_house: Any) -> None:
     assert (me["id"], me["mfa_methods"]) == (str(house.admin.id), ["webauthn"])
 
 
+def test_passkey_rejects_admin_of_suspended_tenant(new_house: Any, operator: Api) -> None:
+    house = new_house()
+    authenticator = ADMIN_USERS.enrol(house.api, house.admin)
+    response = authenticator.get(ADMIN_USERS.options(house.admin))
+    for status, expected in (("suspended", 403), ("active", 401)):
+        assert operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": status}).status_code == 200
+        # The challenge is used up by the first try.
+        assert ADMIN_USERS.finish_authentication(house.admin, response).status_code == expected
+    again = authenticator.get(ADMIN_USERS.options(house.admin))
+    assert ADMIN_USERS.finish_authentication(house.admin, again).status_code == 200
+
+
 def test_a_ticket_works_once_and_for_its_user_only(home: Home, house: House, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     other, key_of_other = somebody_with_passkey(house)

@@ -5,13 +5,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.utils.timezone import now
 
+from tenants.context import in_tenant
 from tests.userflow.directory.entra import Entra
-from tests.world import House
+from tests.world import PASSWORD, House, Person
 from userflow.directory.models import DirectoryConfig
+from userflow.endusers.models import EndUser
+from userflow.signin.passwords import hashed
 
 CONFIGS = "/uflow/directory/configs"
 
@@ -61,6 +65,12 @@ class Directory:
     def user(self, email: str) -> dict[str, Any]:
         (found,) = self.users(email=email)
         return dict(self.house.api.get(f"/uflow/user/enduser/{self.house.id}/{found['id']}").json())
+
+    def person(self, email: str) -> Person:
+        """A user of the directory who can sign in, as if by a factor of their own: they have no password here."""
+        with in_tenant(self.house.id):
+            EndUser.objects.filter(email=email).update(password=hashed(PASSWORD))
+        return Person(UUID(self.user(email)["id"]), email)
 
 
 def counts(answer: dict[str, Any]) -> tuple[int, int, int, int, int, int]:

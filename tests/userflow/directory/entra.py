@@ -28,7 +28,10 @@ class Entra:
     token_lasts: int = 1_000_000
     next_link_host: str = ""
     forgets_links: bool = False
+    # Where "login" or "graph" sends whoever asks.
+    redirects: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    posted: list[str] = field(default_factory=list)
     tokens_given: int = 0
     # The directory's history: (number, user id); a delta link names the number it goes on from.
     changes: list[str] = field(default_factory=list)
@@ -89,6 +92,9 @@ class Entra:
     # --- what it answers ---------------------------------------------------------------------------------------------
 
     def give_token(self, handler: BaseHTTPRequestHandler, sent: dict[str, str]) -> None:
+        self.posted.append(handler.path)
+        if "login" in self.redirects:
+            return self._send(handler, 307, {}, {"Location": self.redirects["login"] + handler.path})
         right = {
             "grant_type": "client_credentials",
             "client_id": APPLICATION,
@@ -104,6 +110,8 @@ class Entra:
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         self.asked.append(handler.path)
+        if "graph" in self.redirects:
+            return self._send(handler, 302, {}, {"Location": self.redirects["graph"] + handler.path})
         token = handler.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._left.get(token, 0) <= 0:
             return self._send(handler, 401, {"error": {"code": "InvalidAuthenticationToken", "message": "expired"}})

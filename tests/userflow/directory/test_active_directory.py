@@ -11,11 +11,9 @@ from django.db import connections
 from tenants.context import in_tenant
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import Directory, counts
-from tests.world import PASSWORD, Api, House, statements
+from tests.world import Api, House, statements
 from userflow.directory import runs
 from userflow.directory.models import BY_COMMAND, DirectoryConfig, DirectoryRun
-from userflow.endusers.models import EndUser
-from userflow.signin.passwords import hashed
 from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
 
 pytestmark = pytest.mark.needs("slapd", "python-ldap")
@@ -192,10 +190,7 @@ def test_who_was_switched_on_and_off_again_here_stays_off(directory: Directory, 
 def test_switching_off_ends_what_is_open(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
-    with in_tenant(directory.house.id):
-        # As if signed in by a factor of their own: people of a directory have no password here.
-        EndUser.objects.filter(email=person.mail).update(password=hashed(PASSWORD))
-    door = directory.house.as_user(ad.as_person(directory.user(person.mail)))
+    door = directory.house.as_user(directory.person(person.mail))
     assert door.get("/authmgr/validate").status_code == 200
     server.change(person, userAccountControl="514")
     directory.sync()

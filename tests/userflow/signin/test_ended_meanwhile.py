@@ -102,6 +102,22 @@ def test_the_code_of_a_phone_that_is_taken_away_is_worth_nothing(house: House) -
     assert answer.status_code == 400
 
 
+def test_sms_code_replaced_after_comparison_is_rejected(house: House) -> None:
+    person = somebody(house).enrol_phone()
+    request = partial(person.api.post, "/webauthn/sms/requestCode", person.named_with_client)
+    assert request().status_code == 200
+    old = {**person.named_with_client, "code": code_to(person.phone)}
+    person.minutes_pass(2)
+    sent: list[int] = []
+    with in_tenant(house.id):
+        # The old code was right when it was compared; the new one is stored before the old one is used.
+        verify = partial(person.api.post, "/webauthn/sms/verify", old)
+        answer = answered_while(END_USERS, person.id, verify, lambda: sent.append(request().status_code))
+    assert (sent, answer.status_code) == ([200], 400)
+    new = {**old, "code": code_to(person.phone)}
+    assert person.api.post("/webauthn/sms/verify", new).status_code == 200
+
+
 def test_an_admin_users_address_stays(new_house: Callable[[], House]) -> None:
     own = new_house()
     body = {"email": f"thief-{secrets.token_hex(5)}@example.com"}

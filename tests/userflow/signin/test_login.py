@@ -120,6 +120,23 @@ def test_strangers_lock_nobody_out_where_they_have_signed_in_before(new_house: C
     assert home.post(path, body).status_code == 429
 
 
+@pytest.mark.parametrize("kind", ["end_user", "admin"])
+def test_login_network_of_another_user_is_unknown(new_house: Callable[[], House], kind: str) -> None:
+    house, others_home = new_house(), Api()
+    if kind == "admin":
+        path, other = ADMIN, new_house().admin
+        body = {"username": house.admin.username, "password": PASSWORD}
+        others = {"username": other.username, "password": PASSWORD}
+    else:
+        path, body, others = END_USER, login(house, house.register()), login(house, house.register())
+    assert others_home.post(path, others).status_code == 200
+    wrong = {**body, "password": "wrong wrong"}
+    assert [Api().post(path, wrong).status_code for _ in range(6)] == [401] * 5 + [429]
+    # The other user's sign-in gives this network no budget of its own for anybody else's password.
+    assert others_home.post(path, wrong).status_code == 429
+    assert others_home.post(path, others).status_code == 200
+
+
 def test_a_name_that_nobody_has_locks_like_any_other(house: House) -> None:
     nobody = Person(house.admin.id, f"nobody-{uuid4()}@example.com")
     statuses = [Api().post(END_USER, login(house, nobody)).status_code for _ in range(6)]

@@ -48,6 +48,13 @@ def other_consumer() -> Iterator[Consumer]:
     made.close()
 
 
+@pytest.fixture
+def bystander() -> Iterator[Consumer]:
+    made = Consumer()
+    yield made
+    made.close()
+
+
 @dataclass
 class Listening:
     """A tenant whose consumer listens."""
@@ -74,9 +81,11 @@ def listen(home: House, consumer: Consumer, *events: str) -> Listening:
 
 
 @pytest.fixture
-def listening(new_house: Callable[[], House], consumer: Consumer) -> Listening:
-    """A tenant of the test's own with one endpoint for everything."""
-    return listen(new_house(), consumer)
+def listening(new_house: Callable[[], House], consumer: Consumer, bystander: Consumer) -> Listening:
+    """A tenant of the test's own with two endpoints for everything: the consumer's, and one that nothing is done to."""
+    home = new_house()
+    listen(home, bystander)
+    return listen(home, consumer)
 
 
 def deliver() -> None:

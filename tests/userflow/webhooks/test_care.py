@@ -121,8 +121,13 @@ def test_a_tenant_without_endpoints_is_struck_off_after_a_while(listening: Liste
 
     from django.utils.timezone import now
 
-    listed = WebhookTenant.objects.filter(pk=listening.home.id)
-    listening.home.api.delete(listening.path)
+    api, listed = listening.home.api, WebhookTenant.objects.filter(pk=listening.home.id)
+    for endpoint in api.get(ENDPOINTS).json()["endpoints"]:
+        listed.update(touched_at=now() - timedelta(hours=2))
+        deliver()
+        assert listed.exists()
+        api.delete(f"{ENDPOINTS}/{endpoint['id']}")
+    listed.update(touched_at=now())
     deliver()
     assert listed.exists()
     listed.update(touched_at=now() - timedelta(hours=2))

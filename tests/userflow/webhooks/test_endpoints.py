@@ -169,6 +169,22 @@ def test_replaying_takes_ids_or_a_moment_and_counts(listening: Listening, consum
         assert TenantEvent.objects.filter(action="webhook.replayed").count() == 2
 
 
+@pytest.mark.parametrize("by", ["since", "status", "message_ids"])
+def test_replay_reaches_its_own_endpoint_only(
+    listening: Listening, consumer: Consumer, other_consumer: Consumer, by: str
+) -> None:
+    beside = listen(listening.home, other_consumer)
+    listening.home.register()
+    deliver()
+    ids = [each["message_id"] for each in listening.messages() + beside.messages()]
+    asked = {"since": "2020-01-01T00:00:00Z", "status": "delivered", "message_ids": ids}
+    replayed = listening.home.api.post(f"{listening.path}/replay", {by: asked[by]})
+    assert replayed.json()["replayed"] == 1
+    assert [each["status"] for each in beside.messages()] == ["delivered"]
+    deliver()
+    assert (len(consumer.taken()), len(other_consumer.taken())) == (2, 1)
+
+
 def test_erasing_a_person_takes_what_was_sent_about_them_along(listening: Listening, consumer: Consumer) -> None:
     home = listening.home
     home.register()
@@ -180,7 +196,8 @@ def test_erasing_a_person_takes_what_was_sent_about_them_along(listening: Listen
     assert consumer.seen[-1].event["type"] == "end_user.erased"
     with in_tenant(home.id):
         left = WebhookMessage.objects.filter(subject_id=person.id)
-        assert list(left.values_list("event", flat=True)) == ["end_user.erased"]
+        # One for each endpoint.
+        assert list(left.values_list("event", flat=True)) == ["end_user.erased"] * 2
 
 
 def test_erasing_a_person_takes_along_what_was_sent_about_their_invitation(
@@ -196,7 +213,7 @@ def test_erasing_a_person_takes_along_what_was_sent_about_their_invitation(
     assert api.post("/uflow/user/enduser/delete_all", body).json()["deleted"]["invitations"] == 1
     with in_tenant(listening.home.id):
         left = [told.body for told in WebhookMessage.objects.filter(event="invitation.created")]
-    assert [f'"other-{email}"' in told for told in left] == [True]
+    assert [f'"other-{email}"' in told for told in left] == [True, True]
 
 
 def test_erasing_a_person_takes_along_what_was_sent_also_by_a_request_that_knows_of_no_endpoint(
@@ -238,7 +255,8 @@ def test_what_waits_too_long_for_an_endpoint_that_is_off_is_purged(listening: Li
     home = listening.home
     with in_tenant(home.id), tenant_atomic():
         publish_for_each("group.created", ({"name": str(number)} for number in range(2)))
-        oldest = WebhookMessage.objects.order_by("pk").values("pk")[:1]
+        # The first of each endpoint: the other endpoint is on and keeps its own.
+        oldest = WebhookMessage.objects.order_by("pk").values("pk")[:2]
         WebhookMessage.objects.filter(pk__in=oldest).update(queued_at=now() - timedelta(days=31))
     owner = trails.Owner(home.made.tenant.slug, home.id)
     assert "webhook messages" not in retention.purge(owner).rows
@@ -275,7 +293,7 @@ def test_messages_that_have_had_their_time_are_purged(listening: Listening) -> N
         publish_for_each("group.created", ({"name": str(number)} for number in range(3)))
     deliver()
     with in_tenant(home.id):
-        oldest = WebhookMessage.objects.order_by("pk").first()
+        oldest = WebhookMessage.objects.filter(endpoint_id=listening.endpoint_id).order_by("pk").first()
         assert oldest is not None
         WebhookMessage.objects.filter(pk=oldest.pk).update(settled_at=now() - timedelta(days=8))
     owner = trails.Owner(home.made.tenant.slug, home.id)
