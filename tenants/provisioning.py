@@ -7,7 +7,6 @@ mapping says `active`. Whoever works on a tenant's database holds that tenant's 
 
 import re
 import secrets
-import unicodedata
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -27,6 +26,7 @@ from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
 from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase
 from tenants.promises import promise
 from tenants.schema import is_current, schema_version, upgrade
+from tenants.slugs import slug_of
 from tenants.states import FOLLOWS, State
 
 Furnish = Callable[[Tenant], None]
@@ -36,12 +36,6 @@ standard_furniture: list[Furnish] = []
 
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def slug_of(name: str) -> str:
-    """A slug from a name: ASCII, lower case, words joined by dashes, at most 50 characters."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50].strip("-") or "tenant"
 
 
 def is_reserved(slug: str) -> bool:
