@@ -21,7 +21,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
-from identity_platform.crypto import RingKeyMissing, SealBroken
+from identity_platform.crypto import SealBroken
 from registry import queries
 from registry.errors import (
     AlreadyExpired,
@@ -29,7 +29,6 @@ from registry.errors import (
     CredentialNotActive,
     CredentialNotFound,
     SecretBroken,
-    SecretsLocked,
     ServiceExists,
     ServiceInUse,
     ServiceNotFound,
@@ -37,7 +36,6 @@ from registry.errors import (
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from registry.sealing import open_secret, seal_secret
 from tenants import keys
-from tenants.models import DataKey
 
 log = structlog.get_logger("identity.registry")
 
@@ -129,7 +127,7 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
     active ones. One audit row for every secret.
 
     A row that does not open (altered, or moved from another service or tenant) gives no plaintext and is reported and
-    audited; the others are not held back. Refuses with ServiceNotFound, SecretsLocked.
+    audited; the others are not held back. Refuses with ServiceNotFound, DataKeyLocked.
     """
     with transaction.atomic():
         service = Service.objects.filter(pk=service_id, tenant_id=tenant_id).first()
@@ -155,7 +153,7 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
 def create_credential(
     *, tenant_id: UUID, service_id: UUID, secret: str | dict[str, Any], **members: Any
 ) -> ServiceCredential:
-    """Bind a secret to a service. Refuses with ServiceNotFound, CredentialExists, AlreadyExpired, SecretsLocked."""
+    """Bind a secret to a service. Refuses with ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked."""
     expires_at = members.get("expires_at")
     if expires_at is not None and expires_at <= now():
         raise AlreadyExpired
@@ -173,7 +171,7 @@ def update_credential(
 ) -> ServiceCredential:
     """Change `secret` (rotates), `status`, `metadata`, `expires_at`: those that are there.
 
-    Refuses with ServiceNotFound, CredentialNotFound, SecretsLocked.
+    Refuses with ServiceNotFound, CredentialNotFound, DataKeyLocked.
     """
     with transaction.atomic():
         # The service first, as everywhere: a credential that is switched on again must not slip past its deletion.
@@ -203,7 +201,7 @@ def reveal_credential(
 ) -> tuple[ServiceCredential, str | dict[str, Any]]:
     """One active credential with its secret, for a person who says why; the reason stands in the audit row.
 
-    Refuses with ServiceNotFound, CredentialNotFound, CredentialNotActive, SecretsLocked, SecretBroken (a row that was
+    Refuses with ServiceNotFound, CredentialNotFound, CredentialNotActive, DataKeyLocked, SecretBroken (a row that was
     altered or moved gives no plaintext, and the attempt is audited).
     """
     with transaction.atomic():
@@ -267,19 +265,10 @@ def _refusing(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[N
         raise clash from problem
 
 
-def data_key(tenant_id: UUID) -> bytes:
-    """The key that seals this tenant's secrets; SecretsLocked (503) when the process cannot open it."""
-    try:
-        return keys.tenant_key(tenant_id)
-    except (RingKeyMissing, SealBroken, DataKey.DoesNotExist) as problem:
-        log.error("data_key_locked", tenant_id=tenant_id, kind=type(problem).__name__)
-        raise SecretsLocked from problem
-
-
 def _sealed(credential: ServiceCredential, secret: str | dict[str, Any]) -> bytes:
     return seal_secret(
         secret,
-        data_key=data_key(credential.tenant_id),
+        data_key=keys.tenant_key(credential.tenant_id),
         tenant_id=credential.tenant_id,
         service_id=credential.service_id,
         credential_id=credential.pk,
@@ -295,7 +284,7 @@ def opened_secrets(
     """
     if not rows:
         return {}, []
-    key = data_key(tenant_id)
+    key = keys.tenant_key(tenant_id)
     opened: dict[UUID, str | dict[str, Any]] = {}
     unreadable = []
     for row in rows:

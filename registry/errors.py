@@ -55,9 +55,3 @@ class AlreadyExpired(errors.ValidationFailed):
 
     def __init__(self) -> None:
         super().__init__(details={"expires_at": ["Send a time that is yet to come."]})
-
-
-class SecretsLocked(errors.Unavailable):
-    """503: the tenant's data key cannot be opened with the keys that this process has; an operator's matter."""
-
-    message = "The tenant's secrets cannot be opened at the moment: an operator checks ENCRYPTION_KEYS."

@@ -21,13 +21,12 @@ from registry.errors import (
     AlreadyExpired,
     CredentialExists,
     CredentialNotFound,
-    SecretsLocked,
     ServiceExists,
     ServiceInUse,
     ServiceNotFound,
 )
 from tenants import routes
-from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.authentication import bearer_token
 from userflow.ids import id_or
@@ -180,7 +179,7 @@ class CredentialViewSet(RegistryViewSet):
     @registry_endpoint(
         query=serializers.ServiceCredentialQuery,
         returns={200: serializers.ServiceSecretsOut},
-        refuses=[ServiceNotFound, SecretsLocked, *TENANCY],
+        refuses=[ServiceNotFound, DataKeyLocked, *TENANCY],
     )
     def list(self, request: Request, service_id: str) -> Response:
         """Credentials of a service with their secrets. Every secret that is handed out is one row in the audit trail."""
@@ -194,7 +193,7 @@ class CredentialViewSet(RegistryViewSet):
     @registry_endpoint(
         serializers.ServiceCredentialIn,
         returns={201: serializers.ServiceCredentialOut},
-        refuses=[ServiceNotFound, CredentialExists, AlreadyExpired, SecretsLocked, *TENANCY],
+        refuses=[ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked, *TENANCY],
     )
     def create(self, request: Request, service_id: str) -> Response:
         """Bind a secret to a service; the answer does not repeat it."""
@@ -206,7 +205,7 @@ class CredentialViewSet(RegistryViewSet):
     @registry_endpoint(
         serializers.ServiceCredentialChanges,
         returns={200: serializers.ServiceCredentialOut},
-        refuses=[ServiceNotFound, CredentialNotFound, SecretsLocked, *TENANCY],
+        refuses=[ServiceNotFound, CredentialNotFound, DataKeyLocked, *TENANCY],
     )
     def update(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Rotate a secret, revoke a credential or switch it on again, change its expiry or its metadata."""

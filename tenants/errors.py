@@ -46,6 +46,16 @@ class TenantConnectionsExhausted(errors.Unavailable):
     message = "All database connections are in use: try again in a moment."
 
 
+class DataKeyLocked(errors.Unavailable):
+    """503: this process cannot open the data key of the tenant or of the platform, so no secret can be read or stored."""
+
+    message = "The stored secrets cannot be decrypted at the moment. An operator must check ENCRYPTION_KEYS."
+
+    def __init__(self) -> None:
+        # An operator must act first, so an early retry is pointless.
+        super().__init__(retry_after=30)
+
+
 class SlugTaken(errors.Conflict):
     """409: another tenant has this slug."""
 

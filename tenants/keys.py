@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from threading import Lock
 from uuid import UUID
 
+import structlog
 from django.db import transaction
 from django.db.models import Count
 
@@ -18,7 +19,10 @@ from identity_platform.crypto import (
     unwrap_data_key,
     wrap_data_key,
 )
+from tenants.errors import DataKeyLocked
 from tenants.models import DataKey
+
+log = structlog.get_logger("identity.tenants")
 
 # Opening is one query and one AES-GCM; the most used tenants' keys stay at hand.
 KEPT = 2048
@@ -39,8 +43,7 @@ def _key(owner: str) -> bytes:
         if owner in _opened:
             _opened.move_to_end(owner)
             return _opened[owner]
-    row = DataKey.objects.get(pk=owner)
-    opened = unwrap_data_key(row.ring_key_id, bytes(row.wrapped), owner=owner)
+    opened = _unwrapped(owner)
     with _lock:
         _opened[owner] = opened
         if len(_opened) > KEPT:
@@ -48,18 +51,37 @@ def _key(owner: str) -> bytes:
     return opened
 
 
+def _unwrapped(owner: str) -> bytes:
+    """Read and open the owner's data key. The platform's key is created on first use. Raises DataKeyLocked."""
+    row = DataKey.objects.filter(pk=owner).first()
+    if row is None and owner == DataKey.PLATFORM:
+        make(owner)
+        row = DataKey.objects.get(pk=owner)
+    try:
+        if row is None:
+            raise DataKey.DoesNotExist
+        return unwrap_data_key(row.ring_key_id, bytes(row.wrapped), owner=owner)
+    except (RingKeyMissing, SealBroken, DataKey.DoesNotExist) as problem:
+        log.error(
+            "data_key_locked",
+            owner=owner,
+            kind=type(problem).__name__,
+            ring_key_id=row.ring_key_id if row is not None else None,
+        )
+        raise DataKeyLocked from problem
+
+
 def tenant_key(tenant_id: UUID) -> bytes:
-    """The key that seals this tenant's secrets."""
+    """Return the key that seals this tenant's secrets. Raises DataKeyLocked (503)."""
     return _key(str(tenant_id))
 
 
 def platform_key() -> bytes:
-    """The key that seals the platform's own secrets (signing keys, server addresses, admin users' factors)."""
-    try:
-        return _key(DataKey.PLATFORM)
-    except DataKey.DoesNotExist:
-        make(DataKey.PLATFORM)
-        return _key(DataKey.PLATFORM)
+    """Return the key that seals the platform's own secrets: signing keys, server addresses, admin users' factors.
+
+    Raises DataKeyLocked (503).
+    """
+    return _key(DataKey.PLATFORM)
 
 
 def forget(owner: str | None = None) -> None:

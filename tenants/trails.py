@@ -17,10 +17,9 @@ from identity_platform.audit.chain import PLATFORM, Trail, platform_trail, tenan
 from identity_platform.audit.sealing import Sealed
 from identity_platform.audit.verifying import Verdict
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.crypto import RingKeyMissing, SealBroken
 from tenants import keys
 from tenants.context import in_tenant
-from tenants.errors import UnknownTenant
+from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import TenantDatabase
 from tenants.states import Purpose, State
 
@@ -82,13 +81,13 @@ def reachable() -> Iterator[None]:
     """Narrow what a database, a key or a tenant's state may raise to TrailUnreachable, without data of people."""
     try:
         yield
+    except DataKeyLocked as locked:
+        raise TrailUnreachable("its data key cannot be opened") from locked
     except ApiError as refusal:
         raise TrailUnreachable(refusal.text) from refusal
     except (DatabaseError, DriverError) as problem:
         # The driver's text may quote rows.
         raise TrailUnreachable(f"its database failed: {type(problem).__name__}") from problem
-    except (RingKeyMissing, SealBroken) as problem:
-        raise TrailUnreachable("its data key cannot be opened") from problem
 
 
 def seal(owner: Owner, *, wait: float = sealing.WAIT_SECONDS) -> Sealed:

@@ -1,5 +1,7 @@
 """Refusals of userflow."""
 
+from uuid import UUID
+
 from identity_platform.api import errors
 
 
@@ -270,6 +272,15 @@ class UnknownInvitation(errors.NotFound):
     message = "No invitation has this id in this tenant."
 
 
+class AlreadyInvited(errors.Conflict):
+    """409: the address has an open invitation of this kind in this tenant; `details` has its id."""
+
+    message = "This address has an open invitation. Resend that one, or cancel it first."
+
+    def __init__(self, invitation_id: UUID | None) -> None:
+        super().__init__(details={"invitation_id": str(invitation_id)} if invitation_id else None)
+
+
 class InvitationClosed(errors.Conflict):
     """409: an invitation that was accepted or cancelled is neither sent again nor cancelled."""
 
@@ -343,9 +354,9 @@ class NameServersBusy(errors.Unavailable):
 
 
 class DirectorySecretLocked(errors.Unavailable):
-    """503: the secret of the directory does not open with the keys that this process has; an operator's matter."""
+    """503: the stored secret of the directory was altered or belongs to another row; it must be entered again."""
 
-    message = "The directory's secret cannot be opened: enter it again, or have an operator check ENCRYPTION_KEYS."
+    message = "The directory's secret cannot be decrypted. Enter it again."
 
 
 class UnknownEndpoint(errors.NotFound):

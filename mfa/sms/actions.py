@@ -256,6 +256,8 @@ def _try_code(
     user: Any, purpose: CodePurpose, digest: bytes, code: str, *, budget: str, login: tickets.Spendable | None = None
 ) -> SmsCode:
     """Count one try, then compare; the row of the right code. InvalidCode, AttemptsExceeded, CodeExpired otherwise."""
+    # Opened before the try is counted: a locked data key must not use up the user's tries.
+    key = END_USERS.data_key()
     row = SmsCode.objects.filter(user=user, purpose=purpose, number_digest=digest).first()
     if row is None or row.used_at is not None:
         attempts.count(END_USERS, user.pk, factor=factors.SMS, caller=budget)
@@ -274,7 +276,6 @@ def _try_code(
     attempts.count(END_USERS, user.pk, factor=factors.SMS, caller=budget)
     if login is not None:
         tickets.count_wrong_code(END_USERS, login)
-    key = END_USERS.data_key()
     expected = codes.code_digest(code, data_key=key, user_id=user.pk, purpose=purpose, number_digest=digest)
     if not same(bytes(row.code_digest), expected):
         _record_refusal(user)

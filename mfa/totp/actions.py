@@ -182,6 +182,8 @@ def verify_totp(
     with entered(realm, tenant_id, Purpose.SIGN_IN):
         _check_client(client_id, tenant_id)
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
+        # Opened before the try is counted: a locked data key must not use up the user's tries.
+        realm.data_key()
         tried = verification.count_try(
             realm=realm, email=email, caller=caller, mfa_token=mfa_token, factor=_secret(realm, method)
         )

@@ -20,6 +20,7 @@ from registry import actions
 from registry.models import ACTIVE, API_KEY, Service, ServiceCredential, ServiceImport
 from registry.sealing import seal_secret
 from registry.transfer.members import KINDS, KNOWN_IN_CSV, KNOWN_IN_JSON, SERVICE
+from tenants import keys
 
 IMPORT = "service_import"
 TAKEN = "The tenant has a service of this name, or an earlier row has it."
@@ -78,7 +79,7 @@ def import_services(
     """Bring the services of a file, and the credentials that state a secret, into a tenant; gives counts and report.
 
     Secrets are sealed under the tenant's own key. Each batch is one transaction together with the mark up to where the
-    file is done. Refuses with FileUnusable, ImportRunning, ImportTakenOver, NothingToResume, SecretsLocked.
+    file is done. Refuses with FileUnusable, ImportRunning, ImportTakenOver, NothingToResume, DataKeyLocked.
     """
     known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
     rules = _Rules(tenant_id, options, form == CSV)
@@ -264,7 +265,7 @@ def _services(rows: list[dict[str, Any]], rules: _Rules) -> dict[str, UUID]:
 
 
 def _bind(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
-    key, moment = actions.data_key(rules.tenant_id), now()
+    key, moment = keys.tenant_key(rules.tenant_id), now()
     sealed = [
         {
             "line": row["line"],

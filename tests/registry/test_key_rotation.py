@@ -197,6 +197,7 @@ def test_without_its_key_a_process_says_unavailable_and_not_a_fault(
         assert answer.headers["Retry-After"]
         assert answer.headers["X-RateLimit-Limit"] == "100"
     assert about.status_code == 200
+    assert "data_key_locked" in server.log.read_text()
     assert server.call("GET", credentials_of(service), token=registry.api.token).status_code == 200
 
 

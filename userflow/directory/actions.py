@@ -16,12 +16,13 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
+from tenants import keys
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.addresses import refuse_plainly_forbidden
-from userflow.directory.configs import client_of, config_of, data_key, record
+from userflow.directory.configs import client_of, config_of, record
 from userflow.directory.grants import refuse_beyond
 from userflow.directory.graph import clouds
 from userflow.directory.models import (
@@ -91,7 +92,7 @@ def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) 
     """Configure a directory. Refuses with DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (members
     that its kind needs, an address that is not allowed, groups that are not there), GrantsMoreThanHeld (a mapped group
     carries more than the caller holds, or somebody who may come to it from a deleted directory), TooManyDirectories,
-    DirectorySecretLocked."""
+    DataKeyLocked."""
     kind, secret = fields["kind"], fields["secret"]
     if kind == ACTIVE_DIRECTORY:
         ldap.must_be_installed()
@@ -123,7 +124,7 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
     Who changes the server, or anything else of the target, must enter the secret again: it would otherwise be sent to
     whatever server is named now. And as that server says who is in a mapped group, the caller must hold all that the
     directory may give (`grants.refuse_beyond`). Refuses with UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run
-    would go on with the old target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DirectorySecretLocked.
+    would go on with the old target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DataKeyLocked.
     """
     seen = config_of(tenant_id, config_id)  # 404 before anything is looked at
     groups_known = _known_groups(tenant_id, by, changes["groups"]) if changes.get("groups") else None
@@ -267,7 +268,7 @@ def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dic
 def _seal(config: DirectoryConfig, secret: str) -> None:
     config.secret = secrets.seal_secret(
         secret,
-        data_key=data_key(config.tenant_id),
+        data_key=keys.tenant_key(config.tenant_id),
         tenant_id=config.tenant_id,
         config_id=config.pk,
         target=config.target,

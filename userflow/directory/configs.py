@@ -3,17 +3,10 @@
 from typing import Any, Final
 from uuid import UUID
 
-import structlog
-
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.crypto import RingKeyMissing, SealBroken
-from tenants import keys
-from tenants.models import DataKey
 from userflow.clients.models import Client
 from userflow.directory.models import DirectoryConfig
-from userflow.errors import DirectorySecretLocked, UnknownClient, UnknownDirectory
-
-log = structlog.get_logger("identity.directory")
+from userflow.errors import UnknownClient, UnknownDirectory
 
 DIRECTORY: Final = "directory"
 
@@ -34,15 +27,6 @@ def client_of(tenant_id: UUID, client_id: UUID | None) -> UUID:
     if known is None:
         raise UnknownClient
     return known
-
-
-def data_key(tenant_id: UUID) -> bytes:
-    """The key that seals the tenant's secrets; DirectorySecretLocked where it does not open."""
-    try:
-        return keys.tenant_key(tenant_id)
-    except (RingKeyMissing, SealBroken, DataKey.DoesNotExist) as problem:
-        log.error("data_key_locked", tenant_id=tenant_id, kind=type(problem).__name__)
-        raise DirectorySecretLocked from problem
 
 
 def record(action: str, config: DirectoryConfig, outcome: str = "success", **details: Any) -> None:

@@ -11,16 +11,19 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
 from identity_platform.places import Places
+from tenants import keys
 from tenants.context import in_tenant, tenant_atomic
+from tenants.errors import DataKeyLocked
 from tenants.states import State
 from userflow.directory import ldap, runs, secrets
-from userflow.directory.configs import client_of, config_of, data_key, log, record
+from userflow.directory.configs import client_of, config_of, record
 from userflow.directory.engine import Synchronisation
 from userflow.directory.grants import refuse_beyond
 from userflow.directory.graph import GraphReading
@@ -37,6 +40,8 @@ from userflow.directory.runs import RunLost, Tally
 from userflow.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
 from userflow.principals import Principal
 from userflow.webhooks.outbox import publish_for_each
+
+log = structlog.get_logger("identity.directory")
 
 # What has changed is read in between; once a day everything is, which also finds what was changed here.
 FULL_READ_AFTER: Final = timedelta(days=1)
@@ -65,7 +70,7 @@ def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
     """Connect, prove who we are and read the first people, changing nothing.
 
     A directory that cannot be read is an answer, not a refusal. Refuses with UnknownDirectory, LdapNotInstalled,
-    DirectorySecretLocked, DirectoriesBusy.
+    DataKeyLocked, DirectorySecretLocked, DirectoriesBusy.
     """
     config = config_of(tenant_id, config_id)
     if config.kind == ACTIVE_DIRECTORY:
@@ -75,7 +80,7 @@ def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
         reading = _reading(config, full=True, deadline=deadline, page=SAMPLED)
         with _WAITING.one(), contextlib.closing(reading.pages()) as pages:
             first = next(pages, [])
-    except (DirectorySecretLocked, DirectoriesBusy):
+    except (DataKeyLocked, DirectorySecretLocked, DirectoriesBusy):
         raise
     except ApiError as refusal:
         record("directory.tried", config, outcome="failed")
@@ -104,8 +109,8 @@ def synchronise(
     the number of objects read.
 
     Refuses with GrantsMoreThanHeld, UnknownDirectory, DirectoryBusy, DirectoryFailed, DirectoryAddressRefused,
-    LdapNotInstalled, DirectorySecretLocked, DirectoriesBusy, UnknownTenant, TenantSuspended, TenantBusy, UnknownClient; a
-    refused run is in the history with its reason, and what it did before stays.
+    LdapNotInstalled, DataKeyLocked, DirectorySecretLocked, DirectoriesBusy, UnknownTenant, TenantSuspended, TenantBusy,
+    UnknownClient; a refused run is in the history with its reason, and what it did before stays.
     """
     config = config_of(tenant_id, config_id)
     if config.kind == ACTIVE_DIRECTORY:
@@ -200,7 +205,7 @@ def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, pag
     try:
         secret = secrets.open_secret(
             bytes(config.secret),
-            data_key=data_key(config.tenant_id),
+            data_key=keys.tenant_key(config.tenant_id),
             tenant_id=config.tenant_id,
             config_id=config.pk,
             target=config.target,

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.directory import actions, serializers, synchronising
 from userflow.errors import (
     DirectoryBusy,
@@ -56,7 +56,7 @@ class DirectoryViewSet(ApiViewSet):
             LdapNotInstalled,
             UnknownClient,
             GrantsMoreThanHeld,
-            DirectorySecretLocked,
+            DataKeyLocked,
             *TENANCY,
         ],
     )
@@ -82,7 +82,7 @@ class DirectoryViewSet(ApiViewSet):
             DirectoryBusy,
             UnknownClient,
             GrantsMoreThanHeld,
-            DirectorySecretLocked,
+            DataKeyLocked,
             *TENANCY,
         ],
     )
@@ -110,7 +110,7 @@ class DirectoryViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.TriedOut},
-        refuses=[UnknownDirectory, LdapNotInstalled, DirectorySecretLocked, *TENANCY],
+        refuses=[UnknownDirectory, LdapNotInstalled, DataKeyLocked, DirectorySecretLocked, *TENANCY],
     )
     def test(self, request: Request, config_id: str) -> Response:
         """Connect and read the first few people, changing nothing; what does not work is said in the answer."""
@@ -127,6 +127,7 @@ class DirectoryViewSet(ApiViewSet):
             DirectoryBusy,
             DirectoryFailed,
             LdapNotInstalled,
+            DataKeyLocked,
             DirectorySecretLocked,
             UnknownClient,
             GrantsMoreThanHeld,

@@ -23,9 +23,9 @@ from prometheus_client import Counter
 from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
-from identity_platform.crypto import RingKeyMissing, SealBroken
+from identity_platform.crypto import SealBroken
 from tenants.context import in_tenant
-from tenants.errors import UnknownTenant
+from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import WebhookTenant
 from tenants.schema import reason_of
 from userflow.webhooks import hints, queue
@@ -114,13 +114,16 @@ class Deliverer:
             work(tenant_id)
         except UnknownTenant:
             WebhookTenant.objects.filter(pk=tenant_id).delete()
+        except DataKeyLocked:
+            # `keys` has logged it. The messages stay in the outbox and the sweep returns.
+            FAULTS.inc()
         except ApiError as refusal:
             # Suspended, moved or migrated at the moment: what waits there keeps, the sweep comes back.
             log.info("webhook_tenant_passed", tenant_id=str(tenant_id), code=refusal.code)
         except (DatabaseError, DriverError) as problem:
             FAULTS.inc()
             log.warning("webhook_tenant_failed", tenant_id=str(tenant_id), cause=reason_of(problem))
-        except (RingKeyMissing, SealBroken) as problem:
+        except SealBroken as problem:
             FAULTS.inc()
             log.error("webhook_secret_sealed", tenant_id=str(tenant_id), cause=type(problem).__name__)
         except Exception as problem:

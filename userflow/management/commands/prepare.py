@@ -10,10 +10,11 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from identity_platform.crypto import RingKeyMissing, SealBroken
+from identity_platform.crypto import SealBroken
 from tenants import fleet, keys, warm
 from tenants.capacity import main_server
 from tenants.databases import ensure_template
+from tenants.errors import DataKeyLocked
 from tenants.models import Tenant
 from tenants.servers import direct_to_global
 from userflow.admins.actions import create_admin_user
@@ -47,7 +48,7 @@ class Command(BaseCommand):
         try:
             keys.platform_key()
             signing.key_set()
-        except (SealBroken, RingKeyMissing) as problem:
+        except (SealBroken, DataKeyLocked) as problem:
             raise CommandError(
                 "ENCRYPTION_KEYS does not hold the key that sealed this database's secrets: add that key to the list."
             ) from problem

@@ -1,0 +1,125 @@
+"""A data key that this process cannot open is a 503 on every path that needs it, and never a 500."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tenants import keys
+from tenants.models import DataKey
+from tests.mfa.people import Somebody, somebody
+from tests.registry.conftest import Registry, credentials_of
+from tests.world import PASSWORD, Api, House
+from userflow.tokens import signing
+
+DIRECTORY = {
+    "name": "People",
+    "kind": "active_directory",
+    "server": "dc1.corp.example",
+    "base_dn": "dc=corp,dc=example",
+    "bind_dn": "cn=reader,dc=corp,dc=example",
+    "secret": "bind secret",
+}
+LOST: dict[str, dict[str, Any]] = {
+    "no ring key": {"ring_key_id": "not-here"},
+    "altered": {"wrapped": b"\x01" * 61},
+}
+Call = Callable[[], Any]
+
+
+@pytest.fixture(params=[*LOST, "no row"])
+def lock(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
+    """Makes an owner's data key unusable until the end of the test."""
+    kept: list[dict[str, Any]] = []
+
+    def lose(owner: str) -> None:
+        row = DataKey.objects.filter(pk=owner)
+        kept.append(row.values("owner", "ring_key_id", "wrapped").get())
+        row.update(**LOST[request.param]) if request.param in LOST else row.delete()
+        keys.forget(owner)
+
+    yield lose
+    for row in kept:
+        DataKey.objects.update_or_create(owner=row.pop("owner"), defaults=row)
+    keys.forget()
+    signing.forget()
+
+
+def login(house: House, email: str, password: str = PASSWORD) -> Any:
+    return Api().post(
+        "/uflow/auth/enduser/login", {"client_id": str(house.client_id), "email": email, "password": password}
+    )
+
+
+def doors(house: House, user: Somebody, phoned: Somebody, refresh_token: str) -> dict[str, Call]:
+    """Every path that reads or stores a secret of a tenant."""
+    registry = Registry(house.api)
+    service = registry.create()
+    registry.bind(service)
+    hook = house.api.post("/uflow/webhooks/endpoints", {"url": "https://1.1.1.1/in", "events": ["*"]})
+    assert hook.status_code == 201, hook.content
+    bearer = house.register()
+    token = house.sign_in(bearer)["access_token"]
+    named = {"email": bearer.email, "tenant_id": str(house.id)}
+    return {
+        "sign-in": lambda: login(house, user.email),
+        "sign-in of an unknown user": lambda: login(house, "nobody@example.com"),
+        "totp verify": lambda: Api().post("/webauthn/totp/verify", {**user.name, "code": "000000"}),
+        "backup code": lambda: Api().post("/webauthn/totp/verify", {**user.name, "backup_code": user.backup_codes[0]}),
+        "totp begin": lambda: Api(token=token).post("/webauthn/totp/beginSetup", named),
+        "sms request": lambda: Api().post("/webauthn/sms/requestCode", phoned.named_with_client),
+        "refresh": lambda: Api().post(
+            "/authmgr/token", {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        ),
+        "webhook": lambda: house.api.post("/uflow/webhooks/endpoints", {"url": "https://1.1.1.1/in", "events": ["*"]}),
+        "webhook secret": lambda: house.api.post(f"/uflow/webhooks/endpoints/{hook.json()['id']}/secret"),
+        "directory": lambda: house.api.post("/uflow/directory/configs", DIRECTORY),
+        "credential read": lambda: house.api.get(credentials_of(service)),
+        "credential bind": lambda: house.api.post(credentials_of(service), {"name": "x", "secret": "y"}),
+    }
+
+
+def test_a_tenants_locked_data_key_is_503_everywhere(
+    new_house: Callable[[], House],
+    other_house: House,
+    lock: Callable[[str], None],
+) -> None:
+    house, neighbour = new_house(), other_house.register()
+    user, phoned = somebody(house).enrol_totp(), somebody(house).enrol_phone()
+    plain = house.register()
+    calls = doors(house, user, phoned, house.sign_in(plain)["refresh_token"])
+    lock(str(house.id))
+    answers = {name: call() for name, call in calls.items()}
+    assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(calls, 503)
+    assert all(answer.headers["Retry-After"] == "30" for answer in answers.values())
+    assert answers["credential read"].json()["error"]["code"] == "UNAVAILABLE"
+    assert answers["refresh"].json()["error"] == "temporarily_unavailable"
+    assert login(other_house, neighbour.email).status_code == 200
+
+
+def test_a_locked_data_key_uses_up_no_tries(new_house: Callable[[], House], lock: Callable[[str], None]) -> None:
+    house = new_house()
+    user = somebody(house).enrol_totp()
+    row = DataKey.objects.get(pk=str(house.id))
+    lock(str(house.id))
+    for _ in range(12):
+        assert login(house, user.email).status_code == 503
+        assert Api().post("/webauthn/totp/verify", {**user.name, "code": user.code(1)}).status_code == 503
+    DataKey.objects.update_or_create(owner=row.owner, defaults={"ring_key_id": row.ring_key_id, "wrapped": row.wrapped})
+    assert login(house, user.email).status_code == 200
+    assert Api().post("/webauthn/totp/verify", {**user.name, "code": user.code(1)}).status_code == 200
+
+
+@pytest.mark.parametrize("lock", list(LOST), indirect=True)
+def test_the_platforms_locked_data_key_is_503(house: House, lock: Callable[[str], None]) -> None:
+    lock(DataKey.PLATFORM)
+    signing.forget()
+    body = {"username": house.admin.username, "password": PASSWORD}
+    answers = [
+        Api().get("/.well-known/jwks.json"),
+        Api().post("/uflow/admin/auth/login", body),
+        house.api.get("/uflow/admin/users/me"),
+        Api().post("/uflow/admin/auth/login", {**body, "username": f"nobody-{secrets.token_hex(4)}"}),
+    ]
+    assert [answer.status_code for answer in answers] == [503] * len(answers)
