@@ -31,6 +31,7 @@ from userflow.email import proofs
 from userflow.endusers.actions import LOCAL
 from userflow.endusers.models import EndUser
 from userflow.errors import (
+    AlreadyInvited,
     EmailTaken,
     GrantsMoreThanHeld,
     InvitationClosed,
@@ -40,7 +41,7 @@ from userflow.errors import (
     UnknownInvitation,
 )
 from userflow.invitations.inviters import inviter_now
-from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation
+from userflow.invitations.models import ADMIN, END_USER, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
 from userflow.invitations.queries import Row, Shown, merged_page, shown, with_role_names, with_status
 from userflow.mailed_tokens import NotAToken, place_of, placed_token
 from userflow.permissions_catalogue import OPERATOR, TENANT_ADMIN
@@ -81,7 +82,8 @@ def invite(
 ) -> Shown:
     """Invite somebody to become an admin user (of a tenant, or without one an operator) or an end user.
 
-    The mail leaves once the invitation is stored. Refuses with EmailTaken (a user has the address, active or not),
+    The mail leaves once the invitation is stored. An address has one open invitation of a kind in a tenant; one that has
+    expired gives way to the new one. Refuses with EmailTaken (a user has the address, active or not), AlreadyInvited,
     UnknownRole, GrantsMoreThanHeld, NotAllowed (an admin user is invited by who may make one), UnknownClient,
     TenantRequired, UnknownTenant, TenantSuspended, TenantBusy, TooManyFromAddress (too many invitations).
     """
@@ -111,7 +113,7 @@ def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequ
     token = placed_token(None)
     row = AdminInvitation(**_common(by, email, token), tenant_id=tenant_id, roles=sorted(role.name for role in granted))
     with ADMINS.atomic():
-        row.save(force_insert=True)
+        _save_as_only_one(ADMINS, row, AdminInvitation.objects.filter(tenant_id=tenant_id))
         _record(ADMINS, "invitation.made", row, tenant_id, roles=row.roles)
         _mail(row, token, route)
     return shown(row, tenant_id, row.roles)
@@ -130,11 +132,27 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
             granted = roles_named(roles)
             refuse_granting(by, {permission for role in granted for permission in role.permissions})
             row.roles = sorted(str(role.pk) for role in granted)
-            row.save(force_insert=True)
+            _save_as_only_one(END_USERS, row, EndUserInvitation.objects.all())
             _record(END_USERS, "invitation.made", row, tenant_id, roles=row.roles)
             publish("invitation.created", _data(row, roles=sorted(role.name for role in granted)))
             _mail(row, token, route)
     return shown(row, tenant_id, [role.name for role in granted])
+
+
+def _save_as_only_one(realm: Realm, row: Row, of_kind: Any) -> None:
+    """Store a new invitation, and cancel an expired one to the same address.
+
+    `of_kind` are the invitations of its kind and tenant. The unique index decides between parallel requests. Raises
+    AlreadyInvited.
+    """
+    others = of_kind.filter(email_key=row.email_key)
+    with_status(others, EXPIRED).update(cancelled_at=now())
+    try:
+        with realm.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as clash:
+        # None if it was accepted or cancelled a moment later.
+        raise AlreadyInvited(with_status(others, PENDING).values_list("pk", flat=True).first()) from clash
 
 
 def list_invitations(

@@ -35,6 +35,9 @@ class Invitation(models.Model):
     class Meta:
         abstract = True
 
+    # Neither accepted nor cancelled. Whether it has expired depends on the clock, which no index knows.
+    OPEN: ClassVar[models.Q] = models.Q(accepted_at=None, cancelled_at=None)
+
     def __str__(self) -> str:
         return str(self.id)
 
@@ -64,6 +67,14 @@ class AdminInvitation(Invitation):
             models.Index(fields=["tenant", "-created_at", "-id"], name="admin_invitation_newest"),
             models.Index(fields=["email_key"], name="admin_invitation_email"),
         ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["email_key", "tenant"],
+                condition=Invitation.OPEN,
+                nulls_distinct=False,
+                name="admin_invitation_open_unique",
+            )
+        ]
 
 
 class EndUserInvitation(Invitation, TenantModel):
@@ -81,6 +92,11 @@ class EndUserInvitation(Invitation, TenantModel):
             models.Index(
                 fields=["user_id"], condition=models.Q(user_id__isnull=False), name="end_user_invitation_user"
             ),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["email_key"], condition=Invitation.OPEN, name="end_user_invitation_open_unique"
+            )
         ]
 
     @classmethod

@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api.pagination import Page, offset
 from tenants import routes
 from userflow.invitations import models
-from userflow.invitations.models import ADMIN, END_USER, AdminInvitation, EndUserInvitation
+from userflow.invitations.models import ADMIN, END_USER, AdminInvitation, EndUserInvitation, Invitation
 from userflow.roles.models import Role
 
 Row = AdminInvitation | EndUserInvitation
@@ -31,12 +30,11 @@ class Shown:
 
 def with_status(found: Any, status: str | None) -> Any:
     """Those of the invitations that are in this status now; all of them without one."""
-    still_open = Q(accepted_at=None, cancelled_at=None)
     match status:
         case models.PENDING:
-            return found.filter(still_open, expires_at__gt=now())
+            return found.filter(Invitation.OPEN, expires_at__gt=now())
         case models.EXPIRED:
-            return found.filter(still_open, expires_at__lte=now())
+            return found.filter(Invitation.OPEN, expires_at__lte=now())
         case models.ACCEPTED:
             return found.exclude(accepted_at=None)
         case models.CANCELLED:

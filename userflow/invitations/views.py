@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.errors import (
+    AlreadyInvited,
     EmailTaken,
     GrantsMoreThanHeld,
     HashersBusy,
@@ -45,7 +46,7 @@ class InvitationViewSet(ApiViewSet):
     @endpoint(
         serializers.InvitationIn,
         returns={201: serializers.InvitationOut},
-        refuses=[EmailTaken, UnknownRole, UnknownClient, GrantsMoreThanHeld, TenantRequired, *TENANCY],
+        refuses=[EmailTaken, AlreadyInvited, UnknownRole, UnknownClient, GrantsMoreThanHeld, TenantRequired, *TENANCY],
     )
     def create(self, request: Request) -> Response:
         """Invite an admin user or an end user; the token travels by mail only and is good for seven days."""

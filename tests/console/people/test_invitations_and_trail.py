@@ -45,6 +45,15 @@ def test_a_person_is_invited_again_and_the_invitation_is_cancelled(house: House,
     assert event.actor_id == str(staff.id)
 
 
+def test_the_form_rejects_a_second_open_invitation(house: House, staff: Staff) -> None:
+    email, key = invited(staff, house)
+    answer = send(staff, house, f"{INVITATIONS}new/", email=email, client_id=str(house.client_id))
+    assert (answer.status_code, "This address has an open invitation" in text_of(answer)) == (400, True)
+    send(staff, house, f"{INVITATIONS}{key}/cancel/")
+    invited_again = send(staff, house, f"{INVITATIONS}new/", email=email, client_id=str(house.client_id))
+    assert invited_again.status_code == 302
+
+
 def test_whoever_is_a_user_is_not_invited(house: House, staff: Staff) -> None:
     person = house.register()
     answer = send(staff, house, f"{INVITATIONS}new/", email=person.email, client_id=str(house.client_id))

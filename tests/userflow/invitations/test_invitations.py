@@ -169,19 +169,94 @@ def test_an_address_that_has_a_user_active_or_not_is_409(house: House, other_hou
     assert other_house.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 201
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_became_a_user_meanwhile_is_not_made_twice(house: House, kind: str) -> None:
+def test_other_tenants_admin_invitations_end_with_acceptance(house: House, other_house: House) -> None:
     email = somebody()
-    first = invite(house, kind, email)
+    first = invite(house, "admin", email)
     # Of two mails that wait, either may be sent first.
     token_of_first = token_of(first)
-    second = invite(house, kind, email)
+    second = invite(other_house, "admin", email)
     assert accept(token_of_first).status_code == 201
-    # The other one was closed with it.
     assert accept(token_of(second)).status_code == 400
-    found = house.api.get(INVITATIONS, {"limit": "100"}).json()["invitations"]
-    status = {row["id"]: row["status"] for row in found}
+    found = [door.get(INVITATIONS, {"limit": "100"}).json()["invitations"] for door in (house.api, other_house.api)]
+    status = {row["id"]: row["status"] for rows in found for row in rows}
     assert (status[first["id"]], status[second["id"]]) == ("accepted", "cancelled")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_invite_rejects_a_second_open_invitation(house: House, other_house: House, kind: str) -> None:
+    email = somebody()
+    first = invite(house, kind, email)
+    body = {"email": email.upper(), "kind": kind}
+    again = house.api.post(INVITATIONS, body)
+    assert (again.status_code, again.json()["details"]) == (409, {"invitation_id": first["id"]})
+    assert "open invitation" in again.json()["message"]
+    assert len(mails_to(email, "invited")) == 1
+    # The other kind and the other tenant have their own.
+    other_kind = {"admin": "end_user", "end_user": "admin"}[kind]
+    assert house.api.post(INVITATIONS, {**body, "kind": other_kind}).status_code == 201
+    assert other_house.api.post(INVITATIONS, body).status_code == 201
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", ["cancelled", "expired"])
+def test_a_closed_invitation_makes_room_for_a_new_one(house: House, kind: str, end: str) -> None:
+    first = invite(house, kind)
+    token = token_of(first)
+    if end == "cancelled":
+        house.api.delete(f"{INVITATIONS}/{first['id']}")
+    else:
+        age(house, first, timedelta(days=8))
+    second = invite(house, kind, first["email"])
+    assert house.api.post(f"{INVITATIONS}/{first['id']}/resend").status_code == 409
+    assert accept(token).status_code == 400
+    assert accept(token_of(second)).status_code == 201
+
+
+def test_operators_have_one_open_invitation_per_address(house: House, operator: Api) -> None:
+    body = {"email": somebody(), "kind": "admin"}
+    made = operator.post(INVITATIONS, body)
+    assert made.status_code == 201
+    again = operator.post(INVITATIONS, body)
+    assert (again.status_code, again.json()["details"]["invitation_id"]) == (409, made.json()["id"])
+    # A tenant does not learn whom the platform invites.
+    assert house.api.post(INVITATIONS, body).status_code == 201
+    assert operator.delete(f"{INVITATIONS}/{made.json()['id']}").status_code == 200
+    assert operator.post(INVITATIONS, body).status_code == 201
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_twenty_parallel_invitations_store_one(house: House, kind: str) -> None:
+    body = {"email": somebody(), "kind": kind}
+
+    def attempt(_: int) -> int:
+        try:
+            return int(house.api.post(INVITATIONS, body).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = sorted(pool.map(attempt, range(20)))
+    assert answers == [201] + [409] * 19
+    assert len(mails_to(body["email"], "invited")) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resend_and_an_invitation_at_once_leave_one_open(house: House, kind: str) -> None:
+    for _ in range(5):
+        first = invite(house, kind)
+        age(house, first, timedelta(days=8))
+
+        def act(path: str, body: Any = None) -> int:
+            try:
+                return int(house.api.post(path, body).status_code)
+            finally:
+                connections.close_all()
+
+        with ThreadPoolExecutor(2) as pool:
+            resent = pool.submit(act, f"{INVITATIONS}/{first['id']}/resend")
+            made = pool.submit(act, INVITATIONS, {"email": first["email"], "kind": kind})
+            answers = (resent.result(), made.result())
+        assert answers in ((200, 409), (409, 201))
 
 
 def test_who_registered_meanwhile_is_told_409(house: House) -> None:
