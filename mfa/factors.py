@@ -21,6 +21,7 @@ from mfa.people import entered
 from tenants.states import Purpose
 from userflow.endusers.models import EndUser
 from userflow.errors import NotSignedInByTicket, UnknownUser
+from userflow.permissions import editing_users
 from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
 from userflow.signin import actions as signin
@@ -189,7 +190,7 @@ def reset_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason
     Gives how many of each kind went. Codes, pending setups and tickets of the user end with them; the user is told by
     mail. Refuses with UnknownUser (404), SomebodyElse (403), SignInTooOld (401, one's own factors).
     """
-    with entered(realm, tenant_id), realm.atomic():
+    with entered(realm, tenant_id, editing_users(by)), realm.atomic():
         user = lock(realm, user_id)
         if user is None or (realm is not END_USERS and by.tenant_id not in (None, user.tenant_id)):
             raise UnknownUser

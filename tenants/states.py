@@ -25,12 +25,14 @@ class Purpose(StrEnum):
     WRITE = "write"
     # Operators and commands look at a tenant that its own people cannot use.
     INSPECT = "inspect"
+    # Operators edit, deactivate and erase users of a tenant that its own users cannot use.
+    EDIT_USERS = "edit_users"
 
 
 ALLOWED: Final[dict[State, frozenset[Purpose]]] = {
     State.PROVISIONING: frozenset(),
     State.ACTIVE: frozenset(Purpose),
-    State.SUSPENDED: frozenset({Purpose.INSPECT}),
+    State.SUSPENDED: frozenset({Purpose.INSPECT, Purpose.EDIT_USERS}),
     # A migration runs in one transaction and a move copies: what is read stays right, what is written would be lost
     # or wait for locks.
     State.MIGRATING: frozenset({Purpose.READ, Purpose.INSPECT}),
@@ -39,6 +41,12 @@ ALLOWED: Final[dict[State, frozenset[Purpose]]] = {
     State.DELETING: frozenset(),
     State.DELETED: frozenset(),
 }
+
+
+def allowing(purpose: Purpose) -> list[State]:
+    """Return the states that allow this."""
+    return [state for state, purposes in ALLOWED.items() if purpose in purposes]
+
 
 FOLLOWS: Final[dict[State, frozenset[State]]] = {
     State.PROVISIONING: frozenset({State.ACTIVE, State.FAILED, State.DELETING}),

@@ -106,6 +106,11 @@ def reading(principal: Principal) -> Purpose:
     return Purpose.INSPECT if principal.kind == OPERATOR else Purpose.READ
 
 
+def editing_users(principal: Principal) -> Purpose:
+    """Return what the caller enters a tenant for when it changes users: an operator may do so in a suspended tenant."""
+    return Purpose.EDIT_USERS if principal.kind == OPERATOR else Purpose.WRITE
+
+
 def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     """The tenant that the call means.
 
@@ -135,6 +140,7 @@ __all__ = [
     "Anyone",
     "Nobody",
     "SignedIn",
+    "editing_users",
     "needs",
     "principal_at",
     "reading",

@@ -34,6 +34,7 @@ from userflow.errors import (
     WeakPassword,
 )
 from userflow.invitations.models import EndUserInvitation
+from userflow.permissions import editing_users
 from userflow.principals import END_USER, Principal
 from userflow.realms import END_USERS
 from userflow.roles.actions import outranks
@@ -144,7 +145,7 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
     by an old sign-in).
     """
     changes = dict(changes)
-    with in_tenant(tenant_id) as route:
+    with in_tenant(tenant_id, editing_users(by)) as route:
         try:
             with tenant_atomic():
                 user = EndUser.objects.select_for_update().filter(pk=user_id).first()
@@ -197,9 +198,9 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route)
         changes["email_verified_at"] = None
 
 
-def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndUser:
+def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Principal) -> EndUser:
     """Switch an end user on or off (off is the specification's soft delete, and ends all sessions). UnknownUser if none."""
-    with in_tenant(tenant_id), tenant_atomic():
+    with in_tenant(tenant_id, editing_users(by)), tenant_atomic():
         user = EndUser.objects.select_for_update().filter(pk=user_id).first()
         if user is None:
             raise UnknownUser
@@ -217,14 +218,14 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool) -> EndU
     return user
 
 
-def erase_end_user(*, tenant_id: UUID, user_id: UUID) -> dict[str, int]:
+def erase_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str, int]:
     """Remove an end user and everything bound to it; gives how many records of each kind went.
 
     The last active user stays: LastActiveUser. UnknownUser if there is none. Erasures of one tenant run one after the
     other; nothing is locked but the user and one other active user, so it takes as long with a million users as with
     ten.
     """
-    with in_tenant(tenant_id):
+    with in_tenant(tenant_id, editing_users(by)):
         for _ in range(ERASE_TRIES):
             # A session that goes may be given a refresh token at this very moment: seen only by the next try.
             with suppress(IntegrityError):

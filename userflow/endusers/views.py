@@ -157,13 +157,15 @@ class EndUserViewSet(ApiViewSet):
         """Switch an end user on or off."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
         active = self.valid(serializers.StatusIn)["active"]
-        return activity(actions.set_end_user_active(tenant_id=tenant, user_id=user, active=active))
+        changed = actions.set_end_user_active(tenant_id=tenant, user_id=user, active=active, by=principal_at(request))
+        return activity(changed)
 
     @endpoint(returns={200: serializers.DeactivatedOut}, refuses=[UnknownUser, *TENANCY])
     def destroy(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Soft delete: deactivate, keep the record."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
-        return deactivated(actions.set_end_user_active(tenant_id=tenant, user_id=user, active=False))
+        changed = actions.set_end_user_active(tenant_id=tenant, user_id=user, active=False, by=principal_at(request))
+        return deactivated(changed)
 
     def _named(self, request: Request, tenant_id: str, user_id: str, permission: str) -> tuple[UUID, UUID]:
         """Tenant and user of the path, if the caller is that user or holds the permission."""
@@ -186,7 +188,10 @@ class EndUserActivityViewSet(ApiViewSet):
         """Switch an end user on or off, named in the body."""
         asked = self.valid(serializers.EndUserActiveIn)
         tenant = tenant_at(request, asked["tenant_id"])
-        return activity(actions.set_end_user_active(tenant_id=tenant, user_id=asked["user_id"], active=asked["active"]))
+        changed = actions.set_end_user_active(
+            tenant_id=tenant, user_id=asked["user_id"], active=asked["active"], by=principal_at(request)
+        )
+        return activity(changed)
 
 
 class EndUserRemovalViewSet(ApiViewSet):
@@ -197,7 +202,10 @@ class EndUserRemovalViewSet(ApiViewSet):
         """Soft delete, named in the body."""
         asked = self.valid(serializers.UserInTenantIn)
         tenant = tenant_at(request, asked["tenant_id"])
-        return deactivated(actions.set_end_user_active(tenant_id=tenant, user_id=asked["user_id"], active=False))
+        changed = actions.set_end_user_active(
+            tenant_id=tenant, user_id=asked["user_id"], active=False, by=principal_at(request)
+        )
+        return deactivated(changed)
 
     @endpoint(
         serializers.UserInTenantIn,
@@ -208,7 +216,7 @@ class EndUserRemovalViewSet(ApiViewSet):
         """Hard delete: the record and everything bound to it goes; the last active user stays."""
         asked = self.valid(serializers.UserInTenantIn)
         tenant = tenant_at(request, asked["tenant_id"])
-        deleted = actions.erase_end_user(tenant_id=tenant, user_id=asked["user_id"])
+        deleted = actions.erase_end_user(tenant_id=tenant, user_id=asked["user_id"], by=principal_at(request))
         answer = {
             "message": "The user and everything bound to it is erased.",
             "user_id": asked["user_id"],

@@ -13,7 +13,7 @@ from tenants.states import Purpose
 from userflow.admins.models import AdminUser
 from userflow.endusers.models import EndUser
 from userflow.errors import UnknownSession, UnknownUser
-from userflow.permissions import require
+from userflow.permissions import editing_users, reading, require
 from userflow.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin.actions import end_sessions
@@ -36,7 +36,7 @@ def list_sessions(
         require(by, "sessions:read")
         realm = _realm_of_user(by, user_id, tenant_id)
     start = offset(page, limit)
-    with _entered(realm, tenant_id, Purpose.READ):
+    with _entered(realm, tenant_id, reading(by)):
         found = _standing(realm).filter(user_id=user_id)
         rows = list(found.order_by("-created_at", "id")[start : start + limit])
         return Page(rows, page, limit, found.count())
@@ -54,7 +54,7 @@ def end_one_session(
         if by.may("admins:write"):
             places.append((ADMINS, tenant_id, {"user__tenant_id": tenant_id} if tenant_id else {}))
     for realm, place, condition in places:
-        with _entered(realm, place, Purpose.WRITE):
+        with _entered(realm, place, editing_users(by)):
             found = _standing(realm).filter(pk=session_id, **condition)
             if user_id is not None:
                 found = found.filter(user_id=user_id)
@@ -82,7 +82,7 @@ def end_others(*, principal: Principal) -> int:
 def end_all_sessions(*, by: Principal, tenant_id: UUID, user_id: UUID) -> int:
     """End every session of an end user with `sessions:write`; gives how many ended. Refuses with NotAllowed, UnknownUser."""
     require(by, "sessions:write")
-    with in_tenant(tenant_id), END_USERS.atomic():
+    with in_tenant(tenant_id, editing_users(by)), END_USERS.atomic():
         if not EndUser.objects.filter(pk=user_id).exists():
             raise UnknownUser
         ended = end_sessions(END_USERS, user_id=user_id, reason="ended_by_request")
@@ -130,7 +130,7 @@ def _end(realm: Realm, session: Any, tenant_id: UUID | None) -> None:
 
 def _realm_of_user(by: Principal, user_id: UUID, tenant_id: UUID | None) -> Realm:
     if tenant_id is not None:
-        with in_tenant(tenant_id, Purpose.READ):
+        with in_tenant(tenant_id, reading(by)):
             if EndUser.objects.filter(pk=user_id).exists():
                 return END_USERS
     admins = AdminUser.objects.filter(pk=user_id)

@@ -92,7 +92,9 @@ def activity(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRespons
     active = request.POST.get("active", "" if user.active else "yes") == "yes"
 
     def act(_fields: dict[str, Any]) -> str:
-        changed = actions.set_end_user_active(tenant_id=tenant.pk, user_id=user.pk, active=active)
+        changed = actions.set_end_user_active(
+            tenant_id=tenant.pk, user_id=user.pk, active=active, by=staff_at(request).principal
+        )
         return _("The person is active.") if changed.active else _("The person is deactivated.")
 
     if active:
@@ -120,7 +122,7 @@ def erase(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
     """Remove a person and everything bound to them for good."""
 
     def act(_fields: dict[str, Any]) -> str:
-        actions.erase_end_user(tenant_id=tenant.pk, user_id=user.pk)
+        actions.erase_end_user(tenant_id=tenant.pk, user_id=user.pk, by=staff_at(request).principal)
         return _("The person and everything bound to them is erased.")
 
     return confirmed(

@@ -17,16 +17,35 @@ def set_state(house: House, state: str, **columns: str) -> None:
     TenantDatabase.objects.filter(pk=house.id).update(status=state, **columns)
 
 
-def test_operators_look_into_a_suspended_tenant_and_change_nothing(new_house: Callable[[], House]) -> None:
+def test_operators_look_into_a_suspended_tenant(new_house: Callable[[], House]) -> None:
     house = new_house()
     person = house.register()
     staff = operator_in(house)
     suspend_tenant(tenant_id=house.id)
     for path in (f"{PEOPLE}{person.id}/", USERS, "/admin/inside/invitations/", "/admin/inside/trail/"):
         assert staff.get(path).status_code == 200
-    refused = send(staff, house, f"{PEOPLE}{person.id}/activity/", active="no")
+    refused = send(staff, house, "/admin/inside/invitations/new/", email="guest@example.com")
     assert refused.status_code == 400
-    assert "This tenant is suspended" in text_of(refused)
+
+
+@pytest.mark.parametrize("page", ["edit", "activity", "factors/reset", "sessions/end", "erase"])
+def test_operators_change_users_of_a_suspended_tenant(new_house: Callable[[], House], page: str) -> None:
+    house = new_house()
+    house.register()
+    person, admin = house.register(), new_tenant_admin(house).sign_in()
+    house.sign_in(person)
+    staff = operator_in(house)
+    suspend_tenant(tenant_id=house.id)
+    fields = {
+        "edit": {"name": "New Name", "email": person.email, "metadata": "{}"},
+        "activity": {"active": "no"},
+        "factors/reset": {"reason": "lost phone"},
+        "sessions/end": {},
+        "erase": {"typed": person.email},
+    }[page]
+    assert send(admin, house, f"{PEOPLE}{person.id}/{page}/", **fields).headers["Location"].startswith("/admin/login")
+    answer = send(staff, house, f"{PEOPLE}{person.id}/{page}/", **fields)
+    assert answer.status_code == 302, text_of(answer)
 
 
 @pytest.mark.parametrize(

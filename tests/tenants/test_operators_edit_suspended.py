@@ -1,0 +1,124 @@
+"""Operators edit and erase the users of a suspended tenant; the tenant's own users stay locked out."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tenants.models import TenantDatabase
+from tenants.provisioning import resume_tenant, suspend_tenant
+from tests.mfa.people import somebody
+from tests.userflow.mailbox import mails_to
+from tests.world import PASSWORD, Api, House, Person, build_house
+
+Change = Callable[[Api, House, Person], Any]
+
+
+@pytest.fixture(scope="module")
+def closed(django_db_setup: None, django_db_blocker: Any) -> Iterator[House]:
+    """A suspended tenant. Each test gets users who registered before."""
+    with django_db_blocker.unblock():
+        yield build_house("closed")
+
+
+@pytest.fixture
+def user(closed: House) -> Iterator[Person]:
+    """A user of the tenant, which is suspended until the end of the test; another active user remains."""
+    closed.register()
+    person = closed.register()
+    suspend_tenant(tenant_id=closed.id)
+    yield person
+    resume_tenant(tenant_id=closed.id)
+
+
+def named(house: House, person: Person) -> dict[str, str]:
+    return {"tenant_id": str(house.id), "user_id": str(person.id)}
+
+
+def record(house: House, person: Person) -> str:
+    return f"/uflow/user/enduser/{house.id}/{person.id}"
+
+
+CHANGES: dict[str, Change] = {
+    "profile": lambda api, house, user: api.put(record(house, user), {"name": "New Name", "metadata": {"a": 1}}),
+    "status": lambda api, house, user: api.put(f"{record(house, user)}/status", {"active": False}),
+    "active": lambda api, house, user: api.post("/uflow/admin/enduser/active", {**named(house, user), "active": False}),
+    "soft delete": lambda api, house, user: api.delete(record(house, user)),
+    "soft delete by body": lambda api, house, user: api.post("/uflow/user/enduser/delete", named(house, user)),
+    "hard delete": lambda api, house, user: api.post("/uflow/user/enduser/delete_all", named(house, user)),
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_an_operator_changes_users_of_a_suspended_tenant(
+    change: str, closed: House, user: Person, other_house: House, operator: Api
+) -> None:
+    neighbour = other_house.register()
+    assert CHANGES[change](closed.api, closed, user).status_code == 403
+    assert CHANGES[change](other_house.api, closed, user).status_code == 403
+    assert CHANGES[change](operator, closed, neighbour).status_code == 404
+    answer = CHANGES[change](operator, closed, user)
+    assert answer.status_code == 200, answer.content
+    found = operator.get(record(closed, user))
+    assert found.status_code == (404 if change == "hard delete" else 200)
+    assert change in ("hard delete", "profile") or found.json()["active"] is False
+    assert change != "profile" or found.json()["name"] == "New Name"
+
+
+@pytest.mark.parametrize("state", ["migrating", "moving", "failed"])
+def test_operators_change_no_users_in_other_states(state: str, closed: House, operator: Api) -> None:
+    person = closed.register()
+    row = TenantDatabase.objects.filter(pk=closed.id)
+    row.update(status=state)
+    answers = [change(operator, closed, person).status_code for change in CHANGES.values()]
+    row.update(status="active")
+    assert answers == [503] * len(CHANGES)
+
+
+def test_an_operator_ends_sessions_of_a_suspended_tenant(new_house: Callable[[], House], operator: Api) -> None:
+    house = new_house()
+    person, other = house.register(), house.register()
+    for someone in (person, person, other):
+        house.sign_in(someone)
+    suspend_tenant(tenant_id=house.id)
+    found = operator.get("/authmgr/sessions", named(house, person)).json()["sessions"]
+    assert len(found) == 2
+    place = {"tenant_id": str(house.id)}
+    assert operator.call("DELETE", f"/authmgr/sessions/{found[0]['id']}", query=place).status_code == 200
+    assert [row["id"] for row in operator.get("/authmgr/sessions", named(house, person)).json()["sessions"]] == [
+        found[1]["id"]
+    ]
+    assert len(operator.get("/authmgr/sessions", named(house, other)).json()["sessions"]) == 1
+    assert house.api.get("/authmgr/sessions", named(house, other)).status_code == 403
+
+
+def test_an_operator_resets_factors_in_a_suspended_tenant(new_house: Callable[[], House], operator: Api) -> None:
+    house = new_house()
+    person, other = somebody(house).enrol_totp(), somebody(house).enrol_totp()
+    suspend_tenant(tenant_id=house.id)
+    body = {"tenant_id": str(house.id), "user_id": str(person.id), "reason": "lost phone"}
+    assert house.api.post("/webauthn/factors/reset", body).status_code == 403
+    answer = operator.post("/webauthn/factors/reset", body)
+    assert (answer.status_code, answer.json()["removed"]["totp"]) == (200, 1), answer.content
+    assert mails_to(person.email)
+    resume_tenant(tenant_id=house.id)
+    assert (person.row().mfa_methods, other.row().mfa_methods) == ([], ["totp", "backup_code"])
+
+
+def test_an_operator_edits_admins_of_a_suspended_tenant(new_house: Callable[[], House], operator: Api) -> None:
+    house = new_house()
+    body = {"username": f"second-{house.id.hex[:8]}", "email": f"second-{house.id.hex[:8]}@example.com"}
+    names = {"password": PASSWORD, "first_name": "S", "last_name": "T"}
+    second = house.api.post("/uflow/admin/users", {**body, **names}).json()["id"]
+    suspend_tenant(tenant_id=house.id)
+    assert operator.put(f"/uflow/admin/users/{second}", {"first_name": "New"}).json()["first_name"] == "New"
+    assert operator.post("/uflow/admin/users/active", {"user_id": second, "active": False}).status_code == 200
+    assert operator.delete(f"/uflow/admin/users/{house.admin.id}").status_code == 403  # the last one
+    assert house.api.put(f"/uflow/admin/users/{second}", {"first_name": "Own"}).status_code == 403
+
+
+def test_what_operators_change_there_is_audited(closed: House, user: Person, operator: Api) -> None:
+    CHANGES["soft delete"](operator, closed, user)
+    query = {"tenant_id": str(closed.id), "target": str(user.id)}
+    events = operator.get("/uflow/admin/audit", query).json()["events"]
+    assert events[0]["action"] == "end_user.deactivated"
