@@ -40,9 +40,13 @@ class Route:
         """The value of a setting that applies in this tenant."""
         return value_of(self.settings, name, tenant_name=self.name)
 
+    def allows(self, purpose: Purpose) -> bool:
+        """Return whether the state allows this."""
+        return purpose in ALLOWED[self.status]
+
     def check(self, purpose: Purpose) -> None:
         """Refuse what the state does not allow: UnknownTenant, TenantSuspended or TenantBusy."""
-        if purpose in ALLOWED[self.status]:
+        if self.allows(purpose):
             return
         if self.status in GONE:
             raise UnknownTenant

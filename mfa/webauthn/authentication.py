@@ -21,7 +21,7 @@ from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
 from mfa.webauthn.speaking import SECOND_STEP_AMR, only_step, record, speaks_as
 from tenants.context import current_tenant
-from tenants.errors import UnknownTenant
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.errors import NotSignedInByTicket
 from userflow.realms import END_USERS, Realm
@@ -214,7 +214,11 @@ def _verified(
             realm=realm, user=user, ticket=tried.login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent
         )
     elif signs_in:
-        earned = only_step(realm, user, client_id=client_id, user_agent=caller.user_agent)
+        try:
+            earned = only_step(realm, user, client_id=client_id, user_agent=caller.user_agent)
+        except (UnknownTenant, TenantSuspended, TenantBusy) as closed:
+            # An admin of a tenant that lets no admins in: answered like a passkey that is not accepted.
+            raise CeremonyFailed("tenant") from closed
     use = Use(
         kind=factors.WEBAUTHN,
         table=queries.passkeys_of(realm)._meta.db_table,

@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 
+from tenants.provisioning import suspend_tenant
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.authenticator import Authenticator
@@ -41,6 +43,22 @@ def answered(staff: Staff, key: Authenticator, stage: str) -> dict[str, str]:
     options = staff.post("/admin/passkey-options/", {"stage": stage})
     assert options.status_code == 200, options.content
     return {"credential": json.dumps(key.get(options.json()))}
+
+
+def test_a_suspended_tenants_passkey_is_not_accepted(new_house: Callable[[], House]) -> None:
+    house = new_house()
+    staff, other = new_tenant_admin(house).sign_in(), new_operator().sign_in()
+    key, other_key = add_passkey(staff), add_passkey(other)
+    for someone in (staff, other):
+        someone.post("/admin/logout/")
+    suspend_tenant(tenant_id=house.id)
+    said = answered(staff, key, "sign_in")
+    # The second time the challenge is used up, so the response is wrong whoever sends it.
+    right, wrong = staff.post("/admin/login/", said), staff.post("/admin/login/", said)
+    assert right.status_code == wrong.status_code == 400
+    assert ["The passkey was not accepted" in answer.content.decode() for answer in (right, wrong)] == [True, True]
+    assert "suspended" not in right.content.decode()
+    assert other.post("/admin/login/", answered(other, other_key, "sign_in")).status_code == 302
 
 
 def test_an_app_with_backup_codes_shown_once() -> None:

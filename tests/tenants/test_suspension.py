@@ -46,7 +46,7 @@ def test_tokens_and_logins_stop_at_the_next_request_and_work_again_after_it(shut
     assert shut.api.get("/uflow/admin/users/me").status_code == 403
     assert login(shut, person) == 403
     body = {"username": shut.admin.username, "password": shut.admin.password}
-    assert Api().post("/uflow/admin/auth/login", body).status_code == 403
+    assert Api().post("/uflow/admin/auth/login", body).status_code == 401
 
     resume(shut, operator)
     assert user.get(mine).status_code == 200

@@ -12,6 +12,7 @@ from django.db.models.lookups import Exact
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key, key_of_spelling
 from tenants.models import Tenant
+from tenants.states import Purpose, allowing
 from userflow.permissions_catalogue import OPERATOR
 
 # Of a username, a first and a last name.
@@ -31,6 +32,11 @@ def known_as(name: str) -> models.Q:
     """The condition that finds the admin user of this username or e-mail address, in any spelling of either."""
     key = key_of_spelling(name)
     return username_is(name) if key is None else username_is(name) | models.Q(email_key=key)
+
+
+def may_enter() -> models.Q:
+    """Return the condition that the admin user's tenant lets its own admins in. Operators have no tenant."""
+    return models.Q(tenant=None) | models.Q(tenant__database__status__in=allowing(Purpose.READ))
 
 
 class AdminRole(models.Model):

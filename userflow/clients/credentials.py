@@ -9,7 +9,6 @@ from django.db import connection
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, same
 from tenants import routes
-from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.clients.models import CONFIDENTIAL
 from userflow.clients.usage import STALE_USE, note_use
@@ -26,7 +25,10 @@ _FIND = (
 
 @dataclass(frozen=True, slots=True)
 class KnownClient:
-    """A client that is active, in a tenant that stands, and has proven itself as its type demands."""
+    """An active client of an existing tenant that has proven itself as its type requires.
+
+    The tenant's state is not checked: its callers check it once they know that the caller may learn it.
+    """
 
     id: UUID
     route: routes.Route
@@ -38,8 +40,7 @@ class KnownClient:
 def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
     """The client of this id (RFC 6749 section 2.3.1): a confidential one by its secret, a public one without any.
 
-    Refuses with InvalidClient (unknown, inactive, wrong or missing secret, suspended tenant: all alike), TenantBusy,
-    TooManyFromAddress.
+    Refuses with InvalidClient (unknown, inactive, wrong or missing secret, deleted tenant: all alike), TooManyFromAddress.
     """
     attempts.refuse_guessing_address()
     row = None
@@ -54,12 +55,10 @@ def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
     confidential = type_ == CONFIDENTIAL
     if not active or not (_proven(secret, digest, previous) if confidential else secret is None):
         raise _refused(route.tenant_id, client_id)
-    try:
-        route.check(Purpose.READ)
-    except (TenantSuspended, UnknownTenant) as problem:
-        raise InvalidClient from problem
+    if route.status in routes.GONE:
+        raise InvalidClient
     routes.remember(route)
-    if stale:
+    if stale and route.allows(Purpose.READ):
         note_use(UUID(client_id))
     return KnownClient(UUID(client_id), route, confidential, tuple(orjson.loads(scopes)), generation)
 

@@ -14,7 +14,7 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from tenants import routes
 from tenants.context import in_tenant
-from tenants.errors import TenantMismatch, UnknownTenant
+from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
 from userflow.admins.models import AdminUser, known_as
@@ -217,8 +217,8 @@ def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
 def reset_admin_password(*, token: str, password: str) -> int:
     """Set a new password with the token of a mail; every session ends. Gives how many did.
 
-    Refuses with ResetTokenInvalid (unknown, used, expired, another realm's), WeakPassword (the token stays good),
-    TenantSuspended, TooManyFromAddress, HashersBusy.
+    Refuses with ResetTokenInvalid (unknown, used, expired, another realm's, or of a tenant that lets no admins in),
+    WeakPassword (the token stays good), TooManyFromAddress, HashersBusy.
     """
     attempts.limit_address("signin")
     return _reset(ADMINS, token, password)
@@ -253,8 +253,13 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
         raise ResetTokenInvalid from problem
     user = ticket.user
     if realm is ADMINS and user.tenant_id:
-        route = routes.find(user.tenant_id)
-        route.check(Purpose.READ)
+        try:
+            route = routes.find(user.tenant_id)
+            route.check(Purpose.READ)
+        except (UnknownTenant, TenantSuspended, TenantBusy) as problem:
+            # The same answer as for a bad token, which names no tenant. The token stays good until it expires.
+            attempts.count_wrong_secret()
+            raise ResetTokenInvalid from problem
     tenant_id = route.tenant_id if route else None
     _check(realm, user, password, route, member="password")
     encoded = passwords.hashed(password)

@@ -19,7 +19,7 @@ from userflow.passwords import actions, serializers
 from userflow.permissions import Anyone, SignedIn, principal_at
 
 SENT = {"message": "If this address belongs to a user, a mail with a link is on its way."}
-RESETTING = [ResetTokenInvalid, WeakPassword, TenantSuspended, TenantBusy, TooManyFromAddress, HashersBusy]
+RESETTING = [ResetTokenInvalid, WeakPassword, TooManyFromAddress, HashersBusy]
 
 
 class PasswordViewSet(ApiViewSet):
@@ -68,7 +68,12 @@ class ResetViewSet(ApiViewSet):
         ended = actions.reset_admin_password(**self.valid(serializers.ResetIn))
         return Response({"message": "The password is set: sign in with it.", "sessions_ended": ended})
 
-    @endpoint(serializers.EndUserResetIn, returns={200: serializers.PasswordSetOut}, refuses=RESETTING, token="none")
+    @endpoint(
+        serializers.EndUserResetIn,
+        returns={200: serializers.PasswordSetOut},
+        refuses=[*RESETTING, TenantSuspended, TenantBusy],
+        token="none",
+    )
     def end_user_reset(self, request: Request) -> Response:
         """Set a new password with the token of a mail; every session ends."""
         ended = actions.reset_end_user_password(**self.valid(serializers.EndUserResetIn))

@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 from django.db import connection
-from django.db.models import BooleanField
+from django.db.models import BooleanField, ExpressionWrapper
 from django.db.models.expressions import RawSQL
 from django.utils.timezone import now
 
@@ -23,7 +23,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
-from userflow.admins.models import AdminUser, known_as
+from userflow.admins.models import AdminUser, known_as, may_enter
 from userflow.clients.usage import STALE_USE, note_use
 from userflow.email import proofs
 from userflow.endusers.models import EndUser
@@ -58,16 +58,19 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "", operato
 
     Gives tokens, or a ticket when a factor is enrolled; with `operators_need_factor` an operator without one gets only
     the ticket to enrol it, as people of a tenant do whose `mfa_policy` is `required`. Refuses with WrongCredentials
-    (unknown, wrong and inactive alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended.
+    (unknown, wrong, inactive, or of a tenant that lets no admins in: all alike, or the answer would tell that the
+    password is right), AttemptsLocked, TooManyFromAddress, HashersBusy.
     """
     attempts.limit_guessing_address("signin")
     here = attempts.is_familiar(ADMINS, user="userflow_adminuser.id", network="%s")
     familiar = RawSQL(here, [attempts.caller_network()], output_field=BooleanField())  # noqa: S611  # our own words
-    user = AdminUser.objects.filter(known_as(username)).annotate(familiar=familiar).first()
+    enters = ExpressionWrapper(may_enter(), output_field=BooleanField())
+    user = AdminUser.objects.filter(known_as(username)).annotate(familiar=familiar, enters=enters).first()
     who = user.pk if user else username.lower()
     caller = attempts.FAMILIAR if user and user.familiar else attempts.STRANGER
     with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):
-        if not passwords.matches(password, user.password if user else None) or user is None or not user.active:
+        right = passwords.matches(password, user.password if user else None)
+        if not right or user is None or not user.active or not user.enters:
             raise _refused(ADMINS, user, tenant_id=user.tenant_id if user else None)
         _renew_hash(ADMINS, user, password)
     route = None
@@ -267,17 +270,39 @@ def refresh_session(*, refresh_token: str) -> TokenPair:
     """Exchange a refresh token for its successor and a new access token (RFC 6749 section 6, RFC 9700 section 4.14.2).
 
     The loser of a race within ten seconds gets the winner's answer. Any later use of a used token ends the session, as
-    one of the two holders has stolen it. Refuses with InvalidGrant.
+    one of the two holders has stolen it. Refuses with InvalidGrant, which says that the tenant is suspended if the token
+    is valid; TenantBusy.
     """
     try:
         claims = claims_of(refresh_token, RefreshTokenJwt)
+    except InvalidToken as problem:
+        raise InvalidGrant from problem
+    try:
         realm = issue.realm_of(claims["kind"])
         if realm is END_USERS:
             with in_tenant(UUID(claims["tenant_id"]), Purpose.SIGN_IN):
                 return _rotate(realm, claims)
         return _rotate(realm, claims)
-    except (InvalidToken, state.NotStanding, UnknownTenant, TenantSuspended, ValueError) as problem:
+    except (state.NotStanding, UnknownTenant, ValueError) as problem:
         raise InvalidGrant from problem
+    except TenantSuspended as problem:
+        raise InvalidGrant(problem.text if _is_valid(realm, claims) else None) from problem
+
+
+def _is_valid(realm: Realm, claims: dict[str, Any]) -> bool:
+    """Return whether a suspended tenant's refresh token would be accepted if the tenant were active."""
+    valid = realm.refresh_tokens._default_manager.filter(
+        digest=hash_token(claims["jti"]),
+        used_at=None,
+        session_id=claims["sid"],
+        session__user__active=True,
+        session__ended_at=None,
+        session__expires_at__gt=now(),
+    )
+    if realm is not END_USERS:
+        return valid.exists()
+    with in_tenant(UUID(claims["tenant_id"]), Purpose.INSPECT):
+        return valid.exists()
 
 
 def _rotate(realm: Realm, claims: dict[str, Any]) -> TokenPair:

@@ -41,7 +41,7 @@ class AdminSignInViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminLoginIn,
         returns={200: serializers.AdminLoginOut},
-        refuses=[WrongCredentials, TenantSuspended],
+        refuses=[WrongCredentials],
         token="none",
         answer_headers=TICKET_MEANS,
     )

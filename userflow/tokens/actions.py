@@ -1,11 +1,14 @@
 """Tokens on request: a client's own, refreshed ones, revoked ones, and what others may know of one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token
+from tenants import routes
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
@@ -26,11 +29,14 @@ INACTIVE: dict[str, Any] = {"active": False}
 def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, Any]:
     """An access token of a confidential client that speaks for itself (RFC 6749 section 4.4); the answer's members.
 
-    `scope` is blank-separated; all that the client holds if unsaid. Refuses with UnauthorizedClient (a public client),
-    InvalidScope.
+    `scope` is blank-separated; all that the client holds if unsaid. Refuses with UnauthorizedClient (a public client, or
+    a suspended tenant: the client has proven itself, so it may know),
+    InvalidScope, TenantBusy.
     """
     if not client.confidential:
         raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
+    with _suspension_told():
+        client.route.check(Purpose.READ)
     wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split(" ")))
     if not set(wanted) <= set(client.scopes):
         raise InvalidScope
@@ -41,6 +47,15 @@ def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, A
     record_for_platform("client.signed_in", tenant_id=client.route.tenant_id, target=("client", client.id))
     answer = {"access_token": token, "token_type": "Bearer", "expires_in": seconds}
     return {**answer, "scope": " ".join(wanted)}
+
+
+@contextmanager
+def _suspension_told() -> Iterator[None]:
+    """Say in OAuth's terms that the tenant is suspended. For callers that hold a secret or a token of the tenant."""
+    try:
+        yield
+    except TenantSuspended as problem:
+        raise UnauthorizedClient(problem.text) from problem
 
 
 def refresh_tokens(*, refresh_token: str, client_id: str | None, secret: str | None) -> TokenPair:
@@ -70,7 +85,7 @@ def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> No
     """Revoke a token (RFC 7009): one of a user ends its whole session, a client's own ends alone.
 
     A token that is unknown, expired or revoked is no error. Refuses with InvalidClient, UnauthorizedClient (another
-    client's token).
+    client's token, a suspended tenant), TenantBusy.
     """
     client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
     claims = _claims(token)
@@ -83,9 +98,11 @@ def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> No
         raise UnauthorizedClient("This token was not issued to this client.")
     set_actor(claims["kind"], claims["sub"])
     if claims["kind"] == principals.CLIENT:
+        with _suspension_told():
+            routes.find(UUID(claims["tenant_id"])).check(Purpose.READ)
         revoke_client_token(claims)
     elif claims["kind"] == principals.END_USER:
-        with in_tenant(UUID(claims["tenant_id"])):
+        with _suspension_told(), in_tenant(UUID(claims["tenant_id"])):
             _end_session(claims)
     else:
         _end_session(claims)

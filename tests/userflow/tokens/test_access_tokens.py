@@ -238,7 +238,7 @@ def test_a_suspended_tenant_lets_neither_admins_nor_users_nor_clients_in(new_hou
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"}).status_code == 200
     assert {door.get(DOOR).status_code for door in doors} <= {401, 403}
     again = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client))
-    assert (again.status_code, again.json()["error"]) == (401, "invalid_client")
+    assert (again.status_code, again.json()["error"]) == (400, "unauthorized_client")
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "active"}).status_code == 200
     assert [door.get(DOOR).status_code for door in doors] == [200, 200, 200]
 
