@@ -113,7 +113,7 @@ def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequ
     token = placed_token(None)
     row = AdminInvitation(**_common(by, email, token), tenant_id=tenant_id, roles=sorted(role.name for role in granted))
     with ADMINS.atomic():
-        _save_as_only_one(ADMINS, row, AdminInvitation.objects.filter(tenant_id=tenant_id))
+        _save_as_only_one(ADMINS, row, AdminInvitation.objects.filter(Q(tenant_id=tenant_id)))
         _record(ADMINS, "invitation.made", row, tenant_id, roles=row.roles)
         _mail(row, token, route)
     return shown(row, tenant_id, row.roles)
