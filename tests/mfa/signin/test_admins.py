@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from tests.mfa.signin.test_two_steps import claims
 from tests.world import PASSWORD, Api, House
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminUser
+from userflow.admins.models import AdminRole, AdminUser
 
 
 @dataclass
@@ -94,6 +94,29 @@ def test_only_who_holds_all_that_an_admin_holds_may_enrol_for_them(
     assert eve.enrol(token=house.api.token).status_code == 200
     ticket = eve.sign_in().json()
     assert ticket["mfa_required"] is True
+
+
+@pytest.mark.parametrize("lacks", ["rank", "permission"])
+def test_enrolling_for_an_admin_needs_rank_and_permission(house: House, lacks: str) -> None:
+    everything = set(AdminRole.objects.get(name="tenant-admin").permissions)
+    held = {"admins:read", "admins:write"} if lacks == "rank" else everything - {"admins:write"}
+    role = AdminRole.objects.create(name=f"clerk-{secrets.token_hex(4)}", permissions=sorted(held))
+    token = new_admin(house, role.name).sign_in().json()["access_token"]
+    other = new_admin(house, "auditor")
+    assert other.enrol(token=token).status_code == 403
+    reset = {"user_id": other.id, "reason": "lost the phone"}
+    assert Api(token=token).post("/webauthn/admin/factors/reset", reset).status_code == 403
+
+
+def test_deactivation_ends_an_admins_ticket_and_window(house: House) -> None:
+    eve, ben, home = new_admin(house), new_admin(house), Api()
+    home.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
+    for active in (False, True):
+        body = {"user_id": eve.id, "active": active}
+        assert house.api.post("/uflow/admin/users/active", body).status_code == 200
+    assert home.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == 401
+    assert eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket}).status_code == 401
+    assert ben.enrol(headers={"X-Enrollment-Ticket": ben.ticket}).status_code == 200
 
 
 def test_a_tenants_admin_enrols_for_no_operator(house: House) -> None:
