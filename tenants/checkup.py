@@ -16,7 +16,7 @@ from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases, fleet, provisioning, relocation, warm
+from tenants import databases, fleet, provisioning, relocation, warm, webauthn_claims
 from tenants.errors import JobRunning, UpgradeFailed
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.schema import is_older, reason_of, schema_version
@@ -39,6 +39,7 @@ class Kind(StrEnum):
     LEFT_COPY = "left copy"
     MISSING_SPARE = "spare missing"
     OLD_SPARE = "old spare"
+    SHARED_DOMAIN = "shared passkey domain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Finding:
 
 def inspect() -> list[Finding]:
     """Everything that is wrong at the moment, on all servers."""
-    return [finding for server in DatabaseServer.objects.order_by("name") for finding in _on(server)]
+    found = [finding for server in DatabaseServer.objects.order_by("name") for finding in _on(server)]
+    return [*found, *_shared_domains()]
 
 
 def cure(finding: Finding) -> str:
@@ -190,6 +192,14 @@ def _spares(server: DatabaseServer, spares: list[WarmDatabase], there: set[str])
         elif spare.name not in there:
             says = "a ready-made database is gone"
             yield Finding(Kind.MISSING_SPARE, server, spare.name, says, partial(_forget_spare, spare))
+
+
+def _shared_domains() -> Iterator[Finding]:
+    unclaimed = webauthn_claims.unclaimed()
+    for mapping in TenantDatabase.objects.select_related("tenant", "server").filter(pk__in=unclaimed):
+        names = ", ".join(unclaimed[mapping.pk])
+        says = f"another tenant or the platform has {names}: change webauthn_rp_id or webauthn_origins of one of them"
+        yield Finding(Kind.SHARED_DOMAIN, mapping.server, mapping.tenant.slug, says)
 
 
 def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Finding]:

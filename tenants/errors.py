@@ -62,6 +62,12 @@ class SlugTaken(errors.Conflict):
     message = "Another tenant has this slug: choose another one."
 
 
+class RelyingPartyTaken(errors.Conflict):
+    """409: another tenant uses this domain or origin for its passkeys."""
+
+    message = "Another tenant uses this domain or origin for its passkeys: choose another one. See `details`."
+
+
 class NoRoom(errors.Unavailable):
     """503: no database server takes another tenant."""
 

@@ -110,6 +110,16 @@ class WebhookTenant(models.Model):
         return str(self.tenant_id)
 
 
+class WebAuthnClaim(models.Model):
+    """A domain or origin that the passkeys of one tenant use (`tenants.webauthn_claims`)."""
+
+    name = models.CharField(max_length=300, primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="webauthn_claims")
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class DataKey(models.Model):
     """The key that seals one owner's secrets, wrapped by a key of the ring that never is in a database."""
 

@@ -28,6 +28,7 @@ from tenants.promises import promise
 from tenants.schema import is_current, schema_version, upgrade
 from tenants.slugs import slug_of
 from tenants.states import FOLLOWS, State
+from tenants.webauthn_claims import claim
 
 Furnish = Callable[[Tenant], None]
 # What a tenant gets, in the transaction that makes it active, when its maker does not say (a repair, for one): apps
@@ -58,8 +59,8 @@ def create_tenant(
 
     Takes the name, optionally a slug (made from the name else), settings and the server's name. `furnish` puts into the
     same transaction what must exist with the tenant (its default client, its first admin). A tenant of this slug whose
-    making was interrupted is finished, under the name and settings that are given now. Refuses with SlugTaken or
-    NoRoom; the database server's errors come as they are.
+    making was interrupted is finished, under the name and settings that are given now. Refuses with SlugTaken,
+    NoRoom, RelyingPartyTaken; the database server's errors come as they are.
     """
     stated = slug is not None
     slug = slug or slug_of(name)
@@ -69,6 +70,7 @@ def create_tenant(
     with ExitStack() as job:
         with transaction.atomic():
             tenant = _promised(chosen, name, slug, stated, tenant_settings or {})
+            claim(tenant.pk, before={}, after=tenant.settings)
             mapping = tenant.database
             if mapping.status == State.ACTIVE:
                 _furnish(tenant, furnish)
@@ -108,8 +110,10 @@ def _finish_begun(begun: TenantDatabase, name: str, tenant_settings: dict[str, A
             # Not left behind, but made by somebody else in the meantime.
             if begun.status != State.PROVISIONING:
                 raise SlugTaken
-            begun.tenant.name, begun.tenant.settings = name, tenant_settings
-            begun.tenant.save(update_fields=["name", "settings", "updated_at"])
+            with transaction.atomic():
+                claim(begun.pk, before=begun.tenant.settings, after=tenant_settings)
+                begun.tenant.name, begun.tenant.settings = name, tenant_settings
+                begun.tenant.save(update_fields=["name", "settings", "updated_at"])
             _finish(raw, begun, furnish)
     except JobRunning as running:
         raise SlugTaken from running

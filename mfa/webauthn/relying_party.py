@@ -53,12 +53,16 @@ def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
     """
     if tenant_id is not None:
         return _pages(_origins(routes.find(tenant_id).settings))
-    found = list(settings.WEBAUTHN_ORIGINS) if domain == settings.WEBAUTHN_RP_ID else []
+    found: list[str] = []
+    if domain == settings.WEBAUTHN_RP_ID:
+        found += settings.WEBAUTHN_ORIGINS
     if domain == settings.CONSOLE_RP_ID:
         found += settings.CONSOLE_ORIGINS
-    for own in Tenant.objects.filter(settings__webauthn_rp_id=domain).values_list("settings", flat=True):
-        found += _origins(own)
-    return _pages(list(dict.fromkeys(found or settings.WEBAUTHN_ORIGINS)))[:MOST_RELATED_ORIGINS]
+    if not found:
+        # The claim too: two tenants could have one id before claims were introduced.
+        holder = Tenant.objects.filter(webauthn_claims=domain, settings__webauthn_rp_id=domain).first()
+        found += _origins(holder.settings) if holder else settings.WEBAUTHN_ORIGINS
+    return _pages(list(dict.fromkeys(found)))[:MOST_RELATED_ORIGINS]
 
 
 def _pages(origins: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from tests.userflow.mailbox import mails_to
 from tests.world import Api, House, build_house, sign_in_admin
 
 # Calls that take a tenant nowhere and show nobody's data.
@@ -83,3 +84,29 @@ def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tupl
             assert answer.status_code in (403, 404)
     after = theirs.api.get("/uflow/user/enduser/list", {"tenant_id": str(theirs.id)}).json()
     assert after == people
+
+
+def test_a_neighbours_passkey_domain_cannot_be_claimed(pair: tuple[House, House, str], operator: Api) -> None:
+    mine, theirs, _ = pair
+    domain, page = f"d-{secrets.token_hex(5)}.example", "/uflow/admin/tenants/"
+    held = {"webauthn_rp_id": domain, "webauthn_origins": [f"https://login.{domain}"]}
+    assert operator.patch(f"{page}{theirs.id}", {"settings": held}).status_code == 200
+    for wanted in ({"webauthn_rp_id": domain}, {"webauthn_origins": [f"https://login.{domain}"]}):
+        answer = operator.patch(f"{page}{mine.id}", {"settings": wanted})
+        assert (answer.status_code, theirs.made.tenant.slug in answer.text) == (409, False)
+    assert operator.get(f"{page}{theirs.id}").json()["settings"].items() >= held.items()
+    assert not operator.get(f"{page}{mine.id}").json()["settings"].keys() & held.keys()
+    operator.patch(f"{page}{theirs.id}", {"settings": dict.fromkeys(held)})
+
+
+def test_admin_resets_stay_on_the_platforms_pages(pair: tuple[House, House, str], operator: Api) -> None:
+    pages = ("https://mine.example/reset", "https://theirs.example/reset")
+    for house, page in zip(pair[:2], pages, strict=True):
+        set_page = {"settings": {"password_reset_url": page}}
+        assert operator.patch(f"/uflow/admin/tenants/{house.id}", set_page).status_code == 200
+        person = house.register()
+        Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "tenant_id": str(house.id)})
+        Api().post("/uflow/auth/admin/password/forgot", {"email": house.admin.email})
+        assert page in mails_to(person.email, "set a new password")[-1].body
+        told = mails_to(house.admin.email, "set a new password")[-1].body
+        assert not any(page in told for page in pages)

@@ -17,6 +17,7 @@ from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.models import Tenant, TenantDatabase
 from tenants.settings import check_change, merged, validated
 from tenants.states import State
+from tenants.webauthn_claims import claim
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
 from userflow.clients.actions import make_default_client
@@ -45,7 +46,7 @@ def open_tenant(
     """Make a tenant with its database, its default client and, if asked for, its first admin.
 
     `admin` holds `username`, `email`, `password`. A making that was interrupted is finished when the same slug is stated
-    again. Refuses with SlugTaken, NoRoom, ValidationFailed, UsernameTaken, EmailTaken, WeakPassword.
+    again. Refuses with SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, UsernameTaken, EmailTaken, WeakPassword.
     """
     _check_slug(slug)
     made: dict[str, Any] = {}
@@ -103,7 +104,8 @@ def _standing() -> "QuerySet[Tenant]":
 def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null takes one back).
 
-    Refuses with UnknownTenant, SlugTaken, ValidationFailed (also where something enrolled hangs on a setting), WrongState.
+    Refuses with UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also where something enrolled hangs on a
+    setting), WrongState.
     """
     changes = dict(changes)
     status, stated = changes.pop("status", None), changes.pop("settings", None)
@@ -128,6 +130,7 @@ def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
             if stated is not None:
                 settings = merged(tenant.settings, stated)
                 check_change(tenant_id, tenant.settings, settings)
+                claim(tenant_id, before=tenant.settings, after=settings)
                 tenant.settings = settings
             tenant.save()
             if changes or stated:

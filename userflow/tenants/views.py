@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.page_shapes import PageQuery
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.errors import NoRoom, NotConfirmed, SlugTaken, UnknownTenant, WrongState
+from tenants.errors import NoRoom, NotConfirmed, RelyingPartyTaken, SlugTaken, UnknownTenant, WrongState
 from userflow.ids import id_or
 from userflow.permissions import OPERATOR, needs
 from userflow.tenants import actions, serializers
@@ -28,7 +28,9 @@ class TenantViewSet(ApiViewSet):
         rows: Any = found.rows
         return Response({"tenants": [serializers.record(t, t.client_id) for t in rows], **found.totals()})
 
-    @endpoint(serializers.TenantIn, returns={201: serializers.TenantOut}, refuses=[SlugTaken, NoRoom])
+    @endpoint(
+        serializers.TenantIn, returns={201: serializers.TenantOut}, refuses=[SlugTaken, RelyingPartyTaken, NoRoom]
+    )
     def create(self, request: Request) -> Response:
         """Make a tenant; answered when its database is ready."""
         asked = self.valid(serializers.TenantIn)
@@ -44,7 +46,7 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantChanges,
         returns={200: serializers.TenantOut},
-        refuses=[UnknownTenant, SlugTaken, WrongState],
+        refuses=[UnknownTenant, SlugTaken, RelyingPartyTaken, WrongState],
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
         """Change name, slug, settings, or status (active, suspended)."""

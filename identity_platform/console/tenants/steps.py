@@ -17,6 +17,7 @@ from identity_platform.console.jobs.models import Job
 from identity_platform.console.tenants import work
 from identity_platform.console.tenants.forms import ProvisionForm, SettingsForm
 from identity_platform.console.tenants.pages import tenant_at
+from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant
 from tenants.provisioning import resume_tenant, suspend_tenant
 from userflow.tenants.actions import update_tenant
@@ -56,10 +57,10 @@ def settings(request: HttpRequest, tenant_id: str) -> HttpResponse:
             return _("Nothing was changed.")
         try:
             update_tenant(tenant_id=tenant.pk, changes=changes)
-        except ValidationFailed as refusal:
+        except (ValidationFailed, RelyingPartyTaken) as refusal:
             # The form's fields are called as the settings are.
             details = {name.removeprefix("settings."): says for name, says in (refusal.details or {}).items()}
-            raise ValidationFailed(refusal.text, details=details) from refusal
+            raise type(refusal)(refusal.text, details=details) from refusal
         return _("The settings are changed; they count from the next request on.")
 
     return confirmed(

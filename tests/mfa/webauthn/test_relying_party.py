@@ -1,6 +1,6 @@
 """For whom passkeys are made: the tenant's own domain and pages, or the platform's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +12,13 @@ OWN = {"webauthn_rp_id": "acme.example", "webauthn_origins": ["https://login.acm
 
 
 @pytest.fixture
-def acme(new_house: Callable[[], House], operator: Api) -> House:
-    """A tenant with a domain of its own."""
+def acme(new_house: Callable[[], House], operator: Api) -> Iterator[House]:
+    """A tenant with a domain of its own, which is free again afterwards."""
     house = new_house()
-    _set(operator, house, OWN)
-    return house
+    assert _set(operator, house, OWN).status_code == 200
+    yield house
+    gone = operator.delete(f"/uflow/admin/tenants/{house.id}", {"confirm": house.made.tenant.slug})
+    assert gone.status_code == 200
 
 
 def _set(operator: Api, house: House, stated: dict[str, Any]) -> Any:

@@ -1,0 +1,222 @@
+"""A domain or origin belongs to the passkeys of one tenant, and the platform's to no tenant."""
+
+import importlib
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connection, connections
+
+from tenants.models import Tenant, WebAuthnClaim
+from tests.console.staff import new_operator
+from tests.mfa.webauthn.passkeys import ORIGIN
+from tests.world import Api, House
+
+TENANTS = "/uflow/admin/tenants"
+
+
+@pytest.fixture(scope="module")
+def pair(house: House, other_house: House) -> tuple[House, House]:
+    return house, other_house
+
+
+@pytest.fixture
+def domain(pair: tuple[House, House]) -> Any:
+    """A domain that no other test has; the settings of both tenants are as before afterwards."""
+    before = [Tenant.objects.get(pk=house.id).settings for house in pair]
+    yield f"d-{secrets.token_hex(5)}.example"
+    for house, settings in zip(pair, before, strict=True):
+        Tenant.objects.filter(pk=house.id).update(settings=settings)
+        WebAuthnClaim.objects.filter(tenant_id=house.id).delete()
+
+
+def put(operator: Api, house: House, **settings: Any) -> Any:
+    """Set settings of the tenant over the API."""
+    return operator.patch(f"{TENANTS}/{house.id}", {"settings": settings})
+
+
+# What one tenant has and what another one asks for; `D` is the domain.
+TAKEN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "RP ID, RP ID": ({"webauthn_rp_id": "D"}, {"webauthn_rp_id": "D"}),
+    "RP ID, origin": ({"webauthn_rp_id": "D"}, {"webauthn_origins": ["https://D"]}),
+    "RP ID, origin with a port": ({"webauthn_rp_id": "D"}, {"webauthn_origins": ["https://D:8443"]}),
+    "RP ID, origin with a dot": ({"webauthn_rp_id": "D"}, {"webauthn_origins": ["https://D."]}),
+    "origin, origin": ({"webauthn_origins": ["https://D"]}, {"webauthn_origins": ["https://D"]}),
+    "origin, RP ID": ({"webauthn_origins": ["https://D:444"]}, {"webauthn_rp_id": "D"}),
+    "second origin": ({"webauthn_origins": ["https://a.D", "https://D"]}, {"webauthn_origins": ["https://D"]}),
+    "app": (
+        {"webauthn_origins": ["android:apk-key-hash:" + "q" * 43]},
+        {"webauthn_origins": ["android:apk-key-hash:" + "q" * 43]},
+    ),
+    "localhost": ({"webauthn_origins": ["http://localhost:3001"]}, {"webauthn_origins": ["http://localhost:3001"]}),
+}
+
+
+def of(domain: str, stated: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the domain in them."""
+    return {
+        name: [one.replace("D", domain) for one in value] if isinstance(value, list) else value.replace("D", domain)
+        for name, value in stated.items()
+    }
+
+
+@pytest.mark.parametrize(("has", "asks"), TAKEN.values(), ids=TAKEN.keys())
+def test_settings_reject_what_another_tenant_claims(
+    operator: Api, pair: tuple[House, House], domain: str, has: dict[str, Any], asks: dict[str, Any]
+) -> None:
+    mine, theirs = pair
+    assert put(operator, theirs, **of(domain, has)).status_code == 200
+    answer = put(operator, mine, **of(domain, asks), issuer_name="Changed")
+    assert (answer.status_code, list(answer.json()["details"])) == (409, [f"settings.{name}" for name in asks])
+    for told in (str(theirs.id), theirs.made.tenant.slug, theirs.made.tenant.name):
+        assert told not in answer.text
+    assert "issuer_name" not in Tenant.objects.get(pk=mine.id).settings
+
+
+def test_subdomains_and_other_ports_of_localhost_are_free(
+    operator: Api, pair: tuple[House, House], domain: str
+) -> None:
+    mine, theirs = pair
+    has = {"webauthn_rp_id": domain, "webauthn_origins": [f"https://{domain}", "http://localhost:3002"]}
+    assert put(operator, theirs, **has).status_code == 200
+    asks = {"webauthn_rp_id": f"b.{domain}", "webauthn_origins": [f"https://c.{domain}", "http://localhost:3003"]}
+    assert put(operator, mine, **asks).status_code == 200
+
+
+def test_a_tenant_keeps_what_it_claims(operator: Api, pair: tuple[House, House], domain: str) -> None:
+    mine, theirs = pair
+    assert put(operator, mine, webauthn_rp_id=domain).status_code == 200
+    assert put(operator, mine, webauthn_rp_id=domain, webauthn_origins=[f"https://{domain}"]).status_code == 200
+    assert put(operator, mine, issuer_name="Mine").status_code == 200
+    assert put(operator, theirs, webauthn_rp_id=domain).status_code == 409
+
+
+def test_what_is_taken_back_is_free(operator: Api, pair: tuple[House, House], domain: str) -> None:
+    mine, theirs = pair
+    assert put(operator, theirs, webauthn_rp_id=domain).status_code == 200
+    assert put(operator, theirs, webauthn_rp_id=None).status_code == 200
+    assert put(operator, mine, webauthn_rp_id=domain).status_code == 200
+
+
+def test_deleting_a_tenant_frees_its_domain(operator: Api, pair: tuple[House, House], domain: str) -> None:
+    made = operator.post(TENANTS, {"name": "Claims", "settings": {"webauthn_rp_id": domain}}).json()
+    assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 409
+    gone = operator.delete(f"{TENANTS}/{made['tenant_id']}", {"confirm": made["slug"]})
+    assert gone.status_code == 200, gone.content
+    assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 200
+
+
+def test_create_rejects_what_another_tenant_claims(operator: Api, pair: tuple[House, House], domain: str) -> None:
+    assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 200
+    slug = f"late-{secrets.token_hex(4)}"
+    answer = operator.post(TENANTS, {"name": "Late", "slug": slug, "settings": {"webauthn_rp_id": domain}})
+    assert (answer.status_code, list(answer.json()["details"])) == (409, ["settings.webauthn_rp_id"])
+    assert not Tenant.objects.filter(slug=slug).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("webauthn_rp_id", "localhost"),
+        ("webauthn_rp_id", "console.example"),
+        ("webauthn_rp_id", "public.example"),
+        ("webauthn_origins", [ORIGIN]),
+        ("webauthn_origins", ["https://fine.example", "https://login.console.example"]),
+        ("webauthn_origins", ["https://public.example:8443"]),
+    ],
+)
+def test_settings_reject_what_is_the_platforms(
+    operator: Api, house: House, settings: Any, name: str, value: Any
+) -> None:
+    settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS = "console.example", ["https://login.console.example"]
+    settings.BASE_URL = "https://public.example/identity"
+    answer = put(operator, house, **{name: value})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, [f"settings.{name}"])
+    created = operator.post(TENANTS, {"name": "Platform", "settings": {name: value}})
+    assert (created.status_code, list(created.json()["details"])) == (400, [f"settings.{name}"])
+
+
+def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
+    def run(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def test_of_twenty_parallel_claims_one_wins(operator: Api, domain: str) -> None:
+    asked = {"webauthn_rp_id": domain, "webauthn_origins": [f"https://b.{domain}", f"https://a.{domain}"]}
+
+    def create(number: int) -> Callable[[], int]:
+        body = {"name": f"Race {number}", "settings": asked}
+        return lambda: int(Api(token=operator.token).post(TENANTS, body).status_code)
+
+    assert sorted(at_once([create(number) for number in range(20)])) == [201] + [409] * 19
+    assert len(set(WebAuthnClaim.objects.filter(name__endswith=domain).values_list("tenant_id", flat=True))) == 1
+
+
+def test_of_two_tenants_that_claim_at_once_one_wins(operator: Api, pair: tuple[House, House], domain: str) -> None:
+    def claim(house: House, number: int) -> Callable[[], tuple[House, int]]:
+        door = Api(token=operator.token)
+        origins = [f"https://{name}.{domain}" for name in ("ab" if number % 2 else "ba")]
+        return lambda: (house, put(door, house, webauthn_origins=origins).status_code)
+
+    found = at_once([claim(house, number) for number in range(10) for house in pair])
+    winners = {house.id for house, status in found if status == 200}
+    assert len(winners) == 1
+    assert {status for house, status in found if house.id not in winners} == {409}
+
+
+def test_console_names_the_field_of_a_taken_domain(operator: Api, pair: tuple[House, House], domain: str) -> None:
+    mine, theirs = pair
+    assert put(operator, theirs, webauthn_rp_id=domain).status_code == 200
+    tenant = Tenant.objects.get(pk=mine.id)
+    form = {"name": tenant.name, "slug": tenant.slug, **tenant.settings, "webauthn_rp_id": domain}
+    page = f"/admin/tenants/tenant/{mine.id}/settings/"
+    answer = new_operator().sign_in().post(page, form)
+    assert answer.status_code in (400, 409)
+    assert f"Another tenant uses {domain}" in answer.content.decode()
+    assert "webauthn_rp_id" not in Tenant.objects.get(pk=mine.id).settings
+
+
+def test_related_origins_are_those_of_the_claim(
+    operator: Api, pair: tuple[House, House], domain: str, settings: Any
+) -> None:
+    settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, domain]
+    mine, theirs = pair
+    put(operator, mine, webauthn_rp_id=domain)
+    # As left by a release that let two tenants have one domain.
+    _share(theirs, webauthn_rp_id=domain, webauthn_origins=["https://evil.example"])
+    door = Api()
+    door.client.defaults["HTTP_HOST"] = domain
+    assert door.get("/.well-known/webauthn").json() == {"origins": [f"https://{domain}"]}
+
+
+def _share(house: House, **stated: Any) -> None:
+    tenant = Tenant.objects.get(pk=house.id)
+    Tenant.objects.filter(pk=house.id).update(settings={**tenant.settings, **stated})
+
+
+def test_migration_gives_a_shared_domain_to_the_oldest(operator: Api, pair: tuple[House, House], domain: str) -> None:
+    older, younger = sorted(pair, key=lambda house: Tenant.objects.get(pk=house.id).created_at)
+    _share(younger, webauthn_rp_id=domain, webauthn_origins=[f"https://young.{domain}"])
+    _share(older, webauthn_rp_id=domain)
+    with connection.schema_editor() as editor:
+        importlib.import_module("tenants.migrations.0003_webauthn_claims").claim_names(apps, editor)
+    claims = dict(WebAuthnClaim.objects.filter(name__endswith=domain).values_list("name", "tenant_id"))
+    assert claims == {domain: older.id, f"young.{domain}": younger.id}
+    # The younger tenant's passkeys go on working, and its other settings can change.
+    assert put(operator, younger, issuer_name="Younger").status_code == 200
+    said = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("check_tenants", stdout=said)
+    (line,) = [line for line in said.getvalue().splitlines() if domain in line]
+    assert younger.made.tenant.slug in line
