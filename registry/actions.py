@@ -30,6 +30,7 @@ from registry.errors import (
     CredentialNotFound,
     SecretBroken,
     ServiceExists,
+    ServiceInactive,
     ServiceInUse,
     ServiceNotFound,
 )
@@ -61,13 +62,21 @@ class ReadCredentials:
 
 
 def list_services(
-    *, tenant_id: UUID, page: int, limit: int, type: str | None = None, status: str | None = None
+    *,
+    tenant_id: UUID,
+    page: int,
+    limit: int,
+    name: str | None = None,
+    type: str | None = None,
+    status: str | None = None,
 ) -> Page:
     """One page of a tenant's services, newest first; `rows` is ready JSON.
 
-    `type` means "contains" without regard to case, `status` is exact.
+    `name` and `type` match the whole value without regard to case.
     """
-    total, rows = queries.page_of_services(tenant_id=tenant_id, page=page, limit=limit, type=type, status=status)
+    total, rows = queries.page_of_services(
+        tenant_id=tenant_id, page=page, limit=limit, name=name, type=type, status=status
+    )
     return Page(rows, page, limit, total)
 
 
@@ -127,12 +136,12 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
     active ones. One audit row for every secret.
 
     A row that does not open (altered, or moved from another service or tenant) gives no plaintext and is reported and
-    audited; the others are not held back. Refuses with ServiceNotFound, DataKeyLocked.
+    audited; the others are not held back. Raises ServiceNotFound, ServiceInactive (active credentials only), DataKeyLocked.
     """
     with transaction.atomic():
-        service = Service.objects.filter(pk=service_id, tenant_id=tenant_id).first()
-        if service is None:
-            raise ServiceNotFound
+        service = _service(tenant_id, service_id)
+        if status == ACTIVE:
+            _must_be_active(service)
         # Locked in one order: two reads that mark the same rows in different orders would wait for each other for ever.
         rows = list(service.credentials.filter(_is(status)).order_by("id").select_for_update(no_key=True))
         moment = now()
@@ -196,28 +205,51 @@ def delete_credential(*, tenant_id: UUID, service_id: UUID, credential_id: UUID)
         credential.delete()
 
 
+def read_credential(
+    *, tenant_id: UUID, service_id: UUID, credential_id: UUID
+) -> tuple[ServiceCredential, str | dict[str, Any] | None]:
+    """One credential with its secret, which is None unless the credential is active.
+
+    Raises ServiceNotFound, CredentialNotFound, ServiceInactive, DataKeyLocked, SecretBroken.
+    """
+    return _read_one(tenant_id, service_id, credential_id, "service_credential.read")
+
+
 def reveal_credential(
     *, tenant_id: UUID, service_id: UUID, credential_id: UUID, reason: str
 ) -> tuple[ServiceCredential, str | dict[str, Any]]:
     """One active credential with its secret, for a person who says why; the reason stands in the audit row.
 
-    Refuses with ServiceNotFound, CredentialNotFound, CredentialNotActive, DataKeyLocked, SecretBroken (a row that was
-    altered or moved gives no plaintext, and the attempt is audited).
+    Raises CredentialNotActive, and what `read_credential` raises.
+    """
+    credential, secret = _read_one(tenant_id, service_id, credential_id, "service_credential.revealed", reason=reason)
+    if secret is None:
+        raise CredentialNotActive
+    return credential, secret
+
+
+def _read_one(
+    tenant_id: UUID, service_id: UUID, credential_id: UUID, action: str, **details: Any
+) -> tuple[ServiceCredential, str | dict[str, Any] | None]:
+    """A credential and its secret, if it is active; audited as `action`.
+
+    A row that was altered or moved gives no plaintext: SecretBroken, and the attempt is audited.
     """
     with transaction.atomic():
-        _locked(tenant_id, service_id)
+        service = _service(tenant_id, service_id)
         credential = _credential(service_id, credential_id)
         moment = now()
         if status_of(credential, moment) != ACTIVE:
-            raise CredentialNotActive
+            return credential, None
+        _must_be_active(service)
         opened, unreadable = opened_secrets(tenant_id, [credential])
         if opened:
             ServiceCredential.objects.filter(pk=credential_id).update(last_read_at=moment)
             credential.last_read_at = moment
-            _record("service_credential.revealed", credential, reason=reason)
+            _record(action, credential, **details)
     if unreadable:
-        # Outside the transaction, which the refusal undoes.
-        _record_each("service_credential.unreadable", credential.service, unreadable, outcome="failed")
+        # Outside the transaction, which the error would roll back.
+        _record_each("service_credential.unreadable", service, unreadable, outcome="failed")
         log.error("service_credential_unreadable", service_id=service_id, rows=unreadable)
         raise SecretBroken
     return credential, opened[credential_id]
@@ -237,6 +269,19 @@ def _is(status: str) -> Q:
         REVOKED: Q(status=REVOKED),
         EXPIRED: Q(status=ACTIVE, expires_at__lte=Now()),
     }[status]
+
+
+def _service(tenant_id: UUID, service_id: UUID) -> Service:
+    service = Service.objects.filter(pk=service_id, tenant_id=tenant_id).first()
+    if service is None:
+        raise ServiceNotFound
+    return service
+
+
+def _must_be_active(service: Service) -> None:
+    """Raise ServiceInactive: every entry point that returns a secret asks here. An export is a copy of the records."""
+    if service.status != ACTIVE:
+        raise ServiceInactive
 
 
 def _locked(tenant_id: UUID, service_id: UUID) -> Service:

@@ -24,6 +24,13 @@ class ServiceInUse(errors.Conflict):
     message = "The service has active credentials: revoke or delete them first."
 
 
+class ServiceInactive(errors.Conflict):
+    """409: the service is inactive, so none of its secrets is returned."""
+
+    code = "SERVICE_INACTIVE"
+    message = "The service is inactive and returns no secrets. Set its status to active first."
+
+
 class CredentialNotFound(errors.NotFound):
     """404: no such credential of this service."""
 

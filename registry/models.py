@@ -4,6 +4,7 @@ import uuid
 from typing import Any
 
 from django.db import models
+from django.db.models.functions import Lower
 
 from identity_platform.transfer.runs import ImportRun
 from tenants.models import Tenant
@@ -12,6 +13,7 @@ ACTIVE, INACTIVE = "active", "inactive"
 REVOKED, EXPIRED = "revoked", "expired"
 STATUSES = (ACTIVE, INACTIVE)
 API_KEY = "api_key"
+LONGEST_TYPE = 255
 CREDENTIAL_TYPES = (API_KEY, "basic", "oauth2", "bearer", "custom")
 
 
@@ -23,7 +25,7 @@ class Service(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="services", db_index=False)
     name = models.CharField(max_length=255)
     description = models.TextField(blank=True, default="")
-    type = models.CharField(max_length=63)
+    type = models.CharField(max_length=LONGEST_TYPE)
     status = models.CharField(max_length=16, choices=[(s, s) for s in STATUSES], default=ACTIVE)
     base_url = models.CharField(max_length=2048)
     api_version = models.CharField(max_length=255, blank=True, default="")
@@ -38,6 +40,8 @@ class Service(models.Model):
             models.Index(fields=["tenant", "-created_at", "-id"], name="service_newest_first"),
             models.Index(fields=["tenant", "status", "-created_at", "-id"], name="service_status"),
             models.Index(fields=["tenant", "type", "status", "-created_at", "-id"], name="service_type"),
+            # Names differ in case, so few services have one name in any case, and a page of them is sorted.
+            models.Index("tenant", Lower("name"), name="service_name_any_case"),
         ]
 
     def __str__(self) -> str:
@@ -52,7 +56,7 @@ class ServiceCount(models.Model):
     """
 
     tenant_id = models.UUIDField()
-    type = models.CharField(max_length=63)
+    type = models.CharField(max_length=LONGEST_TYPE)
     status = models.CharField(max_length=16)
     services = models.BigIntegerField()
 

@@ -11,7 +11,6 @@ import orjson
 from django.db import connection
 
 from identity_platform.api.pagination import offset
-from userflow.endusers.queries import pattern
 
 _TIME = "to_char(s.{} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 _RECORD = (
@@ -33,9 +32,11 @@ def one_service(tenant_id: UUID, service_id: UUID) -> orjson.Fragment | None:
 
 
 def page_of_services(
-    *, tenant_id: UUID, page: int, limit: int, type: str | None, status: str | None
+    *, tenant_id: UUID, page: int, limit: int, name: str | None, type: str | None, status: str | None
 ) -> tuple[int, orjson.Fragment]:
-    """The total and the rows of one page, newest first, as ready JSON. `type` is "contains", without regard to case."""
+    """The total and the rows of one page, newest first, as ready JSON. `name` and `type` are whole values in any case."""
+    if name is not None:
+        return _page_of_namesakes(tenant_id, page, limit, name, type, status)
     kinds, asked = _kinds(tenant_id, type, status)
     total_of = f"SELECT coalesce(sum(k.services), 0)::bigint FROM registry_servicecount k WHERE {kinds}"
     skipped, order = offset(page, limit), "DESC"
@@ -58,6 +59,26 @@ def page_of_services(
     return total, orjson.Fragment(rows)
 
 
+def _page_of_namesakes(
+    tenant_id: UUID, page: int, limit: int, name: str, type: str | None, status: str | None
+) -> tuple[int, orjson.Fragment]:
+    """The services of one name in any case: an index finds the few there are."""
+    where, values = "s.tenant_id = %s AND lower(s.name) = lower(%s)", [tenant_id, name]
+    if type is not None:
+        where, values = f"{where} AND lower(s.type) = lower(%s)", [*values, type]
+    if status is not None:
+        where, values = f"{where} AND s.status = %s", [*values, status]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT (SELECT count(*) FROM registry_service s WHERE {where}),"
+            f" (SELECT coalesce(json_agg({_RECORD} ORDER BY s.created_at DESC, s.id DESC), '[]')::text FROM"
+            f" (SELECT * FROM registry_service s WHERE {where} ORDER BY s.created_at DESC, s.id DESC LIMIT %s OFFSET %s) s)",
+            [*values, *values, limit, offset(page, limit)],
+        )
+        total, rows = cursor.fetchone()
+    return total, orjson.Fragment(rows)
+
+
 def _kinds(tenant_id: UUID, type: str | None, status: str | None) -> tuple[str, list[Any]]:
     """Which counters the filters mean, as a condition on `k`, and its parameters."""
     clauses = ["k.tenant_id = %s"]
@@ -65,8 +86,8 @@ def _kinds(tenant_id: UUID, type: str | None, status: str | None) -> tuple[str, 
     if type is None:
         clauses.append("k.type = ''")
     else:
-        clauses.append("k.type <> '' AND lower(k.type) LIKE lower(%s)")
-        asked.append(pattern(type))
+        clauses.append("k.type <> '' AND lower(k.type) = lower(%s)")
+        asked.append(type)
     if status is not None:
         clauses.append("k.status = %s")
         asked.append(status)
@@ -82,7 +103,7 @@ def _ids(
         only = "" if status is None else " AND status = %s"
         values = [tenant_id] if status is None else [tenant_id, status]
         return f"SELECT id FROM registry_service WHERE tenant_id = %s{only} ORDER BY {by}", values
-    # Types are few: the newest of each type that fits, merged. Asking all services for their type would read them all.
+    # Types that differ in case are few: the newest of each, merged. Asking all services for their type would read them all.
     return (
         "SELECT n.id FROM registry_servicecount k CROSS JOIN LATERAL (SELECT id, created_at FROM registry_service"
         f" WHERE tenant_id = k.tenant_id AND type = k.type AND status = k.status ORDER BY {by} LIMIT %s) n"

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import (
     Choice,
     JsonObject,
+    QueryChoice,
     StrictField,
     Text,
     Timestamp,
@@ -16,7 +17,17 @@ from identity_platform.api.fields import (
 )
 from identity_platform.api.page_shapes import PaginationOut
 from registry.actions import ReadCredentials, status_of
-from registry.models import ACTIVE, API_KEY, CREDENTIAL_TYPES, EXPIRED, REVOKED, STATUSES, Service, ServiceCredential
+from registry.models import (
+    ACTIVE,
+    API_KEY,
+    CREDENTIAL_TYPES,
+    EXPIRED,
+    LONGEST_TYPE,
+    REVOKED,
+    STATUSES,
+    Service,
+    ServiceCredential,
+)
 from userflow.named_tenant import NamedTenant, TenantPageQuery
 
 LARGEST_SECRET = LARGEST_METADATA = 64 * 1024
@@ -57,15 +68,16 @@ def free_metadata() -> JsonObject:
 
 
 class ServiceListQuery(TenantPageQuery):
-    type = Text(required=False, max_length=63, help_text="Contains, without regard to case.")
-    status = Choice(STATUSES, required=False)
+    name = Text(required=False, max_length=255, help_text="The whole name, in any case.")
+    type = Text(required=False, max_length=LONGEST_TYPE, help_text="The whole type, in any case.")
+    status = QueryChoice(STATUSES, required=False)
 
 
 class ServiceIn(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant, capitals count.")
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
-    type = Text(max_length=63, trim=True, help_text="A category of your own choosing, such as payment.")
-    base_url = WebAddress()
+    type = Text(max_length=LONGEST_TYPE, trim=True, help_text="A category of your own choosing, such as payment.")
+    base_url = WebAddress(help_text="An international host name is kept in A-labels (`xn--…`).")
     api_version = Text(max_length=255, required=False, allow_blank=True)
     status = Choice(STATUSES, required=False, default=ACTIVE)
     metadata = free_metadata()
@@ -74,7 +86,7 @@ class ServiceIn(serializers.Serializer[Any]):
 class ServiceChanges(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, required=False)
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
-    type = Text(max_length=63, trim=True, required=False)
+    type = Text(max_length=LONGEST_TYPE, trim=True, required=False)
     base_url = WebAddress(required=False)
     api_version = Text(max_length=255, required=False, allow_blank=True)
     status = Choice(STATUSES, required=False)
@@ -106,7 +118,7 @@ class ServiceRemovedOut(serializers.Serializer[Any]):
 
 
 class ServiceCredentialQuery(NamedTenant):
-    status = Choice((ACTIVE, REVOKED, EXPIRED), required=False, default=ACTIVE)
+    status = QueryChoice((ACTIVE, REVOKED, EXPIRED), required=False, default=ACTIVE)
 
 
 class ServiceCredentialIn(serializers.Serializer[Any]):
@@ -143,6 +155,10 @@ class SecretValue(serializers.JSONField):
 
 class ServiceSecretOut(ServiceCredentialOut):
     service_id = None  # type: ignore[assignment]  # DRF's way to leave an inherited field out
+    secret = SecretValue(allow_null=True, help_text="As it was stored; null unless the credential is active.")
+
+
+class OneServiceSecretOut(ServiceCredentialOut):
     secret = SecretValue(allow_null=True, help_text="As it was stored; null unless the credential is active.")
 
 

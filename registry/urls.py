@@ -16,7 +16,7 @@ urlpatterns = [
     ),
     path(
         "exsvc/api/v1/services/<str:service_id>/credentials/<str:credential_id>",
-        CredentialViewSet.as_view({"put": "update", "delete": "destroy"}),
+        CredentialViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
     ),
     path("exsvc/debug/auth", DebugViewSet.as_view({"get": "auth"})),
 ]

@@ -21,7 +21,9 @@ from registry.errors import (
     AlreadyExpired,
     CredentialExists,
     CredentialNotFound,
+    SecretBroken,
     ServiceExists,
+    ServiceInactive,
     ServiceInUse,
     ServiceNotFound,
 )
@@ -173,13 +175,13 @@ class MayChangeCredentials(BasePermission):
 
 class CredentialViewSet(RegistryViewSet):
     def get_permissions(self) -> Sequence[BasePermission]:
-        reads = self.action == "list"
+        reads = self.action in ("list", "retrieve")
         return [needs("services:credentials", *KINDS)() if reads else MayChangeCredentials()]
 
     @registry_endpoint(
         query=serializers.ServiceCredentialQuery,
         returns={200: serializers.ServiceSecretsOut},
-        refuses=[ServiceNotFound, DataKeyLocked, *TENANCY],
+        refuses=[ServiceNotFound, ServiceInactive, DataKeyLocked, *TENANCY],
     )
     def list(self, request: Request, service_id: str) -> Response:
         """Credentials of a service with their secrets. Every secret that is handed out is one row in the audit trail."""
@@ -189,6 +191,20 @@ class CredentialViewSet(RegistryViewSet):
             tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), status=asked["status"]
         )
         return Response(serializers.read_credentials(found), headers=NO_STORE)
+
+    @registry_endpoint(
+        returns={200: serializers.OneServiceSecretOut},
+        refuses=[ServiceNotFound, CredentialNotFound, ServiceInactive, SecretBroken, DataKeyLocked, *TENANCY],
+    )
+    def retrieve(self, request: Request, service_id: str, credential_id: str) -> Response:
+        """One credential with its secret, which is null unless the credential is active. Audited as the list is."""
+        tenant_id = self.tenant(request)
+        found, secret = actions.read_credential(
+            tenant_id=tenant_id,
+            service_id=id_or(service_id, ServiceNotFound),
+            credential_id=id_or(credential_id, CredentialNotFound),
+        )
+        return Response({**serializers.credential(found, now()), "secret": secret}, headers=NO_STORE)
 
     @registry_endpoint(
         serializers.ServiceCredentialIn,

@@ -428,6 +428,13 @@ class Choice(StrictField, serializers.ChoiceField):
         return {"type": "string", "enum": values}
 
 
+class QueryChoice(Choice):
+    """One of the given lower-case strings in a query, in any case."""
+
+    def to_internal_value(self, data: Any) -> str:
+        return super().to_internal_value(data.lower() if isinstance(data, str) else data)
+
+
 class Items(StrictField, serializers.ListField):
     """A JSON array of at most `most` entries, each as the field `of` takes it."""
 

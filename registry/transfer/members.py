@@ -2,7 +2,7 @@
 
 from identity_platform.api.fields import Choice, Identifier, Text, Timestamp, WebAddress
 from identity_platform.transfer import members
-from registry.models import ACTIVE, CREDENTIAL_TYPES, REVOKED, STATUSES
+from registry.models import ACTIVE, CREDENTIAL_TYPES, LONGEST_TYPE, REVOKED, STATUSES
 from registry.serializers import Secret, free_metadata
 
 SERVICE, CREDENTIAL = "service", "credential"
@@ -13,7 +13,7 @@ SERVICES = members.Members(
         "id": Identifier(),
         "name": Text(max_length=255, trim=True),
         "description": Text(max_length=10_000, allow_blank=True, single_line=False),
-        "type": Text(max_length=63, trim=True),
+        "type": Text(max_length=LONGEST_TYPE, trim=True),
         "base_url": WebAddress(),
         "api_version": Text(max_length=255, allow_blank=True),
         "status": Choice(STATUSES),

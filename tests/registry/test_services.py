@@ -140,12 +140,12 @@ def test_an_unknown_id_is_not_found(house: House, method: str, unknown: str) -> 
     ("member", "value"),
     [
         *[("name", value) for value in ("", "  ", None, 7, ["x"], True, "x" * 256, "a\nb", "a\x1fb")],
-        *[("type", value) for value in ("", None, 7, {}, "x" * 64)],
+        *[("type", value) for value in ("", None, 7, {}, "x" * 256)],
         *[
             ("base_url", value)
             for value in ("", None, "example.com", "ftp://example.com", "https://", "https://a:b@example.com", "/x", 1)
         ],
-        *[("description", value) for value in (None, 7, [])],
+        *[("description", value) for value in (7, [])],
         *[("api_version", value) for value in (2, 1.5)],
         *[("status", value) for value in ("", "ACTIVE", "deleted", True)],
         *[("metadata", value) for value in ("{}", [], 1, {"x": "y" * 65_536})],
@@ -242,14 +242,47 @@ def test_the_list_is_filtered_by_type_and_status(registry: Registry) -> None:
 
     assert total() == 8
     assert total(status="active") == 4
-    assert total(type="PAY") == 4
-    assert total(type="payment") == 4
+    assert total(type="PAYMENT") == 2
+    assert total(type="payment") == 2
     assert total(type="email") == 2
-    assert total(type="_") == 2
-    assert total(type="%") == 2
-    assert total(type="nothing") == 0
-    answer = registry.api.get(SERVICES, {"type": "pay", "status": "inactive"})
-    assert names(answer) == ["Payments_EU inactive", "payment inactive"]
+    assert total(type="100%") == 2
+    for part in ("pay", "payment_", "%", "_", "payment%", "nothing"):
+        assert total(type=part) == 0
+    registry.create(name="Payment too", type="Payment", status="inactive")
+    answer = registry.api.get(SERVICES, {"type": "payment", "status": "inactive"})
+    assert names(answer) == ["Payment too", "payment inactive"]
+
+
+def test_list_finds_a_service_by_its_name(registry: Registry, other_registry: Registry) -> None:
+    other_registry.create(name="Stripe")
+    first = registry.create(name="Stripe", type="payment")
+    second = registry.create(name="STRIPE", type="other", status="inactive")
+    registry.create(name="Stripe_EU")
+
+    def found(**query: Any) -> list[str]:
+        answer = registry.api.get(SERVICES, query)
+        assert answer.json()["pagination"]["total"] == len(answer.json()["services"])
+        return [record["id"] for record in answer.json()["services"]]
+
+    assert found(name="stripe") == [second["id"], first["id"]]
+    assert found(name="stripe", type="PAYMENT") == found(name="stripe", status="active") == [first["id"]]
+    assert found(name="strip") == found(name="%") == found(name="Stripe_E_") == []
+    second_page = registry.api.get(SERVICES, {"name": "stripe", "page": 2, "limit": 1}).json()
+    assert second_page["services"] == [registry.api.get(at(first)).json()]
+    assert second_page["pagination"] == {"page": 2, "limit": 1, "total": 2, "total_pages": 2}
+
+
+def test_type_is_at_most_255_characters(registry: Registry) -> None:
+    longest = "t" * 255
+    assert registry.create(type=longest)["type"] == longest
+    assert len(names(registry.api.get(SERVICES, {"type": longest.upper()}))) == 1
+    assert registry.api.post(SERVICES, new_service(type=longest + "t")).status_code == 400
+
+
+def test_base_url_keeps_an_international_host_in_a_labels(registry: Registry) -> None:
+    made = registry.create(base_url="https://b\u00fccher.example:8443/v1")
+    assert made["base_url"] == "https://xn--bcher-kva.example:8443/v1"
+    assert registry.api.get(at(made)).json()["base_url"] == made["base_url"]
 
 
 def test_totals_follow_every_change(registry: Registry) -> None:
@@ -361,6 +394,7 @@ def test_query_counts(new_house: Callable[[], House]) -> None:
 
     assert count("GET", SERVICES) == (2, 0)
     assert count("GET", f"{SERVICES}?type=pay&status=active&page=2") == (2, 0)
+    assert count("GET", f"{SERVICES}?name=one") == (2, 0)
     assert count("GET", f"{SERVICES}?page=1000") == (2, 0)
     assert count("GET", at(record)) == (2, 0)
     assert count("POST", SERVICES, new_service()) == (3, 0)

@@ -141,7 +141,7 @@ def _doings(service: Service, credential: ServiceCredential, at: Any) -> list[Bu
 
     status = actions.status_of(credential, at)
     return [
-        *([button(_("Reveal"), "reveal")] if status == ACTIVE else []),
+        *([button(_("Reveal"), "reveal")] if status == service.status == ACTIVE else []),
         button(_("Rotate"), "rotate"),
         button(_("Activate"), "activate") if status == REVOKED else button(_("Revoke"), "revoke"),
         button(_("Expiry"), "expiry"),

@@ -163,6 +163,16 @@ def test_what_is_revoked_or_expired_is_not_shown(keeper: Staff, service: Service
         assert (answer.status_code, "kept-" in answer.text) == (400, False)
 
 
+def test_reveal_refuses_an_inactive_service(keeper: Staff, service: Service) -> None:
+    credential = bound(service, "kept-in")
+    assert "/reveal/" in keeper.get(page_of(service)).text
+    Service.objects.filter(pk=service.pk).update(status="inactive")
+    answer = revealed(keeper, credential)
+    assert (answer.status_code, "kept-in" in answer.text) == (400, False)
+    assert "/reveal/" not in keeper.get(page_of(service)).text
+    assert [action for action, _, _ in events(credential)] == ["service_credential.created"]
+
+
 def test_a_secret_that_was_moved_here_does_not_open(keeper: Staff, service: Service, other_house: House) -> None:
     foreign = create_service(
         tenant_id=other_house.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"

@@ -1,0 +1,106 @@
+"""Reading one credential by its id, and what an inactive service returns of its secrets."""
+
+from typing import Any
+from uuid import uuid4
+
+from registry.models import ServiceCredential
+from tests.registry.conftest import Registry, as_client, at, credential_at, credentials_of
+from tests.registry.test_credentials import MEMBERS, code, trail
+from tests.world import House, statements
+
+
+def test_one_credential_is_read_with_its_secret(registry: Registry) -> None:
+    service = registry.create()
+    registry.bind(service, "another")
+    credential = registry.bind(service, {"user": "u", "key": "k"})
+    answer = registry.api.get(credential_at(service, credential))
+    assert answer.status_code == 200
+    assert set(answer.json()) == MEMBERS | {"service_id"}
+    assert (answer.json()["id"], answer.json()["secret"]) == (credential["id"], {"user": "u", "key": "k"})
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_reading_one_credential_is_audited_and_counted(registry: Registry) -> None:
+    service = registry.create()
+    one, two = registry.bind(service), registry.bind(service)
+    before = registry.api.get(at(service)).headers["X-RateLimit-Remaining"]
+    answer = registry.api.get(credential_at(service, one))
+    assert int(answer.headers["X-RateLimit-Remaining"]) == int(before) - 1
+    assert trail(one)[-1] == ("service_credential.read", "success")
+    assert [action for action, _ in trail(two)] == ["service_credential.created"]
+    assert ServiceCredential.objects.get(pk=one["id"]).last_read_at is not None
+    assert ServiceCredential.objects.get(pk=two["id"]).last_read_at is None
+
+
+def test_one_credential_that_is_revoked_has_no_secret(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service)
+    registry.api.put(credential_at(service, credential), {"status": "revoked"})
+    answer = registry.api.get(credential_at(service, credential)).json()
+    assert (answer["status"], answer["secret"], answer["last_read_at"]) == ("revoked", None, None)
+    assert "service_credential.read" not in [action for action, _ in trail(credential)]
+
+
+def test_one_credential_of_another_service_or_tenant_is_404(registry: Registry, other_registry: Registry) -> None:
+    mine, sibling, theirs = registry.create(), registry.create(), other_registry.create()
+    credential, foreign = registry.bind(mine), other_registry.bind(theirs)
+    unknown = {"id": str(uuid4())}
+    for other in (registry.bind(sibling), foreign, unknown, {"id": "x"}):
+        assert code(registry.api.get(credential_at(mine, other))) == (404, "CREDENTIAL_NOT_FOUND")
+    for service in (theirs, unknown, {"id": "x"}):
+        assert code(registry.api.get(credential_at(service, foreign))) == (404, "SERVICE_NOT_FOUND")
+    assert code(other_registry.api.get(credential_at(mine, credential))) == (404, "SERVICE_NOT_FOUND")
+    assert trail(foreign) == [("service_credential.created", "success")]
+
+
+def test_one_credential_needs_the_right_to_secrets(house: House) -> None:
+    registry = Registry(house.api)
+    service = registry.create()
+    path = credential_at(service, registry.bind(service))
+    assert as_client(house, "services:credentials").get(path).status_code == 200
+    assert code(as_client(house, "services:read", "services:write").get(path)) == (403, "FORBIDDEN")
+
+
+def test_one_altered_credential_is_409_and_audited(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service)
+    ServiceCredential.objects.filter(pk=credential["id"]).update(secret=b"\x01damaged")
+    assert registry.api.get(credential_at(service, credential)).status_code == 409
+    assert trail(credential)[-1] == ("service_credential.unreadable", "failed")
+
+
+def test_one_credential_costs_as_much_as_the_list(registry: Registry) -> None:
+    service = registry.create()
+    credential = registry.bind(service)
+    counts = []
+    for path in (credentials_of(service), credential_at(service, credential)):
+        registry.api.get(path)
+        with statements() as seen:
+            registry.api.get(path)
+        counts.append(seen.counts)
+    assert counts[0] == counts[1]
+
+
+def test_inactive_service_returns_no_secret(registry: Registry) -> None:
+    service = registry.create()
+    credential, revoked = registry.bind(service, "kept-in"), registry.bind(service)
+    registry.api.put(credential_at(service, revoked), {"status": "revoked"})
+    registry.api.put(at(service), {"status": "inactive"})
+    refused: list[Any] = [
+        registry.api.get(path) for path in (credentials_of(service), credential_at(service, credential))
+    ]
+    assert [code(answer) for answer in refused] == [(409, "SERVICE_INACTIVE")] * 2
+    assert not [answer for answer in refused if b"kept-in" in answer.content]
+    assert "service_credential.read" not in [action for action, _ in trail(credential)]
+    # What holds no secret is still shown.
+    assert [row["id"] for row in registry.read(service, status="revoked")["credentials"]] == [revoked["id"]]
+    assert registry.api.get(credential_at(service, revoked)).json()["secret"] is None
+
+
+def test_service_returns_secrets_again_once_active(registry: Registry) -> None:
+    service = registry.create(status="inactive")
+    credential = registry.bind(service, "back")
+    assert code(registry.api.get(credentials_of(service))) == (409, "SERVICE_INACTIVE")
+    registry.api.put(at(service), {"status": "active"})
+    assert registry.api.get(credential_at(service, credential)).json()["secret"] == "back"
+    assert [row["secret"] for row in registry.read(service)["credentials"]] == ["back"]
