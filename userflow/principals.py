@@ -22,6 +22,8 @@ class Principal:
     session_id: UUID | None
     roles: tuple[str, ...]
     permissions: frozenset[str]
+    # Names; only end users are in groups.
+    groups: tuple[str, ...] = ()
     amr: tuple[str, ...] = ()
     auth_time: datetime | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)

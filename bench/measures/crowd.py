@@ -94,7 +94,7 @@ def _requests(house: world.Customer, people: int) -> tuple[dict[str, bytes], dic
         "active, page in the middle": {"active": "true", "page": last // 2},
         "client": {"client_id": house.client_id},
         "provider": {"provider": "google"},
-        "part of a provider's name": {"provider": "oca"},
+        "provider in another case": {"provider": "LOCAL"},
     }
     by_text: dict[str, dict[str, object]] = {
         "e-mail of one person": {"email": "emma.lee"},

@@ -107,11 +107,20 @@ def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal 
     return found
 
 
-def list_admin_users(*, tenant_id: UUID | None, page: int, limit: int) -> Page:
-    """Admin users of a tenant (all of the platform when None: operators only), newest first."""
+def list_admin_users(
+    *, tenant_id: UUID | None, page: int, limit: int, username: str | None = None, email: str | None = None
+) -> Page:
+    """Admin users of a tenant (all of the platform when None: operators only), newest first.
+
+    `username` is the whole username, `email` a part of the address, both in any case.
+    """
     found = AdminUser.objects.prefetch_related("roles")
     if tenant_id is not None:
         found = found.filter(tenant_id=tenant_id)
+    if username is not None:
+        found = found.filter(username_is(username))
+    if email is not None:
+        found = found.filter(email_key__contains=email.lower())
     start = offset(page, limit)
     return Page(list(found.order_by("-created_at", "id")[start : start + limit]), page, limit, found.count())
 

@@ -73,6 +73,8 @@ class AdminUserChanges(serializers.Serializer[Any]):
 
 class AdminListQuery(PageQuery):
     tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    username = Text(max_length=LONGEST_NAME, required=False, help_text="The whole username, in any case.")
+    email = Text(max_length=254, required=False, help_text="A part of the address, in any case.")
     limit = page_limit(10)
 
 

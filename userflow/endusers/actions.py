@@ -112,8 +112,8 @@ def list_end_users(
 ) -> Page:
     """One page of a tenant's end users, newest first; `rows` is ready JSON.
 
-    Filters: `active` (bool), `client_id` (UUID), `email`, `name`, `provider` (contains, without regard to case),
-    `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Refuses with UnknownTenant,
+    Filters: `active` (bool), `client_id` (UUID), `email` and `name` (a part, in any case), `provider` (whole, in any
+    case), `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Refuses with UnknownTenant,
     TenantSuspended, TenantBusy.
     """
     filters = dict(filters)
@@ -128,7 +128,7 @@ def list_end_users(
 
 
 def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.READ) -> orjson.Fragment:
-    """One end user with metadata and factors, as ready JSON; UnknownUser if there is none."""
+    """One end user with metadata, factors, roles and groups, as ready JSON; UnknownUser if there is none."""
     with in_tenant(tenant_id, purpose):
         found = queries.one_end_user(user_id)
     if found is None:

@@ -21,7 +21,18 @@ _PAGED = "id, email, name, active, provider, client_id, created_at, last_login"
 _NEWEST = "ORDER BY e.created_at DESC, e.id DESC"
 _OLDEST = "ORDER BY e.created_at, e.id"
 # A row as JSON costs half of what json_build_object() does.
-_ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL} FROM userflow_enduser WHERE id = %s) u"
+# As `tokens.state` reads them for a token: a user also has the roles of their groups.
+_ROLES = (
+    "ARRAY(SELECT r.name FROM userflow_role r WHERE r.id IN"
+    " (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = e.id"
+    " UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
+    ' WHERE m.user_id = e.id) ORDER BY r.name COLLATE "C") AS roles'
+)
+_GROUPS = (
+    "ARRAY(SELECT g.name FROM userflow_groupmembership m JOIN userflow_group g ON g.id = m.group_id"
+    ' WHERE m.user_id = e.id ORDER BY g.name COLLATE "C") AS groups'
+)
+_ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL}, {_ROLES}, {_GROUPS} FROM userflow_enduser e WHERE e.id = %s) u"
 # Filters by these cost no count of their own: triggers keep one for each of their values (`EndUserCount`).
 _COUNTED = frozenset({"active", "client_id", "clients", "providers"})
 # From here on a page is looked for in an index alone and from the nearer end, and its rows are fetched afterwards.
@@ -96,11 +107,11 @@ def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tupl
 
 
 def _providers(cursor: Any, wanted: str) -> list[str]:
-    """The names of providers in which the text occurs, of those that somebody has."""
+    """The spellings of the provider, which differ in case, of those that users have."""
     cursor.execute(
-        "SELECT provider FROM userflow_endusercount WHERE lower(provider) LIKE lower(%s)"
+        "SELECT provider FROM userflow_endusercount WHERE lower(provider) = lower(%s)"
         " GROUP BY provider HAVING sum(users) > 0 ORDER BY provider",
-        [pattern(wanted)],
+        [wanted],
     )
     return [name for (name,) in cursor]
 

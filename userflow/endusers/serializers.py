@@ -10,6 +10,18 @@ from identity_platform.api.pagination import LARGEST_PAGE
 from userflow.endusers.actions import LOCAL
 
 
+def _email_filter() -> Text:
+    return Text(max_length=254, required=False, help_text="A part of the address, in any case.")
+
+
+def _name_filter() -> Text:
+    return Text(max_length=255, required=False, help_text="A part of the name, in any case.")
+
+
+def _provider_filter() -> Text:
+    return Text(max_length=63, required=False, help_text="The whole provider, in any case.")
+
+
 class Limited(serializers.Serializer[Any]):
     """A limit above the largest page is answered as the largest page."""
 
@@ -22,9 +34,9 @@ class EndUserListQuery(PageQuery):
     limit = page_limit(10)
     active = QueryFlag(required=False)
     client_id = Identifier(required=False)
-    email = Text(max_length=254, required=False)
-    name = Text(max_length=255, required=False)
-    provider = Text(max_length=63, required=False)
+    email = _email_filter()
+    name = _name_filter()
+    provider = _provider_filter()
 
 
 class EndUserListIn(Limited):
@@ -33,16 +45,18 @@ class EndUserListIn(Limited):
     limit = Whole(required=False, default=10, min_value=1)
     active = Flag(required=False)
     client_id = Identifier(required=False)
-    email = Text(max_length=254, required=False)
-    name = Text(max_length=255, required=False)
-    provider = Text(max_length=63, required=False)
+    email = _email_filter()
+    name = _name_filter()
+    provider = _provider_filter()
 
 
 class AdminEndUserListIn(Limited):
     tenant_id = Identifier()
     client_id = Identifier(required=False)
     project_id = Text(max_length=64, required=False)
-    provider = Text(max_length=63, required=False)
+    email = _email_filter()
+    name = _name_filter()
+    provider = _provider_filter()
     page = Whole(required=False, default=1, min_value=1)
     limit = Whole(required=False, default=10, min_value=1)
 
@@ -62,6 +76,10 @@ class EndUserDetailOut(EndUserOut):
     updated_at = serializers.DateTimeField()
     metadata = serializers.DictField()
     mfa_methods = serializers.ListField(child=serializers.CharField())
+    roles = serializers.ListField(
+        child=serializers.CharField(), help_text="Names, also of roles that the user has by a group."
+    )
+    groups = serializers.ListField(child=serializers.CharField(), help_text="Names.")
 
 
 class EndUserListOut(PaginationOut):

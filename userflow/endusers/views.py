@@ -117,7 +117,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(returns={200: serializers.EndUserDetailOut}, refuses=[UnknownUser, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """One end user with metadata and factors; an end user may read only themselves."""
+        """One end user with metadata, factors, roles and groups; an end user may read only themselves."""
         tenant, user = self._named(request, tenant_id, user_id, "endusers:read")
         return Response(actions.read_end_user(tenant_id=tenant, user_id=user, purpose=reading(principal_at(request))))
 

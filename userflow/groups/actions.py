@@ -19,12 +19,19 @@ from userflow.roles.models import Role
 from userflow.webhooks.outbox import publish
 
 
-def list_groups(*, tenant_id: UUID, page: int, limit: int, name: str | None = None) -> Page:
-    """One page of a tenant's groups with their roles, newest first; `name` is a part of the name in any case."""
+def list_groups(
+    *, tenant_id: UUID, page: int, limit: int, name: str | None = None, user_id: UUID | None = None
+) -> Page:
+    """One page of a tenant's groups with their roles, newest first.
+
+    `name` is a part of the name in any case; `user_id` is a member of the groups.
+    """
     with in_tenant(tenant_id, Purpose.READ):
         found = Group.objects.all()
         if name is not None:
             found = found.filter(name__icontains=name)
+        if user_id is not None:
+            found = found.filter(memberships__user_id=user_id)
         start = offset(page, limit)
         rows = found.prefetch_related("roles").order_by("-created_at", "-id")[start : start + limit]
         return Page(list(rows), page, limit, found.count())

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Items, Text
+from identity_platform.api.fields import Identifier, Items, Text
 from identity_platform.api.page_shapes import PaginationOut
 from userflow.groups.models import Group
 from userflow.named_tenant import NamedTenant, TenantPageQuery
@@ -35,6 +35,7 @@ class GroupOut(serializers.Serializer[Any]):
 
 class GroupListQuery(TenantPageQuery):
     name = Text(max_length=255, required=False, help_text="A part of the name.")
+    user_id = Identifier(required=False, help_text="Groups that this user is in.")
 
 
 class GroupListOut(PaginationOut):

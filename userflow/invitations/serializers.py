@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, Text
+from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, QueryChoice, Text
 from identity_platform.api.page_shapes import PaginationOut
 from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
 from userflow.invitations.queries import Shown
@@ -48,8 +48,8 @@ class InvitationOut(serializers.Serializer[Any]):
 
 
 class InvitationListQuery(TenantPageQuery):
-    status = Choice([PENDING, ACCEPTED, CANCELLED, EXPIRED], required=False)
-    kind = Choice(KINDS, required=False)
+    status = QueryChoice([PENDING, ACCEPTED, CANCELLED, EXPIRED], required=False)
+    kind = QueryChoice(KINDS, required=False)
 
 
 class InvitationListOut(PaginationOut):

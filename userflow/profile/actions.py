@@ -38,12 +38,12 @@ def read_profile(*, of: Principal) -> dict[str, Any]:
     if record is None:  # erased since the token was checked
         raise UnknownUser
     return {
-        "groups": [],
         **record,
         "kind": of.kind,
         "tenant_id": of.tenant_id,
         # As the state check has just read them.
         "roles": of.roles,
+        "groups": of.groups,
         "permissions": sorted(of.permissions),
         "mfa_methods": of.user["mfa_methods"],
     }
@@ -65,15 +65,6 @@ def update_profile(*, of: Principal, changes: dict[str, Any]) -> dict[str, Any]:
     else:
         update_admin_user(user_id=of.id, by=of, changes=changes)
     return read_profile(of=of)
-
-
-def groups_of(principal: Principal) -> list[str]:
-    """The names of the caller's groups; only end users have any."""
-    if principal.kind != END_USER:
-        return []
-    assert principal.tenant_id is not None  # an end user always has a tenant
-    with in_tenant(principal.tenant_id, Purpose.READ):
-        return queries.group_names(principal.id)
 
 
 def _must_have_user(principal: Principal) -> None:

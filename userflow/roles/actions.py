@@ -56,12 +56,18 @@ def roles_named(names: Collection[str]) -> list[Role]:
     return found
 
 
-def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = None) -> Page:
-    """One page of a tenant's roles, newest first; `name` is a part of the name, without regard to case."""
+def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = None, user_id: UUID | None = None) -> Page:
+    """One page of a tenant's roles, newest first.
+
+    `name` is a part of the name, without regard to case; `user_id` is a user who has the roles, bound to them or by a group.
+    """
     with in_tenant(tenant_id, Purpose.READ):
         found = Role.objects.all()
         if name is not None:
             found = found.filter(name__icontains=name)
+        if user_id is not None:
+            bound = RoleBinding.objects.filter(user_id=user_id).values("role_id")
+            found = found.filter(Q(pk__in=bound) | Q(pk__in=Role.objects.filter(groups__memberships__user_id=user_id)))
         start = offset(page, limit)
         return Page(list(found.order_by("-created_at", "-id")[start : start + limit]), page, limit, found.count())
 

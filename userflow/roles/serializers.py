@@ -57,6 +57,7 @@ class RoleOut(serializers.Serializer[Any]):
 
 class RoleListQuery(TenantPageQuery):
     name = Text(max_length=63, required=False, help_text="A part of the name.")
+    user_id = Identifier(required=False, help_text="Roles that this user has, also by a group.")
 
 
 class RoleListOut(PaginationOut):

@@ -352,6 +352,7 @@ def _successor(realm: Realm, principal: Principal, row: Any, context: SealContex
         client_id=principal.client_id,
         roles=principal.roles,
         permissions=tuple(sorted(principal.permissions)),
+        groups=principal.groups,
     )
     answer = issue.pair(speaker, session.pk, jti, amr=tuple(session.amr), auth_time=session.auth_time, route=route)
     kept = orjson.dumps({**answer.members(), "session_id": str(session.pk)})

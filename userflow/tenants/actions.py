@@ -76,9 +76,21 @@ def generated_password() -> str:
     return secrets.token_urlsafe(15)
 
 
-def list_tenants(*, page: int, limit: int) -> Page:
-    """Tenants that are not deleted, newest first."""
+def list_tenants(
+    *, page: int, limit: int, name: str | None = None, slug: str | None = None, status: str | None = None
+) -> Page:
+    """Tenants that are not deleted, newest first.
+
+    `name` is a part of the name, `slug` the whole slug, both in any case; `status` is a state of the tenant's database.
+    """
     found = _standing()
+    if name is not None:
+        found = found.filter(name__icontains=name)
+    if slug is not None:
+        # Slugs are lower-case.
+        found = found.filter(slug=slug.lower())
+    if status is not None:
+        found = found.filter(database__status=status)
     start = offset(page, limit)
     rows = list(found.order_by("-created_at", "id")[start : start + limit])
     clients = dict(Client.objects.filter(tenant__in=rows, is_default=True).values_list("tenant_id", "id"))

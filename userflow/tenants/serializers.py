@@ -4,10 +4,11 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import JsonObject, Text
-from identity_platform.api.page_shapes import PaginationOut
+from identity_platform.api.fields import JsonObject, QueryChoice, Text
+from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from tenants.models import Tenant
 from tenants.settings import json_schema
+from tenants.states import State
 
 
 def record(tenant: Tenant, client_id: Any) -> dict[str, Any]:
@@ -54,6 +55,12 @@ class TenantOut(serializers.Serializer[Any]):
     client_id = serializers.UUIDField(allow_null=True)
     database = DatabaseOut()
     created_at = serializers.DateTimeField()
+
+
+class TenantListQuery(PageQuery):
+    name = Text(max_length=255, required=False, help_text="A part of the name, in any case.")
+    slug = Text(max_length=63, required=False, help_text="The whole slug, in any case.")
+    status = QueryChoice([state.value for state in State if state is not State.DELETED], required=False)
 
 
 class TenantListOut(PaginationOut):

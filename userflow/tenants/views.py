@@ -6,7 +6,6 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.page_shapes import PageQuery
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import NoRoom, NotConfirmed, RelyingPartyTaken, SlugTaken, UnknownTenant, WrongState
 from userflow.ids import id_or
@@ -21,10 +20,10 @@ class TenantViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [(Reads if self.action in ("list", "retrieve") else Writes)()]
 
-    @endpoint(query=PageQuery, returns={200: serializers.TenantListOut})
+    @endpoint(query=serializers.TenantListQuery, returns={200: serializers.TenantListOut})
     def list(self, request: Request) -> Response:
-        """Tenants, newest first."""
-        found = actions.list_tenants(**self.valid_query(PageQuery))
+        """Tenants, newest first; by a part of the name, by slug or by status."""
+        found = actions.list_tenants(**self.valid_query(serializers.TenantListQuery))
         rows: Any = found.rows
         return Response({"tenants": [serializers.record(t, t.client_id) for t in rows], **found.totals()})
 

@@ -146,6 +146,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, An
         "tenant_id": principal.tenant_id,
         "sid": principal.session_id,
         "roles": principal.roles,
+        "groups": principal.groups if principal.kind == principals.END_USER else None,
         "permissions": sorted(principal.permissions),
     }
     return {name: value for name, value in members.items() if value is not None}

@@ -19,15 +19,17 @@ from userflow import principals
 from userflow.errors import WrongCredentials
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.tokens.classes import AccessToken, RefreshTokenJwt
-from userflow.tokens.state import ROLES_OF_ADMIN, ROLES_OF_END_USER, roles_in
+from userflow.tokens.state import GROUPS_OF_END_USER, ROLES_OF_ADMIN, ROLES_OF_END_USER, groups_in, roles_in
 
 # Clocks of other machines may be behind ours by this much (security.md section 4).
 CLOCK_ROOM = timedelta(seconds=120)
+# Bytes of JSON; in a token they are a third more.
+LONGEST_GROUPS_CLAIM = 3072
 
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Whom a token speaks for. A new session's tokens get the roles that `open_session` finds."""
+    """Whom a token speaks for. A new session's tokens get the roles and groups that `open_session` finds."""
 
     kind: str
     user_id: UUID
@@ -35,6 +37,7 @@ class Speaker:
     client_id: UUID | None
     roles: tuple[str, ...] = ()
     permissions: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def open_session(
     given: Part | None = None,
     also: Sequence[Part] = (),
 ) -> TokenPair:
-    """A new session of the speaker and its first pair of tokens, with the roles as stored now: one statement.
+    """A new session of the speaker and its first pair of tokens, with the roles and groups as stored now: one statement.
 
     `password` is the hash that the sign-in has seen: if it was replaced since, or the user switched off, there is no
     session, nor where the part `given` has no row. `also` is what else the sign-in writes, in the same statement; it hangs
@@ -122,15 +125,16 @@ def open_session(
         Part("refresh", _REFRESH.format(refresh=realm.refresh_tokens._meta.db_table), refresh),
         *also,
     ]
-    roles = (ROLES_OF_END_USER if realm is END_USERS else ROLES_OF_ADMIN).format(user="session.user_id")
+    roles, groups = (ROLES_OF_END_USER, GROUPS_OF_END_USER) if realm is END_USERS else (ROLES_OF_ADMIN, "'[]'")
+    rights = f"{roles}, {groups}".format(user="session.user_id")
     with connections[realm.alias].cursor() as cursor:
-        cursor.execute(*together(parts, f"SELECT id, {roles} FROM session"))
+        cursor.execute(*together(parts, f"SELECT id, {rights} FROM session"))
         row = cursor.fetchone()
     if row is None:
         raise WrongCredentials
-    session_id, found = row
+    session_id, found, found_groups = row
     names, permissions = roles_in(found)
-    speaker = replace(speaker, roles=names, permissions=tuple(sorted(permissions)))
+    speaker = replace(speaker, roles=names, permissions=tuple(sorted(permissions)), groups=groups_in(found_groups))
     return pair(speaker, session_id, jti, amr=amr, auth_time=moment, route=route)
 
 
@@ -151,10 +155,23 @@ def pair(
     access["auth_time"] = int(auth_time.timestamp())
     access["roles"] = list(speaker.roles)
     access["permissions"] = list(speaker.permissions)
+    if speaker.kind == principals.END_USER:
+        access.payload.update(_groups_claim(speaker.groups))
     refresh = _stamped(RefreshTokenJwt(), speaker, refresh_seconds)
     refresh["sid"] = str(session_id)
     refresh["jti"] = refresh_jti
     return TokenPair(str(access), str(refresh), access_seconds, session_id)
+
+
+def _groups_claim(groups: tuple[str, ...]) -> dict[str, Any]:
+    """The claim `groups`, or `hasgroups` where the names would make the token too long for a header.
+
+    Proxies take header lines of 8 KiB, so that the members of many groups could not sign in to anything. Entra ID uses the
+    same claim for the same case; /authmgr/validate always returns all groups.
+    """
+    if len(orjson.dumps(groups)) > LONGEST_GROUPS_CLAIM:
+        return {"hasgroups": True}
+    return {"groups": list(groups)}
 
 
 def client_token(*, client_id: UUID, generation: int, scopes: tuple[str, ...], route: routes.Route) -> tuple[str, int]:

@@ -54,6 +54,7 @@ class IntrospectionOut(serializers.Serializer[Any]):
     tenant_id = serializers.UUIDField(required=False)
     sid = serializers.UUIDField(required=False)
     roles = serializers.ListField(child=serializers.CharField(), required=False)
+    groups = serializers.ListField(child=serializers.CharField(), required=False, help_text="End users.")
     permissions = serializers.ListField(child=serializers.CharField(), required=False)
 
 

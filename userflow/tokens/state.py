@@ -36,6 +36,11 @@ ROLES_OF_END_USER = (
     " UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
     " WHERE m.user_id = {user}))"
 )
+# Names as JSON, of the end user whose id stands in a column.
+GROUPS_OF_END_USER = (
+    "(SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m"
+    " JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = {user})"
+)
 ADMIN_STATE = (
     f"SELECT {routes.COLUMNS}, u.username, u.email, u.tenant_id, u.mfa_methods::text,"
     f" {ROLES_OF_ADMIN.format(user='u.id')} FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
@@ -49,8 +54,8 @@ TENANT_AND_CLIENT = (
     " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
 )
 END_USER_STATE = (
-    f"SELECT u.email, u.name, u.mfa_methods::text, {ROLES_OF_END_USER.format(user='u.id')}"
-    " FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
+    f"SELECT u.email, u.name, u.mfa_methods::text, {ROLES_OF_END_USER.format(user='u.id')},"
+    f" {GROUPS_OF_END_USER.format(user='u.id')} FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
     " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
 )
 
@@ -63,6 +68,11 @@ def roles_in(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """Names and permissions of what ROLES_OF_ADMIN or ROLES_OF_END_USER has found."""
     found = orjson.loads(text)
     return tuple(sorted(name for name, _ in found)), frozenset(p for _, permissions in found for p in permissions)
+
+
+def groups_in(text: str) -> tuple[str, ...]:
+    """Names of what GROUPS_OF_END_USER has found."""
+    return tuple(sorted(orjson.loads(text)))
 
 
 @lru_cache(maxsize=10_000)  # the same few of a token, at each of its requests
@@ -143,10 +153,14 @@ def _end_user(claims: dict[str, Any]) -> Principal:
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
-    email, name, mfa_methods, roles_text = row
+    email, name, mfa_methods, roles_text, groups_text = row
     roles, permissions = roles_in(roles_text)
     return _principal(
-        claims, roles, permissions, user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)}
+        claims,
+        roles,
+        permissions,
+        user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)},
+        groups=groups_in(groups_text),
     )
 
 
@@ -163,7 +177,11 @@ def _client(claims: dict[str, Any]) -> Principal:
 
 
 def _principal(
-    claims: dict[str, Any], roles: tuple[str, ...], permissions: frozenset[str], user: dict[str, Any]
+    claims: dict[str, Any],
+    roles: tuple[str, ...],
+    permissions: frozenset[str],
+    user: dict[str, Any],
+    groups: tuple[str, ...] = (),
 ) -> Principal:
     return Principal(
         kind=claims["kind"],
@@ -173,6 +191,7 @@ def _principal(
         session_id=_uuid(claims.get("sid")),
         roles=roles,
         permissions=permissions,
+        groups=groups,
         amr=tuple(claims.get("amr") or ()),
         auth_time=moment(claims.get("auth_time")),
         claims=claims,

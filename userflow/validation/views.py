@@ -7,7 +7,6 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.errors import PermissionsMissing
 from userflow.permissions import SignedIn, principal_at
 from userflow.principals import Principal, moment
-from userflow.profile.actions import groups_of
 from userflow.signin.views import NO_STORE
 from userflow.validation import serializers
 
@@ -28,7 +27,7 @@ class ValidationViewSet(ApiViewSet):
             "roles": caller.roles,
             "permissions": sorted(caller.permissions),
             "scopes": sorted(caller.permissions),
-            "groups": groups_of(caller),
+            "groups": caller.groups,
             "expires_at": moment(caller.claims["exp"]),
         }
         return Response(answer, headers=NO_STORE)

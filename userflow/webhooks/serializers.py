@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Flag, Items, QueryWhole, Text, Timestamp, WebAddress
+from identity_platform.api.fields import Choice, Flag, Items, QueryChoice, QueryWhole, Text, Timestamp, WebAddress
 from identity_platform.api.page_shapes import page_limit
 from userflow.named_tenant import NamedTenant
 from userflow.webhooks.events import FILTERS
@@ -100,7 +100,7 @@ class WebhookTestOut(serializers.Serializer[Any]):
 
 
 class WebhookMessageQuery(NamedTenant):
-    status = Choice(STATUSES, required=False)
+    status = QueryChoice(STATUSES, required=False)
     cursor = QueryWhole(required=False, min_value=1, help_text="`next_cursor` of the page before.")
     limit = page_limit(50)
 

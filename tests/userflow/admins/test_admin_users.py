@@ -244,6 +244,23 @@ def test_edits_and_deactivations_at_once_do_not_wait_for_each_other_for_ever(hou
         assert list(pool.map(change, range(4))) == [200] * 4
 
 
+def test_list_finds_admins_by_username_and_address(house: House, other_house: House, operator: Api) -> None:
+    own, foreign = made(house), made(other_house)
+
+    def found(door: Api, **query: str) -> list[str]:
+        page = door.get(PATH, query).json()
+        assert page["total"] == len(page["items"])
+        return [user["id"] for user in page["items"]]
+
+    name, email = own["username"], own["email"]
+    assert found(house.api, username=name.upper()) == found(house.api, email=email[:-3].upper()) == [own["id"]]
+    assert found(house.api, username=name, email=email) == [own["id"]]
+    assert found(house.api, username=name[:-1]) == found(house.api, username="%") == found(house.api, email="%") == []
+    assert found(house.api, username=foreign["username"]) == found(house.api, email=foreign["email"]) == []
+    assert found(operator, username=foreign["username"]) == [foreign["id"]]
+    assert found(operator, tenant_id=str(house.id), username=foreign["username"]) == []
+
+
 def test_statements_of_reading(house: House) -> None:
     with statements() as seen:
         house.api.get(f"{PATH}/me")

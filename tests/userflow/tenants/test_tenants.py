@@ -56,6 +56,27 @@ def test_the_newest_tenant_comes_first(operator: Api) -> None:
     assert listed["total"] >= 2
 
 
+def test_list_filters_by_name_slug_and_status(operator: Api) -> None:
+    mark = secrets.token_hex(4)
+    acme, umbrella = make(operator, name=f"Acme {mark} 50%"), make(operator, name=f"Umbrella {mark}")
+    operator.patch(f"{TENANTS}/{umbrella['tenant_id']}", {"status": "suspended"})
+
+    def found(**query: str) -> list[str]:
+        page = operator.get(TENANTS, query).json()
+        assert page["total"] == len(page["tenants"])
+        return [tenant["tenant_id"] for tenant in page["tenants"]]
+
+    assert found(name=mark.upper()) == [umbrella["tenant_id"], acme["tenant_id"]]
+    assert found(name=f"{mark} 50%") == found(slug=acme["slug"].upper()) == [acme["tenant_id"]]
+    assert found(name=mark, status="Suspended") == [umbrella["tenant_id"]]
+    assert found(slug=acme["slug"][:-1]) == found(slug="%") == found(name=mark, slug="none") == []
+    assert operator.get(TENANTS, {"status": "asleep"}).status_code == 400
+
+
+def test_tenant_admins_look_up_no_tenant(house: House, other_house: House) -> None:
+    assert house.api.get(TENANTS, {"slug": other_house.made.tenant.slug}).status_code == 403
+
+
 def test_a_page_past_the_end_is_empty_with_the_true_total(operator: Api) -> None:
     make(operator)
     listed = operator.get(TENANTS, {"page": "100000", "limit": "1000"}).json()
