@@ -117,8 +117,9 @@ def _kinds() -> dict[str, Callable[[_Caller, int], float]]:
     return {
         "list, first page": page("limit=20"),
         "list, status=inactive": page("status=inactive"),
-        "list, type=mail": page("type=mail"),
-        "list, type=pay&status=active": page("type=pay&status=active"),
+        "list, type=EMAIL": page("type=EMAIL"),
+        "list, type=payment&status=active": page("type=payment&status=active"),
+        "list, unknown name": page("name=unknown"),
         "list, middle page": lambda caller, size: caller.ms("GET", f"{SERVICES}?page={max(1, size // 40)}"),
         "list, last page": lambda caller, size: caller.ms("GET", f"{SERVICES}?page={max(1, size // 20)}"),
         "list, past the end": page("page=1000000"),

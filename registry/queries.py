@@ -63,11 +63,14 @@ def _page_of_namesakes(
     tenant_id: UUID, page: int, limit: int, name: str, type: str | None, status: str | None
 ) -> tuple[int, orjson.Fragment]:
     """The services of one name in any case: an index finds the few there are."""
-    where, values = "s.tenant_id = %s AND lower(s.name) = lower(%s)", [tenant_id, name]
+    where = "s.tenant_id = %s AND lower(s.name) = lower(%s)"
+    values: list[Any] = [tenant_id, name]
     if type is not None:
-        where, values = f"{where} AND lower(s.type) = lower(%s)", [*values, type]
+        where += " AND lower(s.type) = lower(%s)"
+        values.append(type)
     if status is not None:
-        where, values = f"{where} AND s.status = %s", [*values, status]
+        where += " AND s.status = %s"
+        values.append(status)
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT (SELECT count(*) FROM registry_service s WHERE {where}),"

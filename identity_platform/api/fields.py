@@ -370,13 +370,13 @@ class WebAddress(Text):
         # The length before the pattern, so that nobody buys time with a long one.
         if self.max_length is not None and len(data) > self.max_length:
             self.fail("max_length", max_length=self.max_length)
-        data = _with_a_labels(data)
-        parts = _URL.fullmatch(data)
+        url = _with_a_labels(data)
+        parts = _URL.fullmatch(url)
         if parts is None or not _is_ipv6(parts["ipv6"]):
             self.fail("invalid")
         if parts["fragment"] is not None and not self.allow_fragment:
             self.fail("fragment")
-        return data
+        return url
 
     def openapi(self) -> dict[str, Any]:
         host = f"(?:{_HOST}|{_INTERNATIONAL_HOST})"
