@@ -198,8 +198,9 @@ def _shared_domains() -> Iterator[Finding]:
     unclaimed = webauthn_claims.unclaimed()
     for mapping in TenantDatabase.objects.select_related("tenant", "server").filter(pk__in=unclaimed):
         names = ", ".join(unclaimed[mapping.pk])
-        says = f"another tenant or the platform has {names}: change webauthn_rp_id or webauthn_origins of one of them"
-        yield Finding(Kind.SHARED_DOMAIN, mapping.server, mapping.tenant.slug, says)
+        says = f"claimed elsewhere: {names}; change the passkey settings of one side, then a repair claims what is free"
+        remedy = partial(webauthn_claims.claim_free_names, mapping.pk)
+        yield Finding(Kind.SHARED_DOMAIN, mapping.server, mapping.tenant.slug, says, remedy)
 
 
 def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Finding]:

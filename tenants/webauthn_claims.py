@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
 
 from identity_platform.api.errors import ValidationFailed
 from tenants.errors import RelyingPartyTaken
@@ -55,9 +56,7 @@ def claim(tenant_id: UUID, *, before: Mapping[str, Any], after: Mapping[str, Any
         return
     if own := (names - had) & platform_names():
         raise ValidationFailed(details=_details(after, own, "The platform itself uses {}."))
-    # In one order everywhere, so that two tenants with several names do not wait for each other.
-    rows = [WebAuthnClaim(name=name, tenant_id=tenant_id) for name in sorted(names)]
-    WebAuthnClaim.objects.bulk_create(rows, ignore_conflicts=True)
+    _insert(tenant_id, names)
     others = WebAuthnClaim.objects.filter(name__in=names - had).exclude(tenant_id=tenant_id)
     if taken := set(others.values_list("name", flat=True)):
         raise RelyingPartyTaken(details=_details(after, taken, "Another tenant uses {}."))
@@ -72,6 +71,19 @@ def _details(own: Mapping[str, Any], names: Set[str], says: str) -> dict[str, li
         "settings.webauthn_origins": [says.format(origin) for origin in origins if _name_of(origin) in names],
     }
     return {setting: messages for setting, messages in found.items() if messages}
+
+
+def claim_free_names(tenant_id: UUID) -> None:
+    """Claim the names in the tenant's settings that neither another tenant nor the platform has."""
+    with transaction.atomic():
+        own = Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id).settings
+        _insert(tenant_id, names_of(own) - platform_names())
+
+
+def _insert(tenant_id: UUID, names: Set[str]) -> None:
+    # In one order everywhere, so that two tenants with several names do not wait for each other.
+    rows = [WebAuthnClaim(name=name, tenant_id=tenant_id) for name in sorted(names)]
+    WebAuthnClaim.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 def unclaimed() -> dict[UUID, list[str]]:

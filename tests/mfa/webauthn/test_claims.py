@@ -220,3 +220,6 @@ def test_migration_gives_a_shared_domain_to_the_oldest(operator: Api, pair: tupl
         call_command("check_tenants", stdout=said)
     (line,) = [line for line in said.getvalue().splitlines() if domain in line]
     assert younger.made.tenant.slug in line
+    assert put(operator, older, webauthn_rp_id=None).status_code == 200
+    call_command("check_tenants", "--repair", "--yes", stdout=StringIO())
+    assert WebAuthnClaim.objects.get(name=domain).tenant_id == younger.id
