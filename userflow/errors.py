@@ -356,7 +356,7 @@ class NameServersBusy(errors.Unavailable):
 class DirectorySecretLocked(errors.Unavailable):
     """503: the stored secret of the directory was altered or belongs to another row; it must be entered again."""
 
-    message = "The directory's secret cannot be decrypted. Enter it again."
+    message = "The directory's secret cannot be decrypted and must be entered again."
 
 
 class UnknownEndpoint(errors.NotFound):

@@ -2,11 +2,13 @@
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
+from tenants.provisioning import suspend_tenant
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
@@ -89,6 +91,20 @@ def test_a_record_and_its_roles_are_changed(operator: Staff, house: House) -> No
     row = user.row()
     assert (row.first_name, [role.name for role in row.roles.all()]) == ("Ann", ["auditor"])
     assert "Ann" in operator.get(at(user)).text
+
+
+@pytest.mark.parametrize("page", ["edit", "deactivate", "reset-factors", "end-sessions"])
+def test_operators_change_admins_of_a_suspended_tenant(
+    operator: Staff, new_house: Callable[[], House], page: str
+) -> None:
+    house = new_house()
+    user, other = new_tenant_admin(house), new_tenant_admin(house).sign_in()
+    suspend_tenant(tenant_id=house.id)
+    record = {"username": user.username, "email": user.email, "first_name": "Ann", "last_name": ""}
+    body = {**record, "roles": ["auditor"], "reason": "asked for"}
+    assert other.post(at(user, page), body).headers["Location"].startswith("/admin/login")
+    answer = operator.post(at(user, page), body)
+    assert (answer.status_code, answer.headers.get("Location")) == (302, at(user)), answer.text
 
 
 def test_nobody_gives_what_they_do_not_hold(house: House) -> None:
@@ -195,6 +211,8 @@ def test_somebody_is_invited_again_and_no_more(operator: Staff, house: House) ->
     row = AdminInvitation.objects.get(email=email)
     assert (row.tenant_id, row.roles, len(mails_to(email))) == (house.id, ["auditor"], 1)
     assert email in operator.get(f"{INVITATIONS}?q={email}&state=pending").text
+    again = operator.post(f"{INVITATIONS}add/", body)
+    assert (again.status_code, "This address has an open invitation" in again.text) == (400, True)
     operator.post(f"{INVITATIONS}{row.pk}/resend/")
     assert len(mails_to(email)) == 2
     operator.post(f"{INVITATIONS}{row.pk}/cancel/")
