@@ -68,7 +68,7 @@ urlpatterns = [
     path("authmgr/logout", signin.SignOutViewSet.as_view({"post": "logout"})),
     path(".well-known/jwks.json", WellKnownViewSet.as_view({"get": "jwks"})),
     path(".well-known/oauth-authorization-server", WellKnownViewSet.as_view({"get": "metadata"})),
-    path("authmgr/sessions", signin.SessionViewSet.as_view({"get": "list"})),
+    path("authmgr/sessions", signin.SessionViewSet.as_view({"get": "list", "delete": "destroy_all"})),
     path("authmgr/sessions/<str:session_id>", signin.SessionViewSet.as_view({"delete": "destroy"})),
     # Validation and profile
     path("authmgr/validate", ValidationViewSet.as_view({"get": "validate"})),

@@ -152,7 +152,7 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
     roles = changes.pop("roles", None)
     with transaction.atomic():
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
-        _must_outrank(by, user)
+        must_outrank(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
         username, email = changes.get("username", user.username), changes.get("email", user.email)
         _refuse_foreign_address(username, email)
@@ -193,7 +193,7 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
         if user.pk == by.id and not active:
             raise NotYourself
-        _must_outrank(by, user)
+        must_outrank(by, user)
         if not active:
             _keep_one_admin(user)
         user.active = active
@@ -209,8 +209,10 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
     return user
 
 
-def _must_outrank(by: Principal, user: AdminUser) -> None:
-    """Who could change a stronger user's address or switch it off would in the end hold that user's permissions."""
+def must_outrank(by: Principal, user: AdminUser) -> None:
+    """Raise GrantsMoreThanHeld when the user holds a permission that the caller lacks.
+
+    Who could change a stronger user's address or switch it off would in the end hold that user's permissions."""
     held = {permission for role in user.roles.all() for permission in role.permissions}
     if not held <= by.permissions:
         raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")

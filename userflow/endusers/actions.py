@@ -27,7 +27,6 @@ from userflow.endusers.models import EndUser
 from userflow.errors import (
     AddressNeedsFreshSignIn,
     EmailTaken,
-    GrantsMoreThanHeld,
     LastActiveUser,
     UnknownClient,
     UnknownUser,
@@ -37,7 +36,7 @@ from userflow.invitations.models import EndUserInvitation
 from userflow.permissions import editing_users
 from userflow.principals import END_USER, Principal
 from userflow.realms import END_USERS
-from userflow.roles.actions import outranks
+from userflow.roles.actions import must_outrank
 from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
 from userflow.signin import attempts, passwords, tickets
 from userflow.signin.actions import end_sessions, must_still_stand
@@ -155,8 +154,8 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                 if "email" in changes:
                     # By kind too: an import may give somebody the id of an admin.
                     own = by.kind == END_USER and by.id == user.pk
-                    if not own and not outranks(by, user):
-                        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
+                    if not own:
+                        must_outrank(by, user)
                     if own and changes["email"] != user.email:
                         if not by.is_fresh():
                             raise AddressNeedsFreshSignIn
@@ -223,17 +222,17 @@ def erase_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str
 
     The last active user stays: LastActiveUser. UnknownUser if there is none. Erasures of one tenant run one after the
     other; nothing is locked but the user and one other active user, so it takes as long with a million users as with
-    ten.
+    ten. Users who erase themselves get NotSignedIn when their session has ended meanwhile.
     """
     with in_tenant(tenant_id, editing_users(by)):
         for _ in range(ERASE_TRIES):
             # A session that goes may be given a refresh token at this very moment: seen only by the next try.
             with suppress(IntegrityError):
-                return _erase(user_id)
+                return _erase(user_id, by)
     raise Unavailable
 
 
-def _erase(user_id: UUID) -> dict[str, int]:
+def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
     with tenant_atomic():
         with connections["tenant"].cursor() as cursor:
             # Two erasures of the last two users must not each see the other as the one that stays.
@@ -241,6 +240,8 @@ def _erase(user_id: UUID) -> dict[str, int]:
         user = EndUser.objects.select_for_update().filter(pk=user_id).first()
         if user is None:
             raise UnknownUser
+        if by.kind == END_USER:
+            must_still_stand(END_USERS, by)
         # The lock on the one that stays makes a deactivation at the same moment wait.
         if user.active and not EndUser.objects.filter(active=True).exclude(pk=user_id).select_for_update()[:1]:
             raise LastActiveUser

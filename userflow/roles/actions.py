@@ -42,6 +42,12 @@ def outranks(by: Principal, user: EndUser) -> bool:
     return held & set(EVERY_PERMISSION) <= by.permissions
 
 
+def must_outrank(by: Principal, user: EndUser) -> None:
+    """Raise GrantsMoreThanHeld unless the caller outranks the user."""
+    if not outranks(by, user):
+        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
+
+
 def roles_named(names: Collection[str]) -> list[Role]:
     """The roles of the tenant that is entered, by name in any case; UnknownRole (400) says which do not exist.
 

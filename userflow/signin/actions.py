@@ -386,6 +386,17 @@ def end_sessions(
     return found.update(ended_at=now(), end_reason=reason)
 
 
+def end_everything(realm: Realm, *, user_id: UUID, reason: str) -> int:
+    """End every session, ticket and enrollment window of a user; return the number of sessions.
+
+    Call it in the realm's transaction. It locks the user first, as a sign-in does: one at the same moment waits, or ends.
+    """
+    realm.users._default_manager.select_for_update(no_key=True).filter(pk=user_id).first()
+    ended = end_sessions(realm, user_id=user_id, reason=reason)
+    tickets.end_tickets(realm, user_id)
+    return ended
+
+
 def must_still_stand(realm: Realm, principal: Principal) -> None:
     """NotSignedIn (401) when the caller's session has ended since the request was let in.
 
@@ -398,13 +409,15 @@ def must_still_stand(realm: Realm, principal: Principal) -> None:
 
 
 def sign_out(*, principal: Principal, everywhere: bool = False) -> int:
-    """End the caller's session, or all of the caller's sessions; gives how many ended."""
+    """End the caller's session, or everything that lets the caller in; gives how many sessions ended."""
     realm = issue.realm_of(principal.kind)
-    only = None if everywhere else principal.session_id
 
     def leave() -> int:
         with realm.atomic():
-            ended = end_sessions(realm, user_id=principal.id, session_id=only, reason="signed_out")
+            if everywhere:
+                ended = end_everything(realm, user_id=principal.id, reason="signed_out")
+            else:
+                ended = end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="signed_out")
             realm.record(
                 "session.ended",
                 target=("user", principal.id),

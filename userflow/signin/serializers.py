@@ -66,6 +66,10 @@ class SessionNamedQuery(serializers.Serializer[Any]):
     tenant_id = Identifier(required=False, help_text="For operators: the user's tenant.")
 
 
+class SessionsOfUserQuery(SessionNamedQuery):
+    user_id = Identifier(help_text="Whose.")
+
+
 class SessionListQuery(SessionNamedQuery, PageQuery):
     pass
 
@@ -91,6 +95,12 @@ class SessionListOut(PaginationOut):
 class SessionEndedOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     id = serializers.UUIDField()
+
+
+class SessionsEndedOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    user_id = serializers.UUIDField()
+    sessions_ended = serializers.IntegerField()
 
 
 def session_record(session: Any, *, current: Any) -> dict[str, Any]:

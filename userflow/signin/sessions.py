@@ -10,14 +10,18 @@ from identity_platform.api.errors import NotAllowed
 from identity_platform.api.pagination import Page, offset
 from tenants.context import in_tenant
 from tenants.states import Purpose
+from userflow.admins import actions as admins
 from userflow.admins.models import AdminUser
 from userflow.endusers.models import EndUser
 from userflow.errors import UnknownSession, UnknownUser
 from userflow.permissions import editing_users, reading, require
-from userflow.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
+from userflow.principals import CLIENT, END_USER, Principal
 from userflow.realms import ADMINS, END_USERS, Realm
-from userflow.signin.actions import end_sessions
+from userflow.roles import actions as roles
+from userflow.signin.actions import end_everything, end_sessions, sign_out
 from userflow.tokens import issue
+
+NO_SESSIONS = "A client has no sessions: its tokens are revoked at /authmgr/token/revoke."
 
 
 def list_sessions(
@@ -30,7 +34,7 @@ def list_sessions(
     """
     if user_id is None or user_id == by.id:
         if by.kind == CLIENT:
-            raise NotAllowed("A client has no sessions: its tokens are revoked at /authmgr/token/revoke.")
+            raise NotAllowed(NO_SESSIONS)
         realm, user_id, tenant_id = issue.realm_of(by.kind), by.id, by.tenant_id
     else:
         require(by, "sessions:read")
@@ -46,7 +50,8 @@ def end_one_session(
     *, by: Principal, session_id: UUID, user_id: UUID | None = None, tenant_id: UUID | None = None
 ) -> None:
     """End a session: one's own, or with `sessions:write` that of a user of the tenant (of an admin user: `admins:write`
-    as well). UnknownSession for any other, whether or not it exists."""
+    as well). UnknownSession for any other, whether or not it exists; GrantsMoreThanHeld when the user holds permissions
+    that the caller lacks."""
     places = [] if by.kind == CLIENT else [(issue.realm_of(by.kind), by.tenant_id, {"user_id": by.id})]
     if by.kind != END_USER and by.may("sessions:write"):
         if tenant_id is not None:
@@ -58,8 +63,11 @@ def end_one_session(
             found = _standing(realm).filter(pk=session_id, **condition)
             if user_id is not None:
                 found = found.filter(user_id=user_id)
-            session = found.first()
+            session = found.select_related("user").first()
             if session is not None:
+                if session.user_id != by.id:
+                    outranks = roles.must_outrank if realm is END_USERS else admins.must_outrank
+                    outranks(by, session.user)
                 _end(realm, session, place)
                 return
     raise UnknownSession
@@ -79,41 +87,36 @@ def end_others(*, principal: Principal) -> int:
     return ended
 
 
-def end_all_sessions(*, by: Principal, tenant_id: UUID, user_id: UUID) -> int:
-    """End every session of an end user with `sessions:write`; gives how many ended. Refuses with NotAllowed, UnknownUser."""
+def end_all_sessions(*, by: Principal, user_id: UUID, tenant_id: UUID | None = None) -> int:
+    """End every session of a user, with the refresh tokens, tickets and enrollment windows. Return the number of sessions.
+
+    The caller's own, or with `sessions:write` those of an end user of the tenant, and with `admins:write` as well those
+    of an admin user. Raises NotAllowed (also for a client's own), UnknownUser, GrantsMoreThanHeld (the user holds
+    permissions that the caller lacks).
+    """
+    if user_id == by.id:
+        if by.kind == CLIENT:
+            raise NotAllowed(NO_SESSIONS)
+        return sign_out(principal=by, everywhere=True)
     require(by, "sessions:write")
-    with in_tenant(tenant_id, editing_users(by)), END_USERS.atomic():
-        if not EndUser.objects.filter(pk=user_id).exists():
-            raise UnknownUser
-        ended = end_sessions(END_USERS, user_id=user_id, reason="ended_by_request")
-        END_USERS.record(
-            "session.ended",
-            target=("end_user", user_id),
-            tenant_id=tenant_id,
-            details={"sessions": ended, "everywhere": True},
-        )
-    return ended
-
-
-def end_sessions_of_admin(*, by: Principal, user_id: UUID) -> int:
-    """Sign an admin user out everywhere; gives how many sessions ended. The caller may change admin users and end
-    sessions, and an admin of a tenant means users of that tenant. Refuses with NotAllowed, UnknownUser."""
-    require(by, "sessions:write", OPERATOR, ADMIN)
-    require(by, "admins:write", OPERATOR, ADMIN)
-    found = AdminUser.objects.filter(pk=user_id)
-    if by.tenant_id is not None:
-        found = found.filter(tenant_id=by.tenant_id)
-    user = found.first()
-    if user is None:
+    if tenant_id is not None:
+        with in_tenant(tenant_id, editing_users(by)), END_USERS.atomic():
+            end_user = EndUser.objects.select_for_update(no_key=True).filter(pk=user_id).first()
+            if end_user is not None:
+                roles.must_outrank(by, end_user)
+                return _end_all(END_USERS, end_user, tenant_id, target="end_user")
+    if not by.may("admins:write"):
         raise UnknownUser
     with ADMINS.atomic():
-        ended = end_sessions(ADMINS, user_id=user_id, reason="ended_by_request")
-        ADMINS.record(
-            "session.ended",
-            target=("user", user_id),
-            tenant_id=user.tenant_id,
-            details={"sessions": ended, "everywhere": True},
-        )
+        admin = admins.find_admin_user(user_id=user_id, within=tenant_id, lock=True)
+        admins.must_outrank(by, admin)
+        return _end_all(ADMINS, admin, admin.tenant_id, target="user")
+
+
+def _end_all(realm: Realm, user: Any, tenant_id: UUID | None, *, target: str) -> int:
+    ended = end_everything(realm, user_id=user.pk, reason="ended_by_request")
+    details = {"sessions": ended, "everywhere": True}
+    realm.record("session.ended", target=(target, user.pk), tenant_id=tenant_id, details=details)
     return ended
 
 

@@ -212,7 +212,7 @@ def open_enrollment(realm: Realm, user: Any, *, cause: str) -> str:
 
 
 def end_tickets(realm: Realm, user: Any, *, purpose: str | None = None) -> int:
-    """End every ticket and window of the user, or the tickets of one purpose; gives how many tickets there were."""
+    """End every ticket and window of the user (row or id), or the tickets of one purpose; gives how many there were."""
     found = realm.tickets._default_manager.filter(user=user)
     if purpose is not None:
         return found.filter(purpose=purpose).delete()[0]

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.clients.actions import end_client_tokens
-from userflow.errors import EmailNotVerified, UnknownSession, UnknownUser, WrongCredentials
+from userflow.errors import EmailNotVerified, GrantsMoreThanHeld, UnknownSession, UnknownUser, WrongCredentials
 from userflow.ids import id_or
 from userflow.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
 from userflow.signin import actions, serializers, sessions, tickets
@@ -111,7 +111,7 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         query=serializers.SessionNamedQuery,
         returns={200: serializers.SessionEndedOut},
-        refuses=[UnknownSession, UnknownTenant, TenantSuspended, TenantBusy],
+        refuses=[UnknownSession, GrantsMoreThanHeld, UnknownTenant, TenantSuspended, TenantBusy],
     )
     def destroy(self, request: Request, session_id: str) -> Response:
         """End one of one's own sessions, or with `sessions:write` one of a user of the tenant."""
@@ -120,6 +120,22 @@ class SessionViewSet(ApiViewSet):
         session = id_or(session_id, UnknownSession)
         sessions.end_one_session(by=principal_at(request), session_id=session, **asked)
         return Response({"message": "The session is ended.", "id": session})
+
+    @endpoint(
+        query=serializers.SessionsOfUserQuery,
+        returns={200: serializers.SessionsEndedOut},
+        refuses=[UnknownUser, GrantsMoreThanHeld, UnknownTenant, TenantSuspended, TenantBusy],
+    )
+    def destroy_all(self, request: Request) -> Response:
+        """End every session of a user, with refresh tokens and tickets; another user's with `sessions:write`.
+
+        For admin users `admins:write` as well. The caller must hold every permission that the user holds.
+        """
+        asked = self.valid_query(serializers.SessionsOfUserQuery)
+        tenant = _tenant_if_any(request, asked.get("tenant_id"))
+        user = asked["user_id"]
+        ended = sessions.end_all_sessions(by=principal_at(request), user_id=user, tenant_id=tenant)
+        return Response({"message": "The sessions are ended.", "user_id": user, "sessions_ended": ended})
 
 
 def _tenant_if_any(request: Request, stated: UUID | None) -> UUID | None:

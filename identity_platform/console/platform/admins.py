@@ -21,8 +21,8 @@ from mfa.factors import reset_factors
 from userflow.admins import actions
 from userflow.admins.models import AdminUser
 from userflow.realms import ADMINS
+from userflow.signin import sessions
 from userflow.signin.models import AdminSession
-from userflow.signin.sessions import end_sessions_of_admin
 
 MOST_SESSIONS = 20
 
@@ -233,7 +233,7 @@ def end_all_sessions(request: HttpRequest, user_id: UUID) -> HttpResponse:
     user = _admin(staff, user_id)
 
     def act(_typed: dict[str, Any]) -> str:
-        ended = end_sessions_of_admin(by=staff.principal, user_id=user.pk)
+        ended = sessions.end_all_sessions(by=staff.principal, user_id=user.pk, tenant_id=staff.user.tenant_id)
         return ngettext("%(number)d session has ended.", "%(number)d sessions have ended.", ended) % {"number": ended}
 
     return confirmed(

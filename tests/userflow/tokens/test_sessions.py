@@ -3,11 +3,15 @@
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.tokens.clients import make_client, own_token
-from tests.world import Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminRole, AdminUser
+from userflow.signin.models import EndUserEnrollmentWindow, EndUserTicket
 
 PATH = "/authmgr/sessions"
 DOOR = "/authmgr/validate"
@@ -117,6 +121,93 @@ def test_a_client_has_none_of_its_own(house: House) -> None:
     listed = client.get(PATH, {"user_id": str(person.id)}).json()
     assert listed["total"] == 1
     assert client.delete(f"{PATH}/{listed['sessions'][0]['id']}").status_code == 200
+
+
+def ended(door: Api, user_id: Any, **query: Any) -> tuple[int, Any]:
+    answer = door.delete(PATH, query={"user_id": str(user_id), **query})
+    return answer.status_code, answer.json().get("sessions_ended")
+
+
+def test_delete_sessions_ends_all_of_a_user(house: House) -> None:
+    person, neighbour = house.register(), house.register()
+    doors, other = [house.as_user(person), house.as_user(person)], house.as_user(neighbour)
+    refresh = house.sign_in(person)["refresh_token"]
+    assert ended(house.api, person.id) == (200, 3)
+    assert [door.get(DOOR).status_code for door in (*doors, other)] == [401, 401, 200]
+    body = {"grant_type": "refresh_token", "refresh_token": refresh}
+    assert Api().post("/authmgr/token", body).json()["error"] == "invalid_grant"
+    with in_tenant(house.id):
+        event = TenantEvent.objects.get(action="session.ended", target_id=person.id)
+        assert (event.actor_id, event.details) == (str(house.admin.id), {"sessions": 3, "everywhere": True})
+
+
+@pytest.mark.parametrize("path", [f"DELETE {PATH}", "POST /authmgr/logout"])
+def test_ending_all_sessions_ends_tickets_and_windows(house: House, path: str) -> None:
+    person = house.register()
+    door = house.as_user(person)
+    if path.startswith("DELETE"):
+        assert ended(door, person.id) == (200, 1)
+    else:
+        assert door.post("/authmgr/logout", {"all": True}).json()["sessions_ended"] == 1
+    with in_tenant(house.id):
+        assert not EndUserTicket.objects.filter(user_id=person.id).exists()
+        assert not EndUserEnrollmentWindow.objects.filter(user_id=person.id).exists()
+
+
+def test_delete_sessions_needs_a_user_and_permission(house: House) -> None:
+    victim, other = house.register(), house.register()
+    door, attacker = house.as_user(victim), house.as_user(other)
+    assert house.api.delete(PATH).json()["details"] == {"user_id": ["Send this member."]}
+    assert ended(attacker, victim.id)[0] == 403
+    reader = Api(token=own_token(make_client(house, scopes=["sessions:read"])))
+    assert ended(reader, victim.id)[0] == 403
+    assert ended(house.api, uuid4())[0] == 404
+    assert door.get(DOOR).status_code == 200
+
+
+def test_delete_sessions_stays_in_the_tenant(house: House, other_house: House, operator: Api) -> None:
+    person = house.register()
+    door = house.as_user(person)
+    assert ended(other_house.api, person.id)[0] == 404
+    assert ended(other_house.api, person.id, tenant_id=str(house.id))[0] == 403
+    assert ended(other_house.api, house.admin.id)[0] == 404
+    assert ended(operator, person.id)[0] == 404
+    assert door.get(DOOR).status_code == 200
+    assert ended(operator, person.id, tenant_id=str(house.id)) == (200, 1)
+    assert door.get(DOOR).status_code == 401
+
+
+def test_sessions_of_a_stronger_end_user_stay(new_house: Any) -> None:
+    own = new_house()
+    strong, plain = own.register(), own.register()
+    role = own.api.post("/authmgr/roles", {"name": "clerks", "permissions": ["services:read"]}).json()["id"]
+    own.api.post(f"/authmgr/roles/{role}/bindings", {"user_ids": [str(strong.id)]})
+    door = own.as_user(strong)
+    session = door.get(PATH).json()["sessions"][0]["id"]
+    manager = Api(token=own_token(make_client(own, scopes=["sessions:write"])))
+    assert ended(manager, strong.id)[0] == 403
+    assert manager.delete(f"{PATH}/{session}").status_code == 403
+    assert door.get(DOOR).status_code == 200
+    own.as_user(plain)
+    assert ended(manager, plain.id) == (200, 1)
+
+
+def test_sessions_of_a_stronger_admin_stay(new_house: Any) -> None:
+    own = new_house()
+    role = AdminRole.objects.create(
+        name=f"half-{uuid4().hex[:6]}", permissions=["admins:read", "admins:write", "sessions:read", "sessions:write"]
+    )
+    weak, _ = create_admin_user(
+        tenant_id=own.id, username=f"weak-{uuid4().hex[:8]}", email=f"w-{uuid4().hex}@example.com", password=PASSWORD
+    )
+    weak.roles.set([role])
+    door = Api(token=sign_in_admin(weak.username)["access_token"])
+    session = own.api.get(PATH).json()["sessions"][0]["id"]
+    assert ended(door, own.admin.id)[0] == 403
+    assert door.delete(f"{PATH}/{session}").status_code == 403
+    assert own.api.get(DOOR).status_code == 200
+    assert ended(own.api, weak.pk) == (200, 1)
+    assert door.get(DOOR).status_code == 401
 
 
 def test_a_list_costs_two_statements_beyond_the_authentication(house: House) -> None:
