@@ -94,14 +94,28 @@ class Setting:
     meaning: Promise
     # The tenant's own admins can read but not change it.
     operators_only: bool = False
-    # The tenant's own admins can choose a value up to the platform's default only.
-    platform_is_limit: bool = False
+    # What the tenant's own admins can choose: takes a value and those already allowed, returns what is wrong.
+    limit: Callable[[Any, Any, Any], str | None] | None = None
+    # The default can be null.
+    nullable: bool = False
 
 
 def _whole(least: int, most: int) -> StrictField:
     says = f"Send a whole number between {least} and {most}."
     messages = dict.fromkeys(("invalid", "min_value", "max_value"), says)
     return Whole(min_value=least, max_value=most, error_messages=messages)
+
+
+def _no_longer(value: int, *allowed: int) -> str | None:
+    most = max(allowed)
+    return None if value <= most else f"Send at most {most}: only an operator can set a longer lifetime."
+
+
+def _within(value: list[str], *allowed: list[str] | None) -> str | None:
+    if None in allowed:
+        return None
+    beyond = set(value).difference(*(codes for codes in allowed if codes))
+    return f"Only an operator can add {', '.join(sorted(beyond))}." if beyond else None
 
 
 def _page() -> StrictField:
@@ -147,6 +161,12 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _("Self-registration"),
         _("Whether users can register themselves. If false, users are invited, imported or synchronized."),
     ),
+    "account_deletion": Setting(
+        Choice(("off", "on")),
+        _fixed("off"),
+        _("Account deletion by users"),
+        _("Whether end users can delete their own account."),
+    ),
     "email_verification": Setting(
         Choice(("off", "required")),
         _fixed("off"),
@@ -157,28 +177,36 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _whole(60, 86_400),
         _platform("ACCESS_TOKEN_SECONDS"),
         _("Access token lifetime (seconds)"),
-        _("Lifetime of an access token in seconds, 60 to 86400."),
-        platform_is_limit=True,
+        _("Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only."),
+        limit=_no_longer,
     ),
     "refresh_token_seconds": Setting(
         _whole(3_600, LONGEST_REFRESH_SECONDS),
         _platform("REFRESH_TOKEN_SECONDS"),
         _("Refresh token lifetime (seconds)"),
-        _("Seconds after which an unused refresh token, and with it the session, expires, 3600 to 7776000."),
-        platform_is_limit=True,
+        _(
+            "Seconds after which an unused refresh token, and with it the session, expires, 3600 to 7776000. A tenant admin "
+            "can shorten it only."
+        ),
+        limit=_no_longer,
     ),
     "webauthn_rp_id": Setting(
         Pattern(HOSTNAME, "Send a domain in lower case, without scheme and port.", max_length=253),
         _platform("WEBAUTHN_RP_ID"),
         _("Passkeys: RP ID"),
-        _("Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys exist."),
+        _(
+            "Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys exist. Operators only."
+        ),
         operators_only=True,
+        nullable=True,
     ),
     "webauthn_origins": Setting(
         DistinctItems(_origin, most=20, allow_empty=False),
         Default(_origins, "`https://` and the tenant's own `webauthn_rp_id`, else the platform's `WEBAUTHN_ORIGINS`"),
         _("Passkeys: origins"),
-        _("Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…."),
+        _(
+            "Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…. Operators only."
+        ),
         operators_only=True,
     ),
     "password_reset_url": Setting(
@@ -203,8 +231,12 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         DistinctItems(_country, most=250),
         Default(lambda _own, _name: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"),
         _("SMS countries"),
-        _("Countries (ISO 3166 codes such as DE) to which SMS codes are sent. Null: every country."),
-        platform_is_limit=True,
+        _(
+            "Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the "
+            "platform names any. A tenant admin can choose among the platform's only."
+        ),
+        limit=_within,
+        nullable=True,
     ),
 }
 
@@ -228,27 +260,39 @@ def validated(stated: Mapping[str, Any]) -> dict[str, Any]:
     return merged({}, stated)
 
 
-def merged(before: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def merged(before: Mapping[str, Any], stated: Mapping[str, Any], *, by_operator: bool = True) -> dict[str, Any]:
     """The settings `before` with the changes in `stated`; null restores the default. Raises ValidationFailed.
 
-    A setting that a newer release has stored stays as it is.
+    A setting that a newer release has stored stays as it is. A tenant's own admin cannot go beyond what the platform, or
+    an operator, allows: otherwise a tenant could keep stolen tokens alive or spend the platform's messages.
     """
     problems: dict[str, list[str]] = {}
     after = {name: value for name, value in before.items() if name not in stated}
     for name, value in stated.items():
         if name not in SETTINGS:
             problems[f"settings.{name}"] = ["There is no such setting."]
+        elif SETTINGS[name].operators_only and not by_operator:
+            problems[f"settings.{name}"] = ["Only an operator can change this setting."]
         elif value is not None:
             try:
                 after[name] = SETTINGS[name].field.run_validation(value)  # type: ignore[attr-defined]  # a mixin of DRF fields
             except serializers.ValidationError as problem:
                 problems[f"settings.{name}"] = _messages(problem.detail)
+                continue
+            says = None if by_operator else _beyond(name, after[name], before)
+            if says:
+                problems[f"settings.{name}"] = [says]
     if after.get("mfa_policy") == "required" and after.get("enrollment_mode") == "bearer":
         # A user without a factor gets no access token, and so could never enroll a first factor.
         problems["settings.enrollment_mode"] = ["Where a factor is required, choose window or ticket."]
     if problems:
         raise ValidationFailed(details=problems)
     return after
+
+
+def _beyond(name: str, value: Any, before: Mapping[str, Any]) -> str | None:
+    setting = SETTINGS[name]
+    return setting.limit(value, value_of({}, name), value_of(before, name)) if setting.limit else None
 
 
 def _messages(detail: Any) -> list[str]:
@@ -262,12 +306,16 @@ def _messages(detail: Any) -> list[str]:
 def json_schema(*, nullable: bool, complete: bool = False) -> dict[str, Any]:
     """The JSON Schema (OpenAPI 3.1) of a settings object.
 
-    `nullable`: every setting can be null. `complete`: every setting is present.
+    `nullable`: every setting can be null. `complete`: every setting is present, with its default if it is not set.
     """
-    properties = {name: _property(setting, nullable=nullable) for name, setting in SETTINGS.items()}
-    if complete:
-        return {"type": "object", "properties": properties, "required": list(SETTINGS)}
-    return {"type": "object", "properties": properties}
+    if not complete:
+        properties = {name: _property(setting, nullable=nullable) for name, setting in SETTINGS.items()}
+        return {"type": "object", "properties": properties}
+    properties = {name: _property(setting, nullable=setting.nullable) for name, setting in SETTINGS.items()}
+    # The platform's own values obey the environment's rules, which are wider.
+    kept = ("type", "enum", "description", "default")
+    plain = {name: {word: shape[word] for word in kept if word in shape} for name, shape in properties.items()}
+    return {"type": "object", "properties": plain, "required": list(SETTINGS)}
 
 
 def _property(setting: Setting, *, nullable: bool) -> dict[str, Any]:

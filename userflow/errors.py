@@ -17,6 +17,14 @@ class AddressNeedsFreshSignIn(errors.NotSignedIn):
     message = "Sign in again: changing your e-mail address needs a sign-in that is at most 15 minutes old."
 
 
+class InsufficientAuthentication(errors.NotSignedIn):
+    """401: the session is too old for a sensitive action, or has not proven the user's second factor."""
+
+    message = (
+        "Sign in again: this needs a sign-in that is at most 15 minutes old, with your second factor if you have one."
+    )
+
+
 class EmailNotVerified(errors.NotAllowed):
     """403: this tenant wants the address proven before the first sign-in."""
 

@@ -16,7 +16,7 @@ from userflow.passwords.views import PasswordViewSet, ResetViewSet
 from userflow.profile.views import ProfileViewSet
 from userflow.roles.views import RoleViewSet
 from userflow.signin import views as signin
-from userflow.tenants.views import TenantViewSet
+from userflow.tenants.views import TenantSettingsViewSet, TenantViewSet
 from userflow.tokens.views import TokenViewSet, WellKnownViewSet
 from userflow.transfer.views import ExportViewSet, ImportViewSet
 from userflow.validation.views import ValidationViewSet
@@ -56,6 +56,10 @@ urlpatterns = [
     path(
         "uflow/admin/tenants/<str:tenant_id>",
         TenantViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+    ),
+    path(
+        "uflow/admin/tenants/<str:tenant_id>/settings",
+        TenantSettingsViewSet.as_view({"get": "retrieve", "patch": "partial_update"}),
     ),
     # Health
     path("uflow/health", HealthViewSet.as_view({"get": "health"})),

@@ -1,7 +1,7 @@
 """Who works in the console, and what that person may do: the permissions of the API, as the store has them now."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
@@ -18,6 +18,7 @@ from tenants import routes
 from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.admins.actions import grantable_roles
 from userflow.admins.models import AdminUser
+from userflow.assurance import has_second_factor
 from userflow.permissions_catalogue import TENANT_ADMIN
 from userflow.principals import Principal
 from userflow.realms import ADMINS
@@ -35,8 +36,6 @@ SEEN: Final = "console_seen"
 
 # A page view writes down that somebody is there only this often: it would be a write to each.
 SEEN_EVERY_SECONDS: Final = 60
-# How a second step is done (mfa.totp.actions, mfa.webauthn.authentication).
-FACTORS: Final = frozenset({"otp", "pop"})
 
 Page = Callable[..., HttpResponse]
 
@@ -142,11 +141,6 @@ def _standing(request: HttpRequest) -> Staff | None:
         "mfa_methods": methods,
     }
     return Staff(AdminUser.from_db("default", list(values), list(values.values())), principal)
-
-
-def has_second_factor(amr: Sequence[str]) -> bool:
-    """Whether a sign-in by these methods (RFC 8176) had a second factor."""
-    return not FACTORS.isdisjoint(amr)
 
 
 def needed(permission: str) -> str:

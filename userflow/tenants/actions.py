@@ -9,19 +9,21 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
-from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from tenants import provisioning, routes
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.models import Tenant, TenantDatabase
-from tenants.settings import check_change, merged, validated
+from tenants.settings import check_change, effective, merged, validated
 from tenants.states import State
 from tenants.webauthn_claims import claim
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
+from userflow.assurance import require_assurance
 from userflow.clients.actions import make_default_client
 from userflow.clients.models import Client
+from userflow.principals import OPERATOR, Principal
 
 SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
 
@@ -113,19 +115,28 @@ def _standing() -> "QuerySet[Tenant]":
     return Tenant.objects.select_related("database__server").exclude(database__status=State.DELETED)
 
 
-def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
+def read_settings(*, tenant_id: UUID) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a tenant has set, and every setting with the value that applies. Raises UnknownTenant."""
+    route = routes.find(tenant_id)
+    return route.settings, effective(route.settings, tenant_name=route.name)
+
+
+def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null takes one back).
 
-    Refuses with UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also where something enrolled hangs on a
-    setting), WrongState.
+    A tenant's own admin changes settings only, and not all of them. Settings need a recent sign-in: they decide how users
+    prove who they are. Refuses with UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also where something
+    enrolled hangs on a setting), WrongState, InsufficientAuthentication, NotAllowed.
     """
     changes = dict(changes)
     status, stated = changes.pop("status", None), changes.pop("settings", None)
+    if by.kind != OPERATOR and (changes or status is not None):
+        raise NotAllowed("Only an operator can change more than the settings of a tenant.")
+    if stated is not None:
+        require_assurance(by)
     _check_slug(changes.get("slug"))
     if status is not None and status not in (State.ACTIVE, State.SUSPENDED):
         raise ValidationFailed(details={"status": ["Send active or suspended."]})
-    if stated is not None:
-        validated(stated)
     try:
         with transaction.atomic():
             # Two changes of settings at once must not lose one of them.
@@ -140,7 +151,7 @@ def update_tenant(*, tenant_id: UUID, changes: dict[str, Any]) -> Tenant:
             for member, value in changes.items():
                 setattr(tenant, member, value)
             if stated is not None:
-                settings = merged(tenant.settings, stated)
+                settings = merged(tenant.settings, stated, by_operator=by.kind == OPERATOR)
                 check_change(tenant_id, tenant.settings, settings)
                 claim(tenant_id, before=tenant.settings, after=settings)
                 tenant.settings = settings

@@ -40,6 +40,13 @@ class SettingsOut(JsonObject):
         return json_schema(nullable=False)
 
 
+class EffectiveSettings(JsonObject):
+    """Every setting with the value that applies: the tenant's, else the default."""
+
+    def openapi(self) -> dict[str, Any]:
+        return json_schema(nullable=False, complete=True)
+
+
 class DatabaseOut(serializers.Serializer[Any]):
     host = serializers.CharField()
     name = serializers.CharField()
@@ -78,6 +85,16 @@ class TenantChanges(serializers.Serializer[Any]):
     slug = Text(max_length=50, required=False)
     status = Text(max_length=16, required=False, help_text="active or suspended")
     settings = SettingsIn(required=False, help_text="Merged into what is set; null restores a default.")
+
+
+class SettingsChanges(serializers.Serializer[Any]):
+    settings = SettingsIn(help_text="Merged into what is set; null restores a default.")
+
+
+class TenantSettingsOut(serializers.Serializer[Any]):
+    tenant_id = serializers.UUIDField()
+    settings = SettingsOut(help_text="What the tenant has set.")
+    effective = EffectiveSettings(help_text="Every setting with the value that applies.")
 
 
 class TenantDeletion(serializers.Serializer[Any]):

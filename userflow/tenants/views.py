@@ -1,17 +1,21 @@
 """Tenants over HTTP, for operators."""
 
 from typing import Any
+from uuid import UUID
 
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.errors import NoRoom, NotConfirmed, RelyingPartyTaken, SlugTaken, UnknownTenant, WrongState
-from userflow.ids import id_or
-from userflow.permissions import OPERATOR, needs
+from tenants.errors import NoRoom, NotConfirmed, RelyingPartyTaken, SlugTaken, TenantMismatch, UnknownTenant, WrongState
+from userflow.errors import InsufficientAuthentication
+from userflow.ids import id_or, tenant_id_in_path
+from userflow.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, require, tenant_at
 from userflow.tenants import actions, serializers
 
+TENANCY = [UnknownTenant, TenantMismatch]
 Reads = needs("tenants:read", OPERATOR)
 Writes = needs("tenants:write", OPERATOR)
 
@@ -45,12 +49,15 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantChanges,
         returns={200: serializers.TenantOut},
-        refuses=[UnknownTenant, SlugTaken, RelyingPartyTaken, WrongState],
+        refuses=[UnknownTenant, SlugTaken, RelyingPartyTaken, WrongState, InsufficientAuthentication],
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
-        """Change name, slug, settings, or status (active, suspended)."""
-        changes = self.valid(serializers.TenantChanges)
-        tenant: Any = actions.update_tenant(tenant_id=id_or(tenant_id, UnknownTenant), changes=changes)
+        """Change name, slug, settings, or status (active, suspended).
+
+        Settings need a sign-in that is at most 15 minutes old, with the second factor if the caller has one.
+        """
+        wanted, changes = id_or(tenant_id, UnknownTenant), self.valid(serializers.TenantChanges)
+        tenant: Any = actions.update_tenant(tenant_id=wanted, by=principal_at(request), changes=changes)
         return Response(serializers.record(tenant, tenant.client_id))
 
     @endpoint(
@@ -63,3 +70,45 @@ class TenantViewSet(ApiViewSet):
         wanted = id_or(tenant_id, UnknownTenant)
         actions.remove_tenant(tenant_id=wanted, confirm=self.valid(serializers.TenantDeletion)["confirm"])
         return Response({"message": "The tenant and its database are deleted.", "tenant_id": wanted})
+
+
+class TenantSettingsViewSet(ApiViewSet):
+    """The settings of a tenant, for operators and for the tenant's own admins."""
+
+    permission_classes = [SignedIn]
+
+    @endpoint(returns={200: serializers.TenantSettingsOut}, refuses=TENANCY)
+    def retrieve(self, request: Request, tenant_id: str) -> Response:
+        """The settings of a tenant, for operators (`tenants:read`) and the tenant's own admins.
+
+        `settings` is what the tenant has set, `effective` every setting with the value that applies.
+        """
+        tenant, caller = tenant_at(request, tenant_id_in_path(tenant_id)), principal_at(request)
+        if caller.kind == OPERATOR:
+            require(caller, "tenants:read", OPERATOR)
+        elif caller.kind != ADMIN:
+            raise NotAllowed("Settings are for operators and for admins of the tenant.")
+        return _settings(tenant)
+
+    @endpoint(
+        serializers.SettingsChanges,
+        returns={200: serializers.TenantSettingsOut},
+        refuses=[*TENANCY, RelyingPartyTaken, InsufficientAuthentication],
+    )
+    def partial_update(self, request: Request, tenant_id: str) -> Response:
+        """Change settings of a tenant, for operators (`tenants:write`) and the tenant's own admins (`admins:write`).
+
+        Needs a sign-in that is at most 15 minutes old, with the second factor if the caller has one.
+        """
+        tenant, caller = tenant_at(request, tenant_id_in_path(tenant_id)), principal_at(request)
+        if caller.kind == OPERATOR:
+            require(caller, "tenants:write", OPERATOR)
+        else:
+            require(caller, "admins:write", ADMIN)
+        actions.update_tenant(tenant_id=tenant, by=caller, changes=self.valid(serializers.SettingsChanges))
+        return _settings(tenant)
+
+
+def _settings(tenant_id: UUID) -> Response:
+    stated, effective = actions.read_settings(tenant_id=tenant_id)
+    return Response({"tenant_id": tenant_id, "settings": stated, "effective": effective})

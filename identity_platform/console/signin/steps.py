@@ -22,6 +22,7 @@ from identity_platform.console.middleware import CONSOLE
 from identity_platform.console.signin.verified import DEVICE_ID_SESSION_KEY, mark_verified
 from userflow import principals
 from userflow.admins.models import AdminUser
+from userflow.assurance import has_second_factor
 from userflow.signin.actions import SignIn
 from userflow.signin.console import keep_for_console
 from userflow.tokens.issue import TokenPair
@@ -108,7 +109,7 @@ def enter(
         request.session[name] = value
     rotate_token(request)
     request.user = user
-    if access.has_second_factor(amr):
+    if has_second_factor(amr):
         mark_verified(request, kind=amr[-1], user=user)
     return HttpResponseRedirect(next_path)
 
@@ -118,7 +119,7 @@ def renew(request: HttpRequest, *, amr: tuple[str, ...]) -> None:
     request.session.cycle_key()
     request.session[AUTH_TIME] = time.time()
     request.session[AMR] = list(dict.fromkeys([*request.session[AMR], *amr]))
-    if access.has_second_factor(amr):
+    if has_second_factor(amr):
         mark_verified(request, kind=amr[-1], user=access.staff_at(request).user)
 
 

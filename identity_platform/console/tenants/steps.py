@@ -56,7 +56,7 @@ def settings(request: HttpRequest, tenant_id: str) -> HttpResponse:
         if not changes:
             return _("Nothing was changed.")
         try:
-            update_tenant(tenant_id=tenant.pk, changes=changes)
+            update_tenant(tenant_id=tenant.pk, by=staff_at(request).principal, changes=changes)
         except (ValidationFailed, RelyingPartyTaken) as refusal:
             # The form's fields are called as the settings are.
             details = {name.removeprefix("settings."): says for name, says in (refusal.details or {}).items()}

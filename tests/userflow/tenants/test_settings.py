@@ -1,12 +1,27 @@
 """Settings of a tenant: the API document, the documentation and what applies by default."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
+import pytest
 import yaml
 from django.conf import settings
 
-from tenants.settings import SETTINGS
-from tests.world import Api
+from identity_platform.audit.models import PlatformEvent
+from tenants.settings import SETTINGS, json_schema
+from tests.mfa.signin.test_admins import new_admin
+from tests.userflow.tokens.aged import aged
+from tests.userflow.tokens.clients import make_client, own_token
+from tests.world import PASSWORD, Api, House, sign_in_admin
+from userflow.admins.actions import create_admin_user
+
+
+@pytest.fixture
+def house(house: House) -> House:
+    """The shared tenant, its admin just signed in."""
+    return replace(house, api=Api(token=sign_in_admin(house.admin.username)["access_token"]))
 
 
 def settings_schema(operation: str) -> dict[str, Any]:
@@ -21,3 +36,153 @@ def test_schema_lists_each_setting_with_type_and_meaning() -> None:
         assert [name for name, shape in found.items() if not (shape["type"] and shape["description"])] == []
     assert found["enrollment_mode"]["enum"] == ["window", "ticket", "bearer"]
     assert found["access_token_seconds"]["default"] == settings.ACCESS_TOKEN_SECONDS
+
+
+def path_of(house: House) -> str:
+    return f"/uflow/admin/tenants/{house.id}/settings"
+
+
+def change(door: Api, house: House, **stated: Any) -> Any:
+    return door.patch(path_of(house), {"settings": stated})
+
+
+def test_get_settings_shows_what_is_set_and_what_applies(new_house: Callable[[], House]) -> None:
+    own = new_house()
+    assert change(own.api, own, password_min_length=12).status_code == 200
+    found = own.api.get(path_of(own)).json()
+    assert (found["tenant_id"], found["settings"]) == (str(own.id), {"password_min_length": 12})
+    assert set(found["effective"]) == set(SETTINGS)
+    applies = {name: found["effective"][name] for name in ("issuer_name", "password_min_length", "account_deletion")}
+    assert applies == {"issuer_name": own.made.tenant.name, "password_min_length": 12, "account_deletion": "off"}
+    assert found["effective"]["access_token_seconds"] == settings.ACCESS_TOKEN_SECONDS
+
+
+def test_patch_settings_merges_and_null_restores(new_house: Callable[[], House]) -> None:
+    own = new_house()
+    change(own.api, own, password_min_length=20, issuer_name=" Acme ")
+    assert change(own.api, own, password_min_length=None).json()["settings"] == {"issuer_name": "Acme"}
+    register = {"email": "w@example.com", "password": "nine chars 9", "tenant_id": str(own.id)}
+    assert Api().post("/uflow/user/clients/register", {**register, "client_id": str(own.client_id)}).status_code == 201
+    event = PlatformEvent.objects.filter(action="tenant.updated", target_id=own.id).latest("at")
+    assert (event.actor_id, event.details) == (str(own.admin.id), {"changed": ["password_min_length"]})
+
+
+@pytest.mark.parametrize(
+    ("stated", "named"),
+    [
+        ({"no_such": 1}, "no_such"),
+        ({"password_min_length": True}, "password_min_length"),
+        ({"account_deletion": "maybe"}, "account_deletion"),
+        ({"sms_countries": ["DE", "DE"]}, "sms_countries"),
+        ({"webauthn_rp_id": "acme.example"}, "webauthn_rp_id"),
+        ({"webauthn_origins": None}, "webauthn_origins"),
+        ({"access_token_seconds": settings.ACCESS_TOKEN_SECONDS + 1}, "access_token_seconds"),
+        ({"refresh_token_seconds": settings.REFRESH_TOKEN_SECONDS + 1}, "refresh_token_seconds"),
+        ({"mfa_policy": "required", "enrollment_mode": "bearer"}, "enrollment_mode"),
+    ],
+)
+def test_patch_settings_rejects_a_tenant_admin(house: House, stated: dict[str, Any], named: str) -> None:
+    before = house.api.get(path_of(house)).json()
+    answer = change(house.api, house, **stated)
+    assert (answer.status_code, list(answer.json()["details"])) == (400, [f"settings.{named}"])
+    assert house.api.get(path_of(house)).json() == before
+
+
+def test_patch_settings_needs_the_settings(house: House) -> None:
+    for body in ({}, {"settings": None}, {"mfa_policy": "required"}, {"settings": []}):
+        assert house.api.patch(path_of(house), body).json()["details"].keys() == {"settings"}
+
+
+def test_tenant_admin_can_only_shorten_lifetimes(new_house: Callable[[], House], operator: Api) -> None:
+    own, longest = new_house(), settings.ACCESS_TOKEN_SECONDS
+    assert change(own.api, own, access_token_seconds=longest - 60).status_code == 200
+    assert change(operator, own, access_token_seconds=longest + 120).status_code == 200
+    assert change(own.api, own, access_token_seconds=longest + 60).status_code == 200
+    assert change(own.api, own, access_token_seconds=longest + 120).status_code == 400
+    assert change(own.api, own, access_token_seconds=None).status_code == 200
+    assert change(own.api, own, access_token_seconds=longest + 60).status_code == 400
+
+
+def test_settings_of_other_tenants_are_forbidden(house: House, other_house: House, operator: Api) -> None:
+    nobody, before = uuid4(), operator.get(path_of(house)).json()
+    for method in ("GET", "PATCH"):
+        body = {"settings": {"mfa_policy": "required"}} if method == "PATCH" else None
+        path = "/uflow/admin/tenants/{}/settings"
+        foreign, unknown = (other_house.api.call(method, path.format(one), body) for one in (house.id, nobody))
+        assert (foreign.status_code, foreign.content) == (403, unknown.content)
+        assert operator.call(method, path.format(nobody), body).status_code == 404
+        assert other_house.api.call(method, path.format("no-uuid"), body).status_code == 400
+    assert operator.get(path_of(house)).json() == before
+
+
+def test_settings_are_for_admins_of_the_tenant(house: House) -> None:
+    user = house.as_user(house.register())
+    client = Api(token=own_token(make_client(house, scopes=["admins:write", "admins:read"])))
+    for door, status in ((user, 403), (client, 403), (Api(), 401)):
+        assert door.get(path_of(house)).status_code == status
+        assert change(door, house, mfa_policy="required").status_code == status
+
+
+def test_patch_settings_needs_admins_write(house: House) -> None:
+    name = f"user-manager-{uuid4().hex[:8]}"
+    create_admin_user(
+        tenant_id=house.id, username=name, email=f"{name}@example.com", password=PASSWORD, roles=["user-manager"]
+    )
+    weak = Api(token=sign_in_admin(name)["access_token"])
+    assert weak.get(path_of(house)).status_code == 200
+    assert change(weak, house, mfa_policy="required").status_code == 403
+
+
+def test_tenant_admin_cannot_change_the_tenant_itself(house: House) -> None:
+    path = f"/uflow/admin/tenants/{house.id}"
+    for body in ({"name": "Mine"}, {"slug": "mine"}, {"status": "suspended"}, {"settings": {}}):
+        assert house.api.patch(path, body).status_code == 403
+    renamed = house.api.patch(path_of(house), {"settings": {}, "name": "Mine", "slug": "mine", "status": "suspended"})
+    assert renamed.status_code == 200
+    house.made.tenant.refresh_from_db()
+    assert house.made.tenant.name != "Mine"
+
+
+def test_patch_settings_needs_a_recent_sign_in(house: House, operator: Api) -> None:
+    before = house.api.get(path_of(house)).json()
+    for door, path in ((house.api, path_of(house)), (operator, path_of(house)), (operator, path_of(house)[:-9])):
+        old = Api(token=aged(str(door.token), 16))
+        answer = old.patch(path, {"settings": {"mfa_policy": "required"}})
+        assert (answer.status_code, "15 minutes" in answer.json()["message"]) == (401, True)
+    assert house.api.get(path_of(house)).json() == before
+
+
+def test_patch_settings_needs_the_factor_in_the_session(new_house: Callable[[], House]) -> None:
+    own = new_house()
+    eve = new_admin(own)
+    before = Api(token=eve.sign_in().json()["access_token"])
+    assert change(before, own, password_min_length=9).status_code == 200
+    eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket})
+    assert change(before, own, password_min_length=10).status_code == 401
+    body = {"email": eve.email, "mfa_token": eve.sign_in().json()["mfa_token"], "code": eve.code(1)}
+    after = Api(token=Api().post("/webauthn/admin/totp/verifyLogin", body).json()["access_token"])
+    assert change(after, own, password_min_length=10).status_code == 200
+
+
+def test_settings_of_a_suspended_tenant_are_the_operators(new_house: Callable[[], House], operator: Api) -> None:
+    own = new_house()
+    operator.patch(path_of(own)[:-9], {"status": "suspended"})
+    assert own.api.get(path_of(own)).status_code == 403
+    assert change(own.api, own, mfa_policy="required").status_code == 403
+    assert change(operator, own, mfa_policy="required").status_code == 200
+
+
+def documented(name: str) -> str:
+    """The row of a setting in the table of the documentation."""
+    shape = json_schema(nullable=False)["properties"][name]
+    values = " ".join(f"`{value}`" for value in shape.get("enum", ()))
+    bounds = f"integer, {shape['minimum']} to {shape['maximum']}" if "minimum" in shape else shape["type"]
+    return f"| `{name}` | {values or bounds} | {SETTINGS[name].default.text} | {SETTINGS[name].meaning} |"
+
+
+def test_documentation_lists_each_setting() -> None:
+    text = (settings.BASE_DIR / "docs" / "operating-tenants.md").read_text()
+    table = [
+        line for line in text.partition("## Settings\n")[2].partition("\n## ")[0].splitlines() if line[:3] == "| `"
+    ]
+    assert table == [documented(name) for name in SETTINGS]

@@ -17,7 +17,7 @@ def aged(token: str, minutes: int) -> str:
     speaker = issue.Speaker(
         claims["kind"],
         UUID(claims["sub"]),
-        UUID(claims["tenant_id"]),
+        UUID(claims["tenant_id"]) if claims["tenant_id"] else None,
         UUID(claims["client_id"]) if claims["client_id"] else None,
         (),
         (),
