@@ -30,6 +30,12 @@ class SomebodyElse(errors.NotAllowed):
     message = "Your token is not this user's, and it does not carry the permission to change other users' factors."
 
 
+class AccountDeletionOff(errors.NotAllowed):
+    """403: the tenant does not let its users delete their own account."""
+
+    message = "This tenant does not let users delete their own account: ask an administrator to delete it."
+
+
 class InvalidCode(errors.ApiError):
     """400: the code is wrong, used before, or there is none to compare it with."""
 

@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.urls import include, path
 
+from mfa.closing.views import AccountClosingViewSet
 from mfa.demo.views import page
 from mfa.sms.views import SmsViewSet
 from mfa.totp.views import AdminTotpViewSet, TotpViewSet
@@ -48,9 +49,10 @@ _of_webauthn = [
     path("admin/factors/reset", AdminFactorResetViewSet.as_view({"post": "reset"})),
     path("factors/<str:factor_id>", FactorListViewSet.as_view({"delete": "destroy"})),
 ]
-# One look at the first segment says whether a path is among these; most requests are for others.
+# One look at the first segment says whether a path is among those; most requests are for others.
 urlpatterns = [
     path("webauthn/", include(_of_webauthn)),
+    path("authmgr/profile/delete", AccountClosingViewSet.as_view({"post": "create"})),
     path(".well-known/webauthn", RelatedOriginsViewSet.as_view({"get": "retrieve"})),
 ]
 

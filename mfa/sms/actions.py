@@ -144,7 +144,7 @@ def request_sms_code(
 
 
 def verify_sms_code(
-    *, tenant_id: UUID, client_id: UUID, email: str, code: str, caller: Caller, mfa_token: str | None = None
+    *, tenant_id: UUID, client_id: UUID | None, email: str, code: str, caller: Caller, mfa_token: str | None = None
 ) -> Verified:
     """Check the code that the user's phone received; `mfa_token` completes a login that waits for it.
 

@@ -1,6 +1,7 @@
 """Passwords after the first one: changed with the present one, or set anew with a link by mail."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from userflow.principals import CLIENT, END_USER, Principal
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts, passwords, tickets
 from userflow.signin.actions import end_sessions
+from userflow.tokens.issue import realm_of
 from userflow.webhooks.outbox import publish
 
 LOCAL = "local"
@@ -74,12 +76,14 @@ def _change(realm: Realm, principal: Principal, route: routes.Route | None, curr
 
 
 def prove_password(*, principal: Principal, password: str) -> None:
-    """Check an admin user's own password once more, before something dangerous.
+    """Check the caller's own password once more, before something dangerous.
 
     Refuses with WrongCurrentPassword, AttemptsLocked, TooManyFromAddress, HashersBusy, counted as in `change_password`.
     """
-    user = _proven(ADMINS, principal, password, refused="password.refused")
-    attempts.clear(ADMINS, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+    realm = realm_of(principal.kind)
+    with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
+        user = _proven(realm, principal, password, refused="password.refused")
+        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
 
 
 def _proven(realm: Realm, principal: Principal, password: str, *, refused: str) -> Any:

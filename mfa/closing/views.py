@@ -1,0 +1,62 @@
+"""Closing one's own account over HTTP."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from mfa.closing import actions, serializers
+from mfa.errors import (
+    AccountDeletionOff,
+    AttemptsExceeded,
+    CodeExpired,
+    InvalidCode,
+    PasskeyNotVerified,
+)
+from tenants.errors import TenantBusy, TenantSuspended
+from userflow.endusers.serializers import ErasedOut
+from userflow.errors import (
+    AttemptsLocked,
+    InsufficientAuthentication,
+    LastActiveUser,
+    NoPasswordHere,
+    UnknownUser,
+    WrongCurrentPassword,
+)
+from userflow.permissions import SignedIn, principal_at
+
+
+class AccountClosingViewSet(ApiViewSet):
+    permission_classes = [SignedIn]
+
+    @endpoint(
+        serializers.AccountClosingIn,
+        returns={200: ErasedOut},
+        refuses=[
+            AccountDeletionOff,
+            NoPasswordHere,
+            InsufficientAuthentication,
+            PasskeyNotVerified,
+            CodeExpired,
+            WrongCurrentPassword,
+            InvalidCode,
+            AttemptsExceeded,
+            AttemptsLocked,
+            LastActiveUser,
+            UnknownUser,
+            TenantSuspended,
+            TenantBusy,
+        ],
+    )
+    def create(self, request: Request) -> Response:
+        """Delete the caller's own account and everything bound to it; for end users, where the tenant allows it.
+
+        Needs a sign-in that is at most 15 minutes old, with the second factor if there is one, and a proof in the body:
+        the password, a code or a passkey. The tenant setting is `account_deletion`.
+        """
+        caller = principal_at(request)
+        deleted = actions.close_account(
+            principal=caller,
+            proof=self.valid(serializers.AccountClosingIn),
+            user_agent=request.META.get("HTTP_USER_AGENT", ""),
+        )
+        return Response({"message": "Your account is deleted.", "user_id": caller.id, "deleted": deleted})
