@@ -4,11 +4,12 @@ import gc
 import os
 from collections.abc import Iterable
 from io import BytesIO
-from wsgiref.types import StartResponse, WSGIEnvironment
+from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
 
 from django.conf import settings
 from django.core import signals
 from django.core.cache import close_caches
+from django.core.handlers.wsgi import LimitedStream
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, reset_queries
 from django.http import HttpResponse
@@ -36,33 +37,62 @@ LONGEST_TYPE = 1024
 NO_TYPE = "application/octet-stream"
 
 
+# A body over the API's limit is rejected; up to this size it is still read, so that the 413 reaches the caller.
+DRAINED = 16 * settings.API_BODY_LIMIT
+PIECE = 64 * 1024
+
+
 def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     """Answer one request (PEP 3333).
 
     Django takes a body without Content-Length for an empty one. Where the server has undone the chunks (RFC 9112 §7.1),
     the body is read here, up to one byte more than the API takes: enough for the parser to answer 413. Cookies and a content
     type that are too long to be taken apart count as none that anybody reads.
+
+    The body is read to its end before the response is sent, whoever made the response and however early: a server that
+    closes a connection while the client sends takes the response with it (RFC 9112 section 9.6).
     """
     if len(environ.get("HTTP_COOKIE", "")) > LONGEST_COOKIES:
         del environ["HTTP_COOKIE"]
     if len(environ.get("CONTENT_TYPE", "")) > LONGEST_TYPE:
         environ["CONTENT_TYPE"] = NO_TYPE
-    if "CONTENT_LENGTH" not in environ and "HTTP_TRANSFER_ENCODING" in environ:
-        body = _read(environ["wsgi.input"], settings.API_BODY_LIMIT + 1)
+    unread: InputStream | None = None
+    if "CONTENT_LENGTH" in environ:
+        if size := _size_to_drain(environ):
+            unread = environ["wsgi.input"] = LimitedStream(environ["wsgi.input"], size)
+    elif "HTTP_TRANSFER_ENCODING" in environ:
+        unread = environ["wsgi.input"]
+        body = _read(unread, settings.API_BODY_LIMIT + 1)
         environ["wsgi.input"] = BytesIO(body)
         environ["CONTENT_LENGTH"] = str(len(body))
     response = _django(environ, start_response)
     if isinstance(response, HttpResponse):
         # The server sends a list at once and with a Content-Length; of anything else it asks piece by piece, in chunks.
-        body = response.content
+        content = response.content
         response.close()
-        return [body]
+        response = [content]
+    if unread is not None:
+        _drain(unread)
     return response
 
 
-def _read(stream: BytesIO, limit: int) -> bytes:
+def _size_to_drain(environ: WSGIEnvironment) -> int:
+    """The length of a body that is read to its end, else 0: it is far too long, or it is over the limit and its client
+    asks first (`Expect`) and does not send it when it is rejected."""
+    length = environ["CONTENT_LENGTH"]
+    size = int(length) if length.isdecimal() and len(length) < 20 else 0
+    return size if size <= (settings.API_BODY_LIMIT if "HTTP_EXPECT" in environ else DRAINED) else 0
+
+
+def _read(stream: InputStream, limit: int) -> bytes:
     pieces = []
     while limit and (piece := stream.read(limit)):
         pieces.append(piece)
         limit -= len(piece)
     return b"".join(pieces)
+
+
+def _drain(stream: InputStream) -> None:
+    left = DRAINED
+    while left > 0 and (piece := stream.read(PIECE)):
+        left -= len(piece)

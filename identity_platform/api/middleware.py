@@ -43,10 +43,6 @@ PAGE_POLICY = (
 )
 
 
-# How many times what is taken is read away, so that the answer reaches whoever is still sending.
-PASSED_OVER = 16
-
-
 class ApiMiddleware:
     """Outermost: what happens inside cannot leave without an envelope, an id and a log line."""
 
@@ -104,7 +100,6 @@ class ApiMiddleware:
     def _answer(self, request: HttpRequest) -> HttpResponse:
         length = request.META.get("CONTENT_LENGTH") or "0"
         if length.isdigit() and int(length) > settings.API_BODY_LIMIT:
-            _pass_over(request, int(length))
             refused = handlers.plain_answer(request.path, errors.BodyTooLarge())
             # A page of another origin that may call us may also read why it was refused.
             answer: HttpResponse = CrossOrigin(lambda _: refused)(request)
@@ -118,15 +113,3 @@ class ApiMiddleware:
                 # 308 keeps method and body (RFC 9110 section 15.4.9).
                 return HttpResponse(status=308, headers={"Location": f"https://{host}{request.get_full_path()}"})
         return self.get_response(request)
-
-
-def _pass_over(request: HttpRequest, length: int) -> None:
-    """Read away a body that is refused for its size: a connection that is closed while the client sends takes the answer
-    with it (RFC 9112 section 9.6). Who sends far more than that, or asks first (`Expect`), is not waited for."""
-    if length > PASSED_OVER * settings.API_BODY_LIMIT or "HTTP_EXPECT" in request.META:
-        return
-    try:
-        while request.read(65_536):
-            pass
-    except OSError:  # the client has gone
-        return
