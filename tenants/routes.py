@@ -14,6 +14,7 @@ from uuid import UUID
 from django.core.signals import request_finished, request_started
 from django.db import connection
 
+from identity_platform.audit.origin import set_tenant
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings import value_of
 from tenants.states import ALLOWED, Purpose, State
@@ -84,6 +85,7 @@ def remember(route: Route) -> Route:
     seen = _seen.get()
     if seen is not None:
         seen[route.tenant_id] = route
+        set_tenant(route.tenant_id)
     return route
 
 

@@ -8,10 +8,11 @@ from django.conf import settings
 from psycopg.conninfo import conninfo_to_dict
 
 from identity_platform.crypto import SealContext, seal, unseal
+from identity_platform.postgresql.base import MAIN_SERVER
 from tenants import keys
 from tenants.models import DatabaseServer
 
-MAIN = "main"
+MAIN = MAIN_SERVER
 
 
 def _of_settings(parts: dict[str, Any]) -> dict[str, Any]:
@@ -45,10 +46,19 @@ def parameters(server_id: int, revision: int, *, direct: bool = False) -> dict[s
     return {name: value for name, value in _all(server_id, revision, direct).items() if name != "dbname"}
 
 
+_names: dict[int, str] = {}
+
+
+def name_of(server_id: int) -> str | None:
+    """The name of a server that this process has looked up before; asks no database, as it is for errors."""
+    return _names.get(server_id)
+
+
 # Bounded by the number of servers and their revisions, not of tenants.
 @lru_cache(maxsize=256)
 def _all(server_id: int, revision: int, direct: bool) -> dict[str, Any]:
     server = DatabaseServer.objects.get(pk=server_id)
+    _names[server_id] = server.name
     sealed = (server.admin_url_sealed or server.url_sealed) if direct else server.url_sealed
     if sealed is None:
         parts = settings.DATABASE_ADMIN if direct else settings.DATABASES["default"]

@@ -33,7 +33,7 @@ class BearerAuthentication(BaseAuthentication):
             principal = principal_of(claims)
         except (InvalidToken, NotStanding, ValueError) as problem:
             raise NotSignedIn from problem
-        set_actor(principal.kind, str(principal.id))
+        set_actor(principal.kind, str(principal.id), principal.client_id)
         return principal, claims
 
     def authenticate_header(self, request: Request) -> str:

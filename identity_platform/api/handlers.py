@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any
@@ -15,6 +16,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
+from psycopg import Error as DriverError
 from psycopg import OperationalError as DriverOperationalError
 from psycopg.errors import ReadOnlySqlTransaction
 from rest_framework import exceptions as drf
@@ -24,6 +26,8 @@ from identity_platform.api import errors
 
 log = structlog.get_logger("identity.api")
 
+# Of the way to a fault: more would make its line longer than a pipe takes in one piece (`logs.write_line`).
+DEEPEST_FRAMES = 40
 # What RFC 6749 section 5.2 calls our refusals at the token endpoints.
 OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 429: "temporarily_unavailable", 500: "server_error"}
 
@@ -79,8 +83,8 @@ def as_refusal(problem: BaseException) -> errors.ApiError:
         case SuspiciousOperation() | BadRequest() | MultiPartParserError():
             return errors.ValidationFailed("The request is not well-formed HTTP for this platform.")
         case OperationalError() | InterfaceError() | DriverOperationalError():
-            # The message of the driver may carry SQL or hosts: it goes to the log, never to the caller.
-            log.warning("database_unavailable", kind=type(problem).__name__, cause=type(problem.__cause__).__name__)
+            # The message of the driver may carry SQL or hosts: neither the caller nor the log gets it.
+            log.warning("database_unavailable", **about_database(problem))
             return errors.Unavailable()
         case InternalError() if isinstance(problem.__cause__, ReadOnlySqlTransaction):
             # The tenant is being moved: its old database takes no more writes, the new one is a moment away.
@@ -90,13 +94,21 @@ def as_refusal(problem: BaseException) -> errors.ApiError:
             return errors.ServerFault()
 
 
+def about_database(problem: BaseException) -> dict[str, Any]:
+    """Which server and tenant a database error is of (no tenant: the global database), and its class (SQLSTATE)."""
+    driver = problem.__cause__ if isinstance(problem.__cause__, DriverError) else problem
+    server, tenant = getattr(driver, "place", (None, None))
+    sqlstate = getattr(driver, "sqlstate", None)
+    return {"server": server, "tenant": tenant, "error": type(driver).__qualname__, "sqlstate": sqlstate}
+
+
 def where(problem: BaseException) -> list[str]:
     """The way to the fault as `module:function:line`, innermost last.
 
     Messages, values, SQL and file paths of a trace can carry people's data and secrets (security.md section 5); the way
     alone is enough to find the line.
     """
-    frames = traceback.walk_tb(problem.__traceback__)
+    frames = deque(traceback.walk_tb(problem.__traceback__), maxlen=DEEPEST_FRAMES)
     return [f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}:{line}" for frame, line in frames]
 
 

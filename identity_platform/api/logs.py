@@ -1,9 +1,10 @@
 """Structured logs: one JSON object a line on standard error, with the request id, never with a secret."""
 
 import logging
+import os
 import re
-import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ import structlog
 SECRET_NAME = re.compile(
     r"password|secret|token|code|authorization|cookie|credential|otp|challenge|signature|api_?key", re.IGNORECASE
 )
+STANDARD_ERROR = 2
 # Statements and their parameters would carry people's data.
 SILENCED = ("django.db.backends", "django.request", "django.security.DisallowedHost", "faker", "urllib3")
 
@@ -43,6 +45,42 @@ def _line(event: Any, **_: Any) -> str:
     return orjson.dumps(event, default=str).decode()
 
 
+def write_line(line: str) -> None:
+    """Write one line to standard error by one system call, newline included.
+
+    Threads and worker processes share the descriptor. `print` writes the newline by itself where Python does not buffer
+    (PYTHONUNBUFFERED), and another line comes in between. One write of up to PIPE_BUF (4096) bytes is never split on a
+    pipe; on a file the kernel keeps writes through one descriptor apart.
+    """
+    left = f"{line}\n".encode()
+    # A log on a full disk or a closed pipe must not fail the request.
+    with suppress(OSError):
+        while left:
+            left = left[os.write(STANDARD_ERROR, left) :]
+
+
+class LineLogger:
+    """What structlog writes to; the names that it is made with are not part of a line."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def msg(self, message: str) -> None:
+        write_line(message)
+
+    log = debug = info = warn = warning = error = err = critical = fatal = failure = exception = msg
+
+
+class LineHandler(logging.Handler):
+    """The same for the standard library's loggers."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            write_line(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
 def configure(options: dict[str, Any]) -> None:
     """Django's LOGGING_CONFIG: structlog and the standard library's loggers write the same lines."""
     level = logging.getLevelNamesMapping().get(options["level"], logging.INFO)
@@ -55,10 +93,10 @@ def configure(options: dict[str, Any]) -> None:
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer(serializer=_line)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=LineLogger,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _drop_request],

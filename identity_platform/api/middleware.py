@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from identity_platform.api import errors, handlers, metrics
 from identity_platform.api.cors import CrossOrigin
 from identity_platform.api.ratelimit import client_address
-from identity_platform.audit.origin import Origin, set_origin
+from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.postgresql import patience
 
 access = structlog.get_logger("identity.access")
@@ -84,6 +84,7 @@ class ApiMiddleware:
             seconds = time.perf_counter() - began
             method = metrics.method_of(request)
             metrics.count(route, method, response.status_code, seconds)
+            origin = current_origin()
             access.info(
                 "request",
                 method=method,
@@ -91,6 +92,10 @@ class ApiMiddleware:
                 route=route,
                 status=response.status_code,
                 ms=round(seconds * 1000, 2),
+                tenant=origin.tenant_id,
+                kind=origin.actor_kind,
+                client=origin.client_id,
+                address=origin.address,
             )
             return response
         finally:

@@ -2,6 +2,7 @@
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,9 @@ class Origin:
     actor_id: str = ""
     address: str = ""
     request_id: str = ""
+    # For the log: the tenant that the request is about, and the application that it comes through.
+    tenant_id: UUID | None = None
+    client_id: UUID | None = None
 
 
 _origin: ContextVar[Origin] = ContextVar("origin", default=Origin())
@@ -27,7 +31,22 @@ def set_origin(origin: Origin) -> None:
     _origin.set(origin)
 
 
-def set_actor(kind: str, actor_id: str) -> None:
-    """The caller is known now."""
+def set_actor(kind: str, actor_id: str, client_id: UUID | None = None) -> None:
+    """The caller is known now, and the application it comes through."""
     known = _origin.get()
-    _origin.set(Origin(kind, actor_id, known.address, known.request_id))
+    _origin.set(Origin(kind, actor_id, known.address, known.request_id, known.tenant_id, client_id or known.client_id))
+
+
+def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
+    """The tenant of the request is known now: the first one that it looks up. The same for its application."""
+    known = _origin.get()
+    _origin.set(
+        Origin(
+            known.actor_kind,
+            known.actor_id,
+            known.address,
+            known.request_id,
+            known.tenant_id or tenant_id,
+            known.client_id or client_id,
+        )
+    )

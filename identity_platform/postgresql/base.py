@@ -1,15 +1,21 @@
 """The backend of the global database, and the ground on which `tenants.backend` stands."""
 
 import select
-from typing import Any, Self
+from typing import Any, Final, Self
+from uuid import UUID
 
 from django.db.backends.postgresql import base
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
-from psycopg import Connection, Cursor
+from django.db.utils import DatabaseErrorWrapper
+from django.utils.functional import cached_property
+from psycopg import Connection, Cursor, Error
 from psycopg.errors import FeatureNotSupported
 from psycopg.pq import TransactionStatus
 
 from identity_platform.postgresql.patience import PatientConnection
+
+# The server of DATABASE_URL.
+MAIN_SERVER: Final = "main"
 
 
 def is_stale(raw: "Connection[object]") -> bool:
@@ -44,9 +50,28 @@ class BoundByServer(Cursor[Any]):
             return super().execute(query, params, **how)
 
 
+class PlacedErrors(DatabaseErrorWrapper):
+    """Django's translation of the driver's errors, which also keeps where they come from, for the log."""
+
+    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
+        if problem is None:
+            return
+        if isinstance(problem, Error):
+            problem.place = self.wrapper.named()  # type: ignore[attr-defined]  # read by api.handlers
+        super().__exit__(kind, problem, trace)
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's wrapper; the meaning of "usable" is cheaper, its cursors outlive a change of a column's type, and its
-    connections are given up when the server hangs."""
+    """Django's wrapper; the meaning of "usable" is cheaper, its cursors outlive a change of a column's type, its
+    connections are given up when the server hangs, and its errors say of which database they are."""
+
+    @cached_property
+    def wrap_database_errors(self) -> PlacedErrors:
+        return PlacedErrors(self)
+
+    def named(self) -> tuple[str | None, UUID | None]:
+        """The names of server and tenant; no tenant means the global database."""
+        return MAIN_SERVER, None
 
     def get_connection_params(self) -> dict[str, Any]:
         params: dict[str, Any] = super().get_connection_params()

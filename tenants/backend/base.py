@@ -1,5 +1,7 @@
 """One alias, many databases: the wrapper's raw connection belongs to the tenant that is entered at the moment."""
 
+from uuid import UUID
+
 from django.conf import settings
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
@@ -48,6 +50,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.connection is not None and self.place is not context.entered():
             raise NoActiveTenant("The open connection is another tenant's: it was not given back.")
         super().ensure_connection()
+
+    def named(self) -> tuple[str | None, UUID | None]:
+        """The names of server and tenant."""
+        place = context.entered()
+        if place is None:
+            return None, None
+        return servers.name_of(place.server_id), place.route.tenant_id if place.route else None
 
     def _open(self, place: context.Place) -> TenantConnection:
         # One server's address, password or TLS settings must not mix with another's.

@@ -6,6 +6,7 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
+from identity_platform.audit.origin import set_tenant
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, same
 from tenants import routes
@@ -52,6 +53,7 @@ def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
         raise _refused(None)
     active, type_, scopes, generation, stale, digest, previous = row[routes.WIDTH :]
     route = routes.from_row(row[: routes.WIDTH])
+    set_tenant(route.tenant_id, UUID(client_id))
     confidential = type_ == CONFIDENTIAL
     if not active or not (_proven(secret, digest, previous) if confidential else secret is None):
         raise _refused(route.tenant_id, client_id)

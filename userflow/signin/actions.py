@@ -15,7 +15,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import NotSignedIn
-from identity_platform.audit.origin import set_actor
+from identity_platform.audit.origin import set_actor, set_tenant
 from identity_platform.crypto import SealContext, hash_token, new_token, seal, unseal
 from identity_platform.postgresql.parts import Part
 from tenants import routes
@@ -160,7 +160,9 @@ def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool, bool]:
     if row is None:
         return None, False, False
     active, stale = row[routes.WIDTH :]
-    return routes.remember(routes.from_row(row[: routes.WIDTH])), bool(active), bool(stale)
+    route = routes.remember(routes.from_row(row[: routes.WIDTH]))
+    set_tenant(route.tenant_id, client_id)
+    return route, bool(active), bool(stale)
 
 
 def admin_speaker(user: AdminUser) -> Speaker:
@@ -309,7 +311,7 @@ def _rotate(realm: Realm, claims: dict[str, Any]) -> TokenPair:
     # Raises NotStanding unless session, user, client and tenant all stand.
     principal = state.principal_of(claims)
     digest = hash_token(claims["jti"])
-    set_actor(principal.kind, str(principal.id))
+    set_actor(principal.kind, str(principal.id), principal.client_id)
     with realm.atomic():
         row: Any = (
             realm.refresh_tokens._default_manager.select_for_update()

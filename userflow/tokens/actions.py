@@ -43,7 +43,7 @@ def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, A
     token, seconds = issue.client_token(
         client_id=client.id, generation=client.generation, scopes=wanted, route=client.route
     )
-    set_actor(principals.CLIENT, str(client.id))
+    set_actor(principals.CLIENT, str(client.id), client.id)
     record_for_platform("client.signed_in", tenant_id=client.route.tenant_id, target=("client", client.id))
     answer = {"access_token": token, "token_type": "Bearer", "expires_in": seconds}
     return {**answer, "scope": " ".join(wanted)}
