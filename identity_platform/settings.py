@@ -432,7 +432,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Identity platform",
     "DESCRIPTION": (
         "Tenants with databases of their own, their people, services and factors. "
-        "Interfaces: registry 1.0, user flow 4.0.0, MFA 2.0.\n\n"
+        "Interfaces: registry 1.0, user flow 4.0.0, MFA 2.0, token issuing 1.1.0, client management 0.4.0.\n\n"
         "Besides what each operation states: 404 for a path that is not here, 405 with `Allow` for a method that a path does "
         "not take, 413 for a body over 1 MiB; each in the envelope of its route group (`/exsvc/`: RegistryErrorBody, "
         "`/authmgr/token*`: OAuthErrorBody, everywhere else: ErrorBody).\n\n"

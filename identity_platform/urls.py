@@ -24,6 +24,8 @@ urlpatterns = [
     path("", include("userflow.urls")),
     path("", include("registry.urls")),
     path("metrics", read_only(exposition)),
+    path("schema", read_only(RedirectView.as_view(pattern_name="schema", permanent=True, query_string=True))),
+    path("docs", read_only(RedirectView.as_view(pattern_name="docs", permanent=True, query_string=True))),
     path("schema/", read_only(openapi), name="schema"),
     path("docs/", read_only(SpectacularSwaggerView.as_view(url_name="schema")), name="docs"),
     path("admin/", admin.site.urls),

@@ -55,7 +55,7 @@ RATE_HEADERS = {
 }
 TENANCY = [UnknownTenant, TenantRequired, TenantSuspended, TenantBusy]
 FOR_TENANT = {"X-Tenant-ID": "For which tenant an operator acts; without effect in everybody else's calls."}
-registry_endpoint = partial(endpoint, query=NamedTenant, headers=FOR_TENANT, answer_headers=RATE_HEADERS)
+registry_endpoint = partial(endpoint, query=NamedTenant, headers=FOR_TENANT, limit_headers=RATE_HEADERS)
 
 
 class RegistryViewSet(ApiViewSet):
@@ -251,7 +251,7 @@ class DebugViewSet(RegistryViewSet):
         return [SignedIn()]
 
     @endpoint(
-        returns={200: serializers.PresentedTokenOut}, refuses=[TenantSuspended, TenantBusy], answer_headers=RATE_HEADERS
+        returns={200: serializers.PresentedTokenOut}, refuses=[TenantSuspended, TenantBusy], limit_headers=RATE_HEADERS
     )
     def auth(self, request: Request) -> Response:
         """What the presented token says, and what its owner may do now. Never the token itself."""

@@ -3,7 +3,7 @@
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from identity_platform.api.errors import NotSignedIn
+from identity_platform.api.errors import AccessTokenInvalid, NotSignedIn
 from identity_platform.audit.origin import set_actor
 from userflow.principals import Principal
 from userflow.tokens.classes import InvalidToken, claims_of
@@ -11,13 +11,18 @@ from userflow.tokens.state import NotStanding, principal_of
 
 
 def bearer_token(request: Request) -> str | None:
-    """The token of the Authorization header; none without the header, NotSignedIn when it is of another form."""
+    """The token of the Authorization header; none without the header.
+
+    Raises NotSignedIn when the header has no Bearer token, AccessTokenInvalid when the token is malformed.
+    """
     header = request.META.get("HTTP_AUTHORIZATION")
     if header is None:
         return None
     scheme, _, token = header.partition(" ")
-    if scheme.lower() != "bearer" or not token or " " in token:
+    if scheme.lower() != "bearer" or not token:
         raise NotSignedIn
+    if " " in token:
+        raise AccessTokenInvalid
     return token  # type: ignore[no-any-return]  # META is untyped
 
 
@@ -32,7 +37,7 @@ class BearerAuthentication(BaseAuthentication):
             claims = claims_of(token)
             principal = principal_of(claims)
         except (InvalidToken, NotStanding, ValueError) as problem:
-            raise NotSignedIn from problem
+            raise AccessTokenInvalid from problem
         set_actor(principal.kind, str(principal.id), principal.client_id)
         return principal, claims
 

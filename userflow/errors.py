@@ -207,7 +207,7 @@ class NoClientSecret(errors.ApiError):
     message = "A public client has no secret."
 
 
-class PermissionsMissing(errors.NotAllowed):
+class PermissionsMissing(errors.InsufficientScope):
     """403 of the validation endpoints: the caller does not hold what was asked for."""
 
     message = "The token does not carry what was asked for: see details."

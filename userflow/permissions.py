@@ -11,7 +11,7 @@ from uuid import UUID
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from identity_platform.api.errors import NotAllowed, NotSignedIn, ValidationFailed
+from identity_platform.api.errors import InsufficientScope, NotAllowed, NotSignedIn, ValidationFailed
 from tenants import routes
 from tenants.errors import TenantMismatch, TenantRequired
 from tenants.states import Purpose
@@ -64,12 +64,12 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
 
 
 def require(principal: Principal, permission: str, *kinds: str) -> None:
-    """NotAllowed unless the principal holds the permission and is of one of the kinds."""
+    """InsufficientScope unless the principal holds the permission and is of one of the kinds."""
     if not principal.may(permission):
-        raise NotAllowed(f"This call needs the permission {permission}.")
+        raise InsufficientScope(f"This call needs the permission {permission}.", scope=permission)
     if principal.kind not in (allowed := kinds or (OPERATOR, ADMIN, CLIENT)):
         # Whoever holds it and reads that it is needed looks for the fault in the wrong place.
-        raise NotAllowed(
+        raise InsufficientScope(
             f"A token of kind {principal.kind} may not make this call: send one of {' or '.join(allowed)}."
         )
 

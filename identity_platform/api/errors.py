@@ -56,6 +56,8 @@ class NotSignedIn(ApiError):
 
     status = 401
     code = "UNAUTHORIZED"
+    # WWW-Authenticate (RFC 6750 section 3): without an error for a request that carries no token.
+    challenge: ClassVar[str] = "Bearer"
     message = "Send a valid access token, from a sign-in or a refresh: `Authorization: Bearer <ACCESS_TOKEN>`."
 
     def __init__(
@@ -65,7 +67,13 @@ class NotSignedIn(ApiError):
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message, details=details, headers={"WWW-Authenticate": "Bearer", **(headers or {})})
+        super().__init__(message, details=details, headers={"WWW-Authenticate": self.challenge, **(headers or {})})
+
+
+class AccessTokenInvalid(NotSignedIn):
+    """401: the access token is malformed, expired, revoked or of a session that has ended (RFC 6750 section 3.1)."""
+
+    challenge = 'Bearer error="invalid_token"'
 
 
 class NotAllowed(ApiError):
@@ -74,6 +82,19 @@ class NotAllowed(ApiError):
     status = 403
     code = "FORBIDDEN"
     message = "Your token does not carry the permission that this call needs."
+
+
+class InsufficientScope(NotAllowed):
+    """403: the token lacks a permission, or is of a kind that lacks it always (RFC 6750 section 3.1).
+
+    Not for what no token may do, such as removing the last admin.
+    """
+
+    def __init__(
+        self, message: str | None = None, *, details: Mapping[str, Any] | None = None, scope: str | None = None
+    ) -> None:
+        challenge = 'Bearer error="insufficient_scope"' + (f', scope="{scope}"' if scope else "")
+        super().__init__(message, details=details, headers={"WWW-Authenticate": challenge})
 
 
 class NotFound(ApiError):

@@ -41,6 +41,11 @@ class OAuthErrorBody(serializers.Serializer[Any]):
     error_description = serializers.CharField()
 
 
+CHALLENGE = (
+    '`Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with '
+    '`error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3). '
+    "`Basic` where a client does not prove who it is (RFC 6749 section 5.2)."
+)
 # What any endpoint may answer, by what it does.
 EVERYWHERE: list[type[errors.ApiError]] = [
     errors.ValidationFailed,
@@ -175,6 +180,26 @@ class ContractSchema(AutoSchema):
             OpenApiParameter(name, str, OpenApiParameter.HEADER, description=meaning, response=list(self._successes()))
             for name, meaning in self.contract.answer_headers.items()
         ]
+        statuses = list(map(str, self.get_response_serializers()))
+        found += [
+            OpenApiParameter(
+                name,
+                int,
+                OpenApiParameter.HEADER,
+                description=meaning,
+                response=[status for status in statuses if status != "401"],
+            )
+            for name, meaning in self.contract.limit_headers.items()
+        ]
+        found.append(
+            OpenApiParameter(
+                "WWW-Authenticate",
+                str,
+                OpenApiParameter.HEADER,
+                description=CHALLENGE,
+                response=[status for status in statuses if status in ("401", "403")],
+            )
+        )
         found.append(
             OpenApiParameter(
                 "Retry-After",

@@ -27,6 +27,8 @@ class Contract:
     token: str = "required"
     headers: Mapping[str, str] = field(default_factory=dict)
     answer_headers: Mapping[str, str] = field(default_factory=dict)
+    # Of every response but 401: a limit is counted as soon as the caller is known.
+    limit_headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def endpoint(
@@ -38,16 +40,17 @@ def endpoint(
     token: str = "required",
     headers: Mapping[str, str] | None = None,
     answer_headers: Mapping[str, str] | None = None,
+    limit_headers: Mapping[str, str] | None = None,
 ) -> Callable[[View], View]:
     """Declare an action's contract. The first line of its docstring is the summary in the API document.
 
     `refuses` names the refusals beyond those that any endpoint has (bad body, token, permission, limits, faults);
-    `headers` and `answer_headers` map a header's name to what it means.
+    `headers`, `answer_headers` and `limit_headers` map a header's name to what it means.
     """
 
     def declare(action: View) -> View:
         action.contract = Contract(  # type: ignore[attr-defined]  # functions carry attributes, typing does not know
-            body, query, returns, refuses, token, headers or {}, answer_headers or {}
+            body, query, returns, refuses, token, headers or {}, answer_headers or {}, limit_headers or {}
         )
         return action
 

@@ -63,3 +63,27 @@ def test_neighbours_in_the_paths_are_told_apart() -> None:
     assert tags_of("/uflow/admin/enduser/import") == {"Import and export"}
     assert tags_of("/webauthn/admin/totp/verifyLogin") == tags_of("/webauthn/totp/verify") == {"TOTP"}
     assert tags_of("/webauthn/finishRegistration") == tags_of("/webauthn/admin/beginRegistration") == {"Passkeys"}
+
+
+def test_document_states_every_interface_version() -> None:
+    interfaces = "registry 1.0, user flow 4.0.0, MFA 2.0, token issuing 1.1.0, client management 0.4.0"
+    assert interfaces in document()["info"]["description"]
+
+
+def test_registry_documents_limit_headers_on_every_counted_response() -> None:
+    limits = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+    for path, operations in document()["paths"].items():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                counted = path.startswith("/exsvc/") and status != "401"
+                assert limits & set(answer["headers"]) == (limits if counted else set()), (path, status)
+    assert "429" in document()["paths"]["/exsvc/api/v1/services"]["get"]["responses"]
+
+
+def test_401_and_403_document_the_challenge() -> None:
+    for operations in document()["paths"].values():
+        for operation in operations.values():
+            stated = {
+                status for status, answer in operation["responses"].items() if "WWW-Authenticate" in answer["headers"]
+            }
+            assert stated == {"401", "403"} & set(operation["responses"])

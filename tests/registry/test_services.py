@@ -334,12 +334,23 @@ def test_a_limit_above_a_hundred_counts_as_a_hundred_and_no_page_is_too_far(hous
     ("method", "path"),
     [("GET", ""), ("POST", ""), ("GET", "/x"), ("PUT", "/x"), ("DELETE", "/x"), ("GET", "/x/credentials")],
 )
-@pytest.mark.parametrize("header", [None, "Bearer", "Bearer x.y.z", "Basic YTpi", "Bearer a b"])
-def test_without_a_valid_token_nothing_is_answered(api: Api, method: str, path: str, header: str | None) -> None:
+@pytest.mark.parametrize(
+    ("header", "challenge"),
+    [
+        (None, "Bearer"),
+        ("Bearer", "Bearer"),
+        ("Basic YTpi", "Bearer"),
+        ("Bearer x.y.z", 'Bearer error="invalid_token"'),
+        ("Bearer a b", 'Bearer error="invalid_token"'),
+    ],
+)
+def test_without_a_valid_token_nothing_is_answered(
+    api: Api, method: str, path: str, header: str | None, challenge: str
+) -> None:
     sent = {"Authorization": header} if header else {}
     answer = api.call(method, SERVICES + path, headers=sent)
     assert (answer.status_code, code(answer)) == (401, "UNAUTHORIZED")
-    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert answer.headers["WWW-Authenticate"] == challenge
     assert not RATE_HEADERS & set(answer.headers)
 
 

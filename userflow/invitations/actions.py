@@ -16,7 +16,7 @@ from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
 from identity_platform.api.email_addresses import email_key
-from identity_platform.api.errors import NotAllowed, ValidationFailed
+from identity_platform.api.errors import InsufficientScope, ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.crypto import hash_token
 from tenants import routes
@@ -244,7 +244,7 @@ def _change(by: Principal, tenant_id: UUID | None, invitation_id: UUID, change: 
 
 def _must_make_admins(by: Principal) -> None:
     if not (by.is_admin and by.may("admins:write")):
-        raise NotAllowed("Inviting an admin user needs the permission admins:write.")
+        raise InsufficientScope("Inviting an admin user needs the permission admins:write.", scope="admins:write")
 
 
 def _refuse_beyond(by: Principal, row: Row) -> None:

@@ -14,7 +14,7 @@ from django.db.models.expressions import RawSQL
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
-from identity_platform.api.errors import NotSignedIn
+from identity_platform.api.errors import AccessTokenInvalid
 from identity_platform.audit.origin import set_actor, set_tenant
 from identity_platform.crypto import SealContext, hash_token, new_token, seal, unseal
 from identity_platform.postgresql.parts import Part
@@ -400,14 +400,14 @@ def end_everything(realm: Realm, *, user_id: UUID, reason: str) -> int:
 
 
 def must_still_stand(realm: Realm, principal: Principal) -> None:
-    """NotSignedIn (401) when the caller's session has ended since the request was let in.
+    """AccessTokenInvalid (401) when the caller's session has ended since the request was let in.
 
     For what would outlast that end: another address, a factor more or less. Call it in the realm's transaction with the
     user's row locked: whoever sets a new password because a session was stolen locks that row before ending sessions.
     """
     standing = realm.sessions._default_manager.filter(user_id=principal.id, ended_at=None, expires_at__gt=now())
     if principal.session_id is None or not standing.filter(pk=principal.session_id).exists():
-        raise NotSignedIn
+        raise AccessTokenInvalid
 
 
 def sign_out(*, principal: Principal, everywhere: bool = False) -> int:

@@ -195,6 +195,13 @@ def test_the_bare_address_leads_to_the_documentation(api: Api) -> None:
     assert (answer.status_code, answer.headers["Location"]) == (302, "/docs/")
 
 
+@pytest.mark.parametrize("path", ["/docs", "/schema"])
+def test_path_without_its_slash_redirects(api: Api, path: str) -> None:
+    answer = api.get(path, {"lang": "de"})
+    assert (answer.status_code, answer.headers["Location"]) == (301, f"{path}/?lang=de")
+    assert api.post(path).status_code == 405
+
+
 def test_every_security_scheme_that_an_operation_names_is_in_the_document(api: Api) -> None:
     document = api.get("/schema/", {"format": "json"}).json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]

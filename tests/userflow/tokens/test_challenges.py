@@ -1,0 +1,55 @@
+"""What WWW-Authenticate says of a rejected request (RFC 6750 section 3)."""
+
+from typing import Any
+
+import pytest
+
+from tests.registry.conftest import as_client
+from tests.world import Api, House
+
+INVALID = 'Bearer error="invalid_token"'
+
+
+def challenge(answer: Any) -> tuple[int, str | None]:
+    return answer.status_code, answer.headers.get("WWW-Authenticate")
+
+
+@pytest.mark.parametrize(
+    "path", ["/authmgr/validate", "/uflow/admin/users/me", "/exsvc/debug/auth", "/webauthn/factors"]
+)
+def test_invalid_token_is_told_apart_from_none(api: Api, house: House, path: str) -> None:
+    refresh = house.sign_in(house.register())["refresh_token"]
+    assert challenge(api.get(path)) == (401, "Bearer")
+    assert challenge(api.get(path, token="x.y.z")) == (401, INVALID)
+    assert challenge(api.get(path, token=refresh)) == (401, INVALID)
+
+
+def test_token_of_an_ended_session_is_invalid(house: House) -> None:
+    user = house.as_user(house.register())
+    assert user.post("/authmgr/logout").status_code == 200
+    assert challenge(user.get("/authmgr/profile")) == (401, INVALID)
+
+
+def test_wrong_password_names_no_error_of_a_token(api: Api) -> None:
+    body = {"username": "nobody-at-all", "password": "wrong"}
+    assert challenge(api.post("/uflow/admin/auth/login", body)) == (401, "Bearer")
+
+
+def test_client_that_fails_to_authenticate_is_asked_for_basic(api: Api, house: House) -> None:
+    form = {"grant_type": "client_credentials", "client_id": str(house.client_id), "client_secret": "wrong"}
+    status, asked = challenge(api.post("/authmgr/token", form))
+    assert (status, str(asked).split()[0]) == (401, "Basic")
+
+
+def test_missing_permission_is_insufficient_scope(house: House) -> None:
+    reader = as_client(house, "services:read")
+    lacking = 'Bearer error="insufficient_scope", scope="services:delete"'
+    assert challenge(reader.delete("/exsvc/api/v1/services/x")) == (403, lacking)
+    missing = reader.get("/authmgr/validate/scope", {"scope": "services:delete"})
+    assert challenge(missing) == (403, 'Bearer error="insufficient_scope"')
+
+
+def test_what_no_token_may_do_has_no_challenge(house: House, other_house: House) -> None:
+    itself = house.api.delete(f"/uflow/admin/users/{house.admin.id}")
+    foreign = house.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_house.id)})
+    assert challenge(itself) == challenge(foreign) == (403, None)
