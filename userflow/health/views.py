@@ -16,6 +16,7 @@ class StatusOut(serializers.Serializer[Any]):
 
 
 class ReadyOut(StatusOut):
+    status = serializers.CharField(help_text="ready, degraded (200: only the cache is away) or not_ready (503)")
     database = serializers.CharField(help_text="connected or disconnected")
     cache = serializers.CharField(help_text="connected or disconnected")
 
@@ -36,12 +37,15 @@ class HealthViewSet(ApiViewSet):
 
     @endpoint(returns={200: ReadyOut, 503: ReadyOut}, token="none")
     def ready(self, request: Request) -> Response:
-        """Global database and cache answer; a single tenant's database does not count."""
+        """The global database answers, and the cache; without the cache requests are still served (`degraded`).
+
+        A single tenant's database does not count.
+        """
         database, cache = probes.database_answers(), probes.cache_answers()
-        ready = database and cache
+        served = "ready" if cache else "degraded"
         answer = {
-            "status": "ready" if ready else "not_ready",
+            "status": served if database else "not_ready",
             "database": "connected" if database else "disconnected",
             "cache": "connected" if cache else "disconnected",
         }
-        return Response(answer, status=200 if ready else 503, headers={} if ready else {"Retry-After": "2"})
+        return Response(answer, status=200 if database else 503, headers={} if database else {"Retry-After": "2"})

@@ -67,6 +67,7 @@ def said_after(api: Api) -> tuple[int, Any, float]:
 
 
 READY = {"status": "ready", "database": "connected", "cache": "connected"}
+DEGRADED = {"status": "degraded", "database": "connected", "cache": "disconnected"}
 NOT_READY = {"status": "not_ready", "database": "disconnected", "cache": "connected"}
 
 
@@ -90,6 +91,27 @@ def test_a_database_that_is_gone_is_disconnected(api: Api) -> None:
         nobody = free.getsockname()
     with database_at(*nobody):
         assert said_after(api)[:2] == (503, NOT_READY)
+
+
+@contextmanager
+def cache_at(url: str) -> Iterator[None]:
+    """The cache is there while this lasts."""
+    stated, settings.REDIS_URL = settings.REDIS_URL, url
+    try:
+        yield
+    finally:
+        settings.REDIS_URL = stated
+
+
+def test_ready_without_cache_is_200_degraded(api: Api) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        host, port = free.getsockname()
+    with cache_at(f"redis://{host}:{port}/0"):
+        assert said_after(api)[:2] == (200, DEGRADED)
+        assert "Retry-After" not in api.get("/uflow/ready").headers
+        with database_at(host, port):
+            assert said_after(api)[:2] == (503, NOT_READY | {"cache": "disconnected"})
+    assert said_after(api)[:2] == (200, READY)
 
 
 def test_no_connection_waits_for_a_server_that_has_left_the_network(house: House) -> None:
