@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import mmap
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,8 @@ from multiprocessing import connection
 COMPANIONS = ("tenant_worker", "deliver_events")
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 FINISH_SECONDS = 10
+# Shared by a server and the workers it forks: 1 once it is about to stop.
+ENDING = mmap.mmap(-1, 1)
 # Doubled each time that it does not live longer than that: a database that is away for an hour costs little.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 

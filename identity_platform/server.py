@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
@@ -27,12 +28,14 @@ from granian.log import LogLevels
 from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is there, without __all__
 from granian.server.mp import MPServer
 
-from identity_platform.companions import COMPANIONS, FINISH_SECONDS, Companions, end_with
+from identity_platform.companions import COMPANIONS, ENDING, FINISH_SECONDS, Companions, end_with
 
 PLATFORM = "identity_platform.wsgi"
 # Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
 CONNECTIONS_PER_WORKER = 512
 QUEUE = 1024
+# For how long connections are closed one by one before a stop.
+CLOSING_SECONDS = 0.5
 
 
 def main() -> None:
@@ -197,6 +200,19 @@ class _Granian(MPServer):
         if os.getpid() != self.pid:
             os._exit(0)
         super().signal_handler_interrupt(*args, **kwargs)  # type: ignore[no-untyped-call]  # granian is not annotated
+
+    def _drop_shared_socket(self) -> None:
+        """Stop in an order that loses no request of a proxy, before the workers are told to finish.
+
+        For a moment every response ends its connection, so that none is left that the proxy could use just when it is
+        closed. Then new connections are refused, and the proxy tries another instance: while the parent waits for its
+        workers they would be queued, and lost when it ends.
+        """
+        ENDING[0] = 1
+        time.sleep(CLOSING_SECONDS)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        super()._drop_shared_socket()  # type: ignore[no-untyped-call]  # granian is not annotated
 
     def _init_shared_socket(self) -> None:
         self._ssp = None

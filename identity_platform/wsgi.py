@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import Iterable
 from io import BytesIO
+from typing import Any
 from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
 
 from django.conf import settings
@@ -13,6 +14,8 @@ from django.core.handlers.wsgi import LimitedStream
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, reset_queries
 from django.http import HttpResponse
+
+from identity_platform.companions import ENDING
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
 
@@ -65,7 +68,7 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
         body = _read(unread, settings.API_BODY_LIMIT + 1)
         environ["wsgi.input"] = BytesIO(body)
         environ["CONTENT_LENGTH"] = str(len(body))
-    response = _django(environ, start_response)
+    response = _django(environ, _closing(start_response) if ENDING[0] else start_response)
     if isinstance(response, HttpResponse):
         # The server sends a list at once and with a Content-Length; of anything else it asks piece by piece, in chunks.
         content = response.content
@@ -74,6 +77,15 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
     if unread is not None:
         _drain(unread)
     return response
+
+
+def _closing(start_response: StartResponse) -> StartResponse:
+    """Announce that the connection ends with this response: a proxy then sends nothing more on it, which would be lost."""
+
+    def start(status: str, headers: list[tuple[str, str]], *problem: Any) -> Any:
+        return start_response(status, [*headers, ("Connection", "close")], *problem)
+
+    return start
 
 
 def _size_to_drain(environ: WSGIEnvironment) -> int:

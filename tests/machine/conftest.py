@@ -15,10 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import psutil
 import pytest
+
+if TYPE_CHECKING:
+    from tests.machine.proxy import Nginx
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """
@@ -188,3 +191,19 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Platform]]:
         if platform.process.poll() is None:
             platform.process.kill()
             platform.process.wait()
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[Callable[..., Nginx]]:
+    """`nginx(port, ...)` puts the deployed configuration in front of the instances at these ports."""
+    from tests.machine.proxy import Nginx
+
+    started: list[Nginx] = []
+
+    def start(*upstreams: int) -> Nginx:
+        started.append(Nginx(tmp_path, *upstreams))
+        return started[-1]
+
+    yield start
+    for proxy in started:
+        proxy.end()

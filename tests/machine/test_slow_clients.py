@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,57 +15,12 @@ from socket import create_connection, socket
 import pytest
 
 from identity_platform.api.errors import BodyTooLarge
-from tests.machine.conftest import ROOT, Platform, free_port, within
-from tests.machine.groups import program
+from tests.machine.conftest import Platform, within
+from tests.machine.proxy import Nginx
 
 pytestmark = pytest.mark.needs("nginx")
 
 SLOW_CLIENTS = 200
-OUTER = """
-daemon off;
-pid nginx.pid;
-error_log nginx.log;
-events { worker_connections 2048; }
-http {
-    access_log off;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-    include site.conf;
-}
-"""
-
-
-@pytest.fixture
-def nginx(tmp_path: Path) -> Iterator[Callable[[int], int]]:
-    """`nginx(port)` puts the deployed configuration in front of that port and gives its own."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(upstream: int) -> int:
-        port = free_port()
-        site = (ROOT / "deploy" / "nginx.conf").read_text()
-        for deployed, here in (
-            ("127.0.0.1:8000;", f"127.0.0.1:{upstream};"),
-            ("listen 80;", f"listen 127.0.0.1:{port};"),
-        ):
-            assert site.count(deployed) == 1
-            site = site.replace(deployed, here)
-        (tmp_path / "site.conf").write_text(site)
-        (tmp_path / "nginx.conf").write_text(OUTER)
-        # Its workers run as another user, who must reach the directory for the bodies.
-        for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-            folder.chmod(0o755)
-        command = [str(program("nginx")), "-p", str(tmp_path), "-c", "nginx.conf", "-e", "nginx.log"]
-        started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
-        assert within(60, lambda: _listens(port)), (tmp_path / "nginx.log").read_text()
-        return port
-
-    yield start
-    for process in started:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 @pytest.fixture
@@ -75,14 +29,6 @@ def shut() -> Iterator[int]:
     with socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
-
-
-def _listens(port: int) -> bool:
-    try:
-        create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def ask(port: int, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
@@ -150,10 +96,10 @@ class SlowClients:
 
 
 def test_two_hundred_slow_clients_delay_nobody(
-    settled_home: Path, serve: Callable[..., Platform], nginx: Callable[[int], int]
+    settled_home: Path, serve: Callable[..., Platform], nginx: Callable[..., Nginx]
 ) -> None:
     more = {"TRUSTED_PROXY_HOPS": "1", "WEB_WORKERS": "2", "LIMIT_SIGNIN_PER_MINUTE": "1000"}
-    port = nginx(serve(settled_home, **more).port)
+    port = nginx(serve(settled_home, **more).port).port
     alone = ordinary_requests(port)
     with SlowClients(port, SLOW_CLIENTS) as slow:
         for _ in range(5):  # again where the machine was busy
@@ -166,9 +112,9 @@ def test_two_hundred_slow_clients_delay_nobody(
 
 
 def test_a_body_over_one_mebibyte_is_refused_in_the_envelope_of_its_route_group(
-    nginx: Callable[[int], int], shut: int
+    nginx: Callable[..., Nginx], shut: int
 ) -> None:
-    port = nginx(shut)
+    port = nginx(shut).port
     for path, envelope in (
         ("/exsvc/api/v1/services", {"error": {"code": "BODY_TOO_LARGE", "message": BodyTooLarge.message}}),
         ("/uflow/ready", {"error": "Request Entity Too Large", "message": BodyTooLarge.message}),
@@ -179,15 +125,15 @@ def test_a_body_over_one_mebibyte_is_refused_in_the_envelope_of_its_route_group(
 
 
 @pytest.mark.parametrize("path", ["/exsvc/api/v1/services", "/authmgr/token", "/uflow/ready"])
-def test_a_platform_that_is_away_is_a_503_in_json(nginx: Callable[[int], int], shut: int, path: str) -> None:
-    response, body = ask(nginx(shut), "GET", path)
+def test_a_platform_that_is_away_is_a_503_in_json(nginx: Callable[..., Nginx], shut: int, path: str) -> None:
+    response, body = ask(nginx(shut).port, "GET", path)
     assert (response.status, response.headers["Content-Type"]) == (503, "application/json")
     assert response.headers["Retry-After"] == "2"
     assert response.headers["X-Request-ID"]
     assert "error" in json.loads(body)
 
 
-def test_what_a_client_claims_about_its_address_does_not_pass(nginx: Callable[[int], int]) -> None:
+def test_what_a_client_claims_about_its_address_does_not_pass(nginx: Callable[..., Nginx]) -> None:
     seen: list[dict[str, str]] = []
 
     class Upstream(BaseHTTPRequestHandler):
@@ -202,8 +148,26 @@ def test_what_a_client_claims_about_its_address_does_not_pass(nginx: Callable[[i
     with HTTPServer(("127.0.0.1", 0), Upstream) as upstream:
         threading.Thread(target=upstream.serve_forever, daemon=True).start()
         forged = {"X-Forwarded-For": "203.0.113.9", "X_Forwarded_For": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
-        ask(nginx(upstream.server_address[1]), "GET", "/", **forged, Host="platform.example.org")
+        port = nginx(upstream.server_address[1]).port
+        ask(port, "GET", "/", **forged, Host="platform.example.org")
+        ask(port, "GET", "/", **{"X-Request-ID": "known-1"})
+        ask(port, "GET", "/", **{"X-Request-ID": "not well formed"})
         upstream.shutdown()
     assert seen[0]["x-forwarded-for"] == "127.0.0.1"
     assert seen[0]["host"] == "platform.example.org"
     assert "203.0.113.9" not in seen[0].values()
+    made_up, passed, replaced = [headers["x-request-id"] for headers in seen]
+    assert (len(made_up), passed, len(replaced)) == (32, "known-1", 32)
+
+
+def test_nginx_logs_the_request_id_and_no_query(
+    settled_home: Path, serve: Callable[..., Platform], nginx: Callable[..., Nginx]
+) -> None:
+    platform = serve(settled_home, TRUSTED_PROXY_HOPS="1")
+    proxy = nginx(platform.port)
+    response, _ = ask(proxy.port, "GET", "/uflow/live?email=hidden@example.com")
+    request_id = response.headers["X-Request-ID"]
+    assert within(10, lambda: request_id in proxy.log.read_text())
+    (line,) = [json.loads(line) for line in proxy.log.read_text().splitlines()]
+    assert (line["request_id"], line["path"], line["status"]) == (request_id, "/uflow/live", "200")
+    assert within(10, lambda: f'"request_id":"{request_id}"' in platform.log.read_text())
