@@ -62,6 +62,9 @@ def _each(details: Mapping[str, Any]) -> Iterator[str]:
 def as_refusal(problem: BaseException) -> errors.ApiError:
     """Our word for whatever was raised; anything unknown is a fault of ours and is logged with its trace."""
     match problem:
+        case errors.Unavailable():
+            log.warning("unavailable", reason=type(problem).__qualname__)
+            return problem
         case errors.ApiError():
             return problem
         case drf.ValidationError():
