@@ -68,7 +68,7 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
         body = _read(unread, settings.API_BODY_LIMIT + 1)
         environ["wsgi.input"] = BytesIO(body)
         environ["CONTENT_LENGTH"] = str(len(body))
-    response = _django(environ, _closing(start_response) if ENDING[0] else start_response)
+    response: Iterable[bytes] = _django(environ, _closing(start_response) if ENDING[0] else start_response)
     if isinstance(response, HttpResponse):
         # The server sends a list at once and with a Content-Length; of anything else it asks piece by piece, in chunks.
         content = response.content
