@@ -240,12 +240,9 @@ LANGUAGE_COOKIE_NAME = f"{COOKIE_PREFIX}language"
 MESSAGE_STORAGE = "identity_platform.console.message_storage.MessageStorage"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-CONSOLE_SESSION_HOURS = whole("CONSOLE_SESSION_HOURS", 8, least=1, most=72)
-CONSOLE_IDLE_MINUTES = whole("CONSOLE_IDLE_MINUTES", 30, least=1, most=1440)
 SESSION_ENGINE = "identity_platform.console.signin.store"
-SESSION_COOKIE_AGE = CONSOLE_SESSION_HOURS * 3600
-# Operators without a second factor enrol one before they get in.
-CONSOLE_REQUIRES_FACTOR = flag("CONSOLE_REQUIRES_FACTOR", not EMBEDDED)
+# Operators work with a second factor only, over the API and in the console; one without enrols it first.
+OPERATORS_REQUIRE_FACTOR = flag("OPERATORS_REQUIRE_FACTOR", not EMBEDDED)
 SECURE_SSL_REDIRECT = flag("SECURE_SSL_REDIRECT", not EMBEDDED)
 SECURE_REDIRECT_EXEMPT = [r"^uflow/(health|ready|live)$"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUSTED_PROXY_HOPS else None
@@ -305,7 +302,17 @@ CLIENT_SECRET_OVERLAP_SECONDS = whole("CLIENT_SECRET_OVERLAP_SECONDS", 86400, mo
 TOKEN_ISSUER = (text("TOKEN_ISSUER") or BASE_URL).rstrip("/")
 TOKEN_AUDIENCE = text("TOKEN_AUDIENCE", "identity-api")
 ACCESS_TOKEN_SECONDS = whole("ACCESS_TOKEN_SECONDS", 3600, least=60, most=86400)
+# A session ends when it was not used for its idle limit, and after its absolute limit at the latest; a refresh extends the
+# idle limit only. The same limits hold for the API and for the console.
+OPERATOR_SESSION_IDLE_SECONDS = whole("OPERATOR_SESSION_IDLE_SECONDS", 3600, least=300, most=86400)
+OPERATOR_SESSION_SECONDS = whole("OPERATOR_SESSION_SECONDS", 12 * 3600, least=600, most=7 * 86400)
+ADMIN_SESSION_IDLE_SECONDS = whole("ADMIN_SESSION_IDLE_SECONDS", 8 * 3600, least=300, most=7 * 86400)
+ADMIN_SESSION_SECONDS = whole("ADMIN_SESSION_SECONDS", 86400, least=600, most=30 * 86400)
+# Of end users: idle, and absolute. Tenants may shorten both.
 REFRESH_TOKEN_SECONDS = whole("REFRESH_TOKEN_SECONDS", 14 * 86400, least=3600)
+SESSION_SECONDS = whole("SESSION_SECONDS", 90 * 86400, least=3600)
+# The console's cookie outlives no session of its users.
+SESSION_COOKIE_AGE = max(OPERATOR_SESSION_SECONDS, ADMIN_SESSION_SECONDS)
 REFRESH_RACE_SECONDS = 10
 SIMPLE_JWT = {
     "TOKEN_TYPE_CLAIM": "typ",

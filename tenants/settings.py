@@ -27,7 +27,7 @@ COUNTRY = r"[A-Z]{2}"
 # NIST SP 800-63B section 5.1.1.2.
 SHORTEST_PASSWORD: Final = 8
 # A retired signing key verifies for this long after its last signature.
-LONGEST_REFRESH_SECONDS: Final = 90 * 86_400
+LONGEST_ACCESS_TOKEN_SECONDS: Final = 86_400
 
 
 class Pattern(Text):
@@ -174,20 +174,40 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _("Whether users must verify their email address before they can sign in."),
     ),
     "access_token_seconds": Setting(
-        _whole(60, 86_400),
+        _whole(60, LONGEST_ACCESS_TOKEN_SECONDS),
         _platform("ACCESS_TOKEN_SECONDS"),
         _("Access token lifetime (seconds)"),
         _("Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only."),
         limit=_no_longer,
     ),
     "refresh_token_seconds": Setting(
-        _whole(3_600, LONGEST_REFRESH_SECONDS),
+        _whole(3_600, 90 * 86_400),
         _platform("REFRESH_TOKEN_SECONDS"),
-        _("Refresh token lifetime (seconds)"),
+        _("Session idle limit (seconds)"),
+        _("Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's."),
+        limit=_no_longer,
+    ),
+    "session_seconds": Setting(
+        _whole(3_600, 365 * 86_400),
+        _platform("SESSION_SECONDS"),
+        _("Session lifetime (seconds)"),
         _(
-            "Seconds after which an unused refresh token, and with it the session, expires, 3600 to 7776000. A tenant admin "
-            "can shorten it only."
+            "Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's."
         ),
+        limit=_no_longer,
+    ),
+    "admin_session_idle_seconds": Setting(
+        _whole(300, 7 * 86_400),
+        _platform("ADMIN_SESSION_IDLE_SECONDS"),
+        _("Admin session idle limit (seconds)"),
+        _("Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's."),
+        limit=_no_longer,
+    ),
+    "admin_session_seconds": Setting(
+        _whole(600, 30 * 86_400),
+        _platform("ADMIN_SESSION_SECONDS"),
+        _("Admin session lifetime (seconds)"),
+        _("Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's."),
         limit=_no_longer,
     ),
     "webauthn_rp_id": Setting(

@@ -1,18 +1,8 @@
 """What a session must have proven before a sensitive action."""
 
-from collections.abc import Sequence
-from typing import Final
-
 from userflow.errors import InsufficientAuthentication
 from userflow.principals import Principal
-
-# How a second step is recorded in `amr` (RFC 8176; `mfa` names the same values).
-FACTORS: Final = frozenset({"otp", "pop", "sms"})
-
-
-def has_second_factor(amr: Sequence[str]) -> bool:
-    """Whether a sign-in by these methods included a second factor."""
-    return not FACTORS.isdisjoint(amr)
+from userflow.session_policy import AAL2
 
 
 def require_assurance(principal: Principal) -> None:
@@ -22,5 +12,5 @@ def require_assurance(principal: Principal) -> None:
     the first factor was enrolled does not count.
     """
     has_factor = bool(principal.user.get("mfa_methods"))
-    if not principal.is_fresh() or (has_factor and not has_second_factor(principal.amr)):
+    if not principal.is_fresh() or (has_factor and principal.acr != AAL2):
         raise InsufficientAuthentication

@@ -24,7 +24,10 @@ class Principal:
     permissions: frozenset[str]
     # Names; only end users are in groups.
     groups: tuple[str, ...] = ()
+    # What the token proves, and what the policy in force asks of it (userflow.session_policy).
     amr: tuple[str, ...] = ()
+    acr: str = "aal1"
+    required_acr: str = "aal1"
     auth_time: datetime | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
     # Columns of the user's row that the state check has read anyway.
@@ -45,6 +48,10 @@ class Principal:
     def is_fresh(self) -> bool:
         """Whether the sign-in behind the call is at most fifteen minutes old."""
         return self.auth_time is not None and datetime.now(UTC) - self.auth_time <= FRESH
+
+    def meets_policy(self) -> bool:
+        """Whether the token proves the assurance level that the policy in force asks of every session of this kind."""
+        return self.acr >= self.required_acr
 
     def may(self, permission: str) -> bool:
         """Whether the caller holds the permission now."""

@@ -5,24 +5,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from identity_platform.audit.origin import set_actor
-from tenants import routes
 from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.admins.actions import grantable_roles
 from userflow.admins.models import AdminUser
-from userflow.assurance import has_second_factor
 from userflow.permissions_catalogue import TENANT_ADMIN
 from userflow.principals import Principal
 from userflow.realms import ADMINS
+from userflow.session_policy import AAL2
 from userflow.signin.actions import end_sessions
+from userflow.signin.console import note_console_use
 from userflow.tokens.state import NotStanding, principal_of
 
 # Keys of the console's session; written by the sign-in and nobody else (console.signin.steps).
@@ -84,13 +83,6 @@ def staff_at(request: HttpRequest) -> Staff:
     return staff
 
 
-def wants_factor(tenant_id: UUID | None) -> bool:
-    """Whether whoever belongs there (None: an operator) must have a second factor."""
-    if tenant_id is None:
-        return bool(settings.CONSOLE_REQUIRES_FACTOR)
-    return bool(routes.find(tenant_id).setting("mfa_policy") == "required")
-
-
 def _read(request: HttpRequest) -> Staff | None:
     kept = request.session
     if AUTH_TIME not in kept:
@@ -118,19 +110,14 @@ def _standing(request: HttpRequest) -> Staff | None:
         "amr": kept[AMR],
         "auth_time": kept[AUTH_TIME],
     }
-    if moment - kept[SEEN] > settings.CONSOLE_IDLE_MINUTES * 60:
-        # It must not stay in the lists of sessions until its latest end.
-        end_sessions(ADMINS, user_id=UUID(kept[USER]), session_id=UUID(kept[SESSION]), reason="idle")
-        return None
     principal = principal_of(claims)
     methods = principal.user["mfa_methods"]
-    if (has_second_factor(principal.amr) and not methods) or (
-        wants_factor(principal.tenant_id) and not has_second_factor(principal.amr)
-    ):
+    if (principal.acr == AAL2 and not methods) or not principal.meets_policy():
         end_sessions(ADMINS, user_id=principal.id, session_id=principal.session_id, reason="factor_gone")
         return None
     if moment - kept[SEEN] > SEEN_EVERY_SECONDS:
         kept[SEEN] = moment
+        note_console_use(principal)
     # Columns that the statement has not read are fetched if something asks for them.
     values: dict[str, Any] = {
         "id": principal.id,

@@ -150,7 +150,7 @@ def test_others_factors_and_sessions_are_not_reached_by_their_ids(house: House) 
 
 @pytest.fixture
 def factor_wanted(settings: Any) -> None:
-    settings.CONSOLE_REQUIRES_FACTOR = True
+    settings.OPERATORS_REQUIRE_FACTOR = True
 
 
 def test_an_operator_without_a_factor_enrols_one_and_sees_nothing_else(factor_wanted: None) -> None:
@@ -185,7 +185,7 @@ def test_the_last_factor_stays_where_one_is_wanted(factor_wanted: None) -> None:
 
 def test_a_factor_is_wanted_from_who_is_in_already(settings: Any) -> None:
     staff = new_operator().sign_in()
-    settings.CONSOLE_REQUIRES_FACTOR = True
+    settings.OPERATORS_REQUIRE_FACTOR = True
     assert staff.get("/admin/").headers["Location"].startswith("/admin/login/")
 
 

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import orjson
-from django.conf import settings
 from django.db import connection
 from django.db.models import BooleanField, ExpressionWrapper
 from django.db.models.expressions import RawSQL
@@ -16,23 +13,20 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import AccessTokenInvalid
 from identity_platform.audit.origin import set_actor, set_tenant
-from identity_platform.crypto import SealContext, hash_token, new_token, seal, unseal
 from identity_platform.postgresql.parts import Part
 from tenants import routes
 from tenants.context import in_tenant
-from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
 from userflow.admins.models import AdminUser, known_as, may_enter
 from userflow.clients.usage import STALE_USE, note_use
 from userflow.email import proofs
 from userflow.endusers.models import EndUser
-from userflow.errors import EmailNotVerified, HashersBusy, InvalidGrant, WrongCredentials
+from userflow.errors import EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.principals import Principal
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts, passwords, queries, tickets
-from userflow.tokens import issue, state
-from userflow.tokens.classes import InvalidToken, RefreshTokenJwt, claims_of
+from userflow.tokens import issue
 from userflow.tokens.issue import STANDING, Speaker, TokenPair
 
 PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
@@ -263,114 +257,6 @@ def complete_sign_in(
         given=given,
         also=[*also, event],
     )
-
-
-# --- refresh ---------------------------------------------------------------------------------------------------------
-
-
-def refresh_session(*, refresh_token: str) -> TokenPair:
-    """Exchange a refresh token for its successor and a new access token (RFC 6749 section 6, RFC 9700 section 4.14.2).
-
-    The loser of a race within ten seconds gets the winner's answer. Any later use of a used token ends the session, as
-    one of the two holders has stolen it. Refuses with InvalidGrant, which says that the tenant is suspended if the token
-    is valid; TenantBusy.
-    """
-    try:
-        claims = claims_of(refresh_token, RefreshTokenJwt)
-    except InvalidToken as problem:
-        raise InvalidGrant from problem
-    try:
-        realm = issue.realm_of(claims["kind"])
-        if realm is END_USERS:
-            with in_tenant(UUID(claims["tenant_id"]), Purpose.SIGN_IN):
-                return _rotate(realm, claims)
-        return _rotate(realm, claims)
-    except (state.NotStanding, UnknownTenant, ValueError) as problem:
-        raise InvalidGrant from problem
-    except TenantSuspended as problem:
-        raise InvalidGrant(problem.text if _is_valid(realm, claims) else None) from problem
-
-
-def _is_valid(realm: Realm, claims: dict[str, Any]) -> bool:
-    """Return whether a suspended tenant's refresh token would be accepted if the tenant were active."""
-    valid = realm.refresh_tokens._default_manager.filter(
-        digest=hash_token(claims["jti"]),
-        used_at=None,
-        session_id=claims["sid"],
-        session__user__active=True,
-        session__ended_at=None,
-        session__expires_at__gt=now(),
-    )
-    if realm is not END_USERS:
-        return valid.exists()
-    with in_tenant(UUID(claims["tenant_id"]), Purpose.INSPECT):
-        return valid.exists()
-
-
-def _rotate(realm: Realm, claims: dict[str, Any]) -> TokenPair:
-    # Raises NotStanding unless session, user, client and tenant all stand.
-    principal = state.principal_of(claims)
-    digest = hash_token(claims["jti"])
-    set_actor(principal.kind, str(principal.id), principal.client_id)
-    with realm.atomic():
-        row: Any = (
-            realm.refresh_tokens._default_manager.select_for_update()
-            .filter(digest=digest, session_id=principal.session_id)
-            .first()
-        )
-        if row is None:
-            raise InvalidGrant
-        context = SealContext(
-            tenant=realm.owner(),
-            table=realm.refresh_tokens._meta.db_table,
-            column="successor_sealed",
-            row=digest.hex(),
-        )
-        if row.used_at is None:
-            return _successor(realm, principal, row, context)
-        if now() - row.used_at <= timedelta(seconds=settings.REFRESH_RACE_SECONDS) and row.successor_sealed:
-            answer = orjson.loads(unseal(bytes(row.successor_sealed), data_key=realm.data_key(), context=context))
-            return TokenPair(**{**answer, "session_id": UUID(answer["session_id"])})
-        end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="refresh_reused")
-        realm.record(
-            "refresh_token.reused",
-            target=("session", principal.session_id),
-            outcome="refused",
-            tenant_id=principal.tenant_id,
-        )
-    # Outside the transaction: the end of the session is committed before the refusal.
-    raise InvalidGrant
-
-
-def _successor(realm: Realm, principal: Principal, row: Any, context: SealContext) -> TokenPair:
-    session: Any = realm.sessions._default_manager.get(refresh_tokens=row)
-    route = routes.find(principal.tenant_id) if principal.tenant_id else None
-    moment = now()
-    jti = new_token()
-    speaker = Speaker(
-        kind=principal.kind,
-        user_id=principal.id,
-        tenant_id=principal.tenant_id,
-        client_id=principal.client_id,
-        roles=principal.roles,
-        permissions=tuple(sorted(principal.permissions)),
-        groups=principal.groups,
-    )
-    answer = issue.pair(speaker, session.pk, jti, amr=tuple(session.amr), auth_time=session.auth_time, route=route)
-    kept = orjson.dumps({**answer.members(), "session_id": str(session.pk)})
-    row.successor_sealed = seal(kept, data_key=realm.data_key(), context=context)
-    row.used_at = moment
-    row.save(update_fields=["successor_sealed", "used_at"])
-    realm.refresh_tokens._default_manager.create(digest=hash_token(jti), session=session)
-    # Answers that nobody can ask for any more are not kept.
-    realm.refresh_tokens._default_manager.filter(
-        session=session, used_at__lt=moment - timedelta(seconds=settings.REFRESH_RACE_SECONDS)
-    ).update(successor_sealed=None)
-    _, refresh_seconds = issue.lifetimes(route)
-    session.refreshed_at = moment
-    session.expires_at = moment + timedelta(seconds=refresh_seconds)
-    session.save(update_fields=["refreshed_at", "expires_at"])
-    return answer
 
 
 # --- the end of sessions ---------------------------------------------------------------------------------------------

@@ -1,14 +1,19 @@
 """What the console's sign-in has beside the API's: its rules for passwords, and sessions without tokens."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
+from django.db.models import F
+from django.db.models.functions import Least
 from django.utils.timezone import now
 
+from tenants import routes
 from userflow.admins.models import AdminUser
 from userflow.errors import WeakPassword
+from userflow.principals import Principal
 from userflow.realms import ADMINS
+from userflow.session_policy import session_limits
 from userflow.signin import passwords
 from userflow.tokens.issue import TokenPair
 
@@ -29,20 +34,28 @@ class PasswordRules:
         return f"At least {passwords.SHORTEST} characters, and none of the common passwords."
 
 
-def keep_for_console(opened: TokenPair, *, user: AdminUser, lasting: timedelta) -> datetime:
-    """Make a session of the console of what a sign-in has opened; gives when it ends at the latest.
+def keep_for_console(opened: TokenPair, *, user: AdminUser) -> None:
+    """Make the session that a sign-in has opened a session of the console.
 
-    Its tokens were seen by nobody and are thrown away, so it can be used from the console only. It stands in the lists
-    of sessions and ends with them, as any other one.
+    Its tokens were given to no one and are deleted, so it can be used from the console only. It is listed and ended like
+    any other session, and has the same limits.
     """
-    ends = now() + lasting
     with ADMINS.atomic():
         ADMINS.refresh_tokens._default_manager.filter(session_id=opened.session_id).delete()
-        ADMINS.sessions._default_manager.filter(pk=opened.session_id).update(expires_at=ends)
         ADMINS.record(
             "console.signed_in",
             target=("user", user.pk),
             tenant_id=user.tenant_id,
             details={"session_id": str(opened.session_id)},
         )
-    return ends
+
+
+def note_console_use(principal: Principal) -> None:
+    """Extend the idle limit of a console session that was just used, as a refresh does for the API."""
+    tenant_settings = routes.find(principal.tenant_id).settings if principal.tenant_id else {}
+    limits = session_limits(principal.kind, tenant_settings)
+    moment = now()
+    ends = Least(moment + timedelta(seconds=limits.idle), F("created_at") + timedelta(seconds=limits.absolute))
+    ADMINS.sessions._default_manager.filter(pk=principal.session_id, ended_at=None).update(
+        last_used_at=moment, expires_at=ends
+    )

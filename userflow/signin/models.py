@@ -8,10 +8,12 @@ import uuid
 from datetime import datetime, timedelta
 
 from django.db import models
+from django.utils.timezone import now
 
 from tenants.models import TenantModel
 from userflow.admins.models import AdminUser
 from userflow.endusers.models import EndUser
+from userflow.session_policy import AAL1
 
 # For how long a session that is over is still shown in lists and known to a replayed refresh token.
 SESSION_KEPT = timedelta(days=30)
@@ -26,10 +28,14 @@ class Session(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     client_id = models.UUIDField(null=True)
+    # How the user has proven the session, and the assurance level that this amounts to (userflow.session_policy).
     amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    acr = models.CharField(max_length=8, default=AAL1)
+    # The last proof by the user: the sign-in, or a step-up since.
     auth_time = models.DateTimeField()
     created_at = models.DateTimeField(auto_now_add=True)
-    refreshed_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(default=now)
+    # The idle limit as it was at the last use, never past the absolute limit.
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=32, blank=True, default="")
@@ -74,12 +80,13 @@ class EndUserSession(Session, TenantModel):
 
 
 class RefreshToken(models.Model):
-    """One link of a session's chain of refresh tokens. `digest` is SHA-256 of the token's 256-bit id."""
+    """One link of a session's chain of refresh tokens. `digest` is SHA-256 of the whole token."""
 
     digest = models.BinaryField(primary_key=True)
     issued_at = models.DateTimeField(auto_now_add=True)
     used_at = models.DateTimeField(null=True)
-    # What the winner of a race received, for the loser within ten seconds (contract.md section 7).
+    # What the winner of a race received, for the loser within ten seconds (contract.md section 7); empty once the
+    # successor was used itself: a token that is presented after that is stolen.
     successor_sealed = models.BinaryField(null=True)
 
     class Meta:

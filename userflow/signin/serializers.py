@@ -81,7 +81,8 @@ class SessionOut(serializers.Serializer[Any]):
     amr = serializers.ListField(child=serializers.CharField())
     auth_time = serializers.DateTimeField()
     created_at = serializers.DateTimeField()
-    refreshed_at = serializers.DateTimeField(allow_null=True)
+    acr = serializers.CharField(help_text="Assurance level: aal1 (one factor) or aal2.")
+    last_used_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
     address = serializers.CharField()
     user_agent = serializers.CharField()
@@ -105,7 +106,7 @@ class SessionsEndedOut(serializers.Serializer[Any]):
 
 def session_record(session: Any, *, current: Any) -> dict[str, Any]:
     """A session as answers show it."""
-    members = ("user_id", "client_id", "amr", "auth_time", "created_at", "refreshed_at", "expires_at", "address")
+    members = ("user_id", "client_id", "amr", "acr", "auth_time", "created_at", "last_used_at", "expires_at", "address")
     return {
         "id": session.pk,
         **{name: getattr(session, name) for name in members},

@@ -1,25 +1,23 @@
 """Tokens on request: a client's own, refreshed ones, revoked ones, and what others may know of one."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.crypto import hash_token
 from tenants import routes
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
 from userflow.clients.credentials import KnownClient, authenticate_client
-from userflow.errors import InvalidGrant, InvalidScope, UnauthorizedClient
+from userflow.errors import InvalidScope, UnauthorizedClient
 from userflow.principals import Principal
-from userflow.realms import END_USERS
-from userflow.signin.actions import end_sessions, refresh_session
-from userflow.tokens import issue, state
-from userflow.tokens.classes import AccessToken, InvalidToken, RefreshTokenJwt, claims_of
+from userflow.signin.actions import end_sessions
+from userflow.tokens import issue, refresh, state
+from userflow.tokens.classes import InvalidToken, claims_of
 from userflow.tokens.issue import TokenPair
 from userflow.tokens.revocation import revoke_client_token
 
@@ -58,24 +56,6 @@ def _suspension_told() -> Iterator[None]:
         raise UnauthorizedClient(problem.text) from problem
 
 
-def refresh_tokens(*, refresh_token: str, client_id: str | None, secret: str | None) -> TokenPair:
-    """The next pair of tokens of a session (RFC 6749 section 6).
-
-    The token is bound to the client it was issued to: a confidential one must prove itself, a public one may state its
-    id. Refuses with InvalidClient, InvalidGrant.
-    """
-    client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
-    try:
-        bound = claims_of(refresh_token, RefreshTokenJwt).get("client_id")
-    except InvalidToken as problem:
-        raise InvalidGrant from problem
-    if client is not None and str(client.id) != bound:
-        raise InvalidGrant
-    if client is None and bound:
-        authenticate_client(client_id=bound, secret=None)
-    return refresh_session(refresh_token=refresh_token)
-
-
 def granted_scope(pair: TokenPair) -> str:
     """What a pair's access token carries, as a scope."""
     return " ".join(claims_of(pair.access_token)["permissions"])
@@ -88,7 +68,7 @@ def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> No
     client's token, a suspended tenant), TenantBusy.
     """
     client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
-    claims = _claims(token)
+    claims = _claims(token, unused=False)
     if claims is None:
         return
     bound = claims.get("client_id")
@@ -120,17 +100,17 @@ def _end_session(claims: dict[str, Any]) -> None:
 def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, Any]:
     """What a token means now (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
 
-    Anything else, whatever the reason, is `{"active": false}`. Refuses with TenantBusy.
+    Anything else, whatever the reason, is `{"active": false}`; so is a token of a session below the level that the policy
+    in force asks for. Refuses with TenantBusy.
     """
-    claims = _claims(token)
+    claims = _claims(token, unused=True)
     if claims is None or not _may_know(by, claims):
         return INACTIVE
     try:
         principal = state.principal_of(claims)
     except (state.NotStanding, TenantSuspended, UnknownTenant, ValueError):
         return INACTIVE
-    refresh = claims["typ"] == RefreshTokenJwt.token_type
-    if refresh and not _unused(principal, claims):
+    if not principal.meets_policy():
         return INACTIVE
     user = principal.user
     members = {
@@ -138,10 +118,8 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, An
         "scope": " ".join(sorted(principal.permissions)),
         "client_id": principal.client_id,
         "username": user.get("username") or user.get("email"),
-        "token_type": "refresh_token" if refresh else "Bearer",
-        **{name: claims[name] for name in ("exp", "iat", "nbf", "sub", "aud", "iss")},
-        # A refresh token's id is its secret half.
-        "jti": None if refresh else claims["jti"],
+        "token_type": "Bearer" if "jti" in claims else "refresh_token",
+        **{name: claims.get(name) for name in ("exp", "iat", "nbf", "sub", "aud", "iss", "jti", "acr", "auth_time")},
         "kind": principal.kind,
         "tenant_id": principal.tenant_id,
         "sid": principal.session_id,
@@ -160,22 +138,10 @@ def _may_know(by: KnownClient | Principal, claims: dict[str, Any]) -> bool:
     return by.kind in (principals.ADMIN, principals.CLIENT) and str(by.tenant_id) == claims.get("tenant_id")
 
 
-def _unused(principal: Principal, claims: dict[str, Any]) -> bool:
-    realm = issue.realm_of(principal.kind)
-    row = realm.refresh_tokens._default_manager.filter(
-        digest=hash_token(claims["jti"]), session_id=principal.session_id, used_at=None
-    )
-    if realm is not END_USERS:
-        return row.exists()
-    assert principal.tenant_id is not None  # an end user always has a tenant
-    with in_tenant(principal.tenant_id, Purpose.READ):
-        return row.exists()
-
-
-def _claims(token: str) -> dict[str, Any] | None:
-    for kind in (AccessToken, RefreshTokenJwt):
-        try:
-            return claims_of(token, kind)
-        except InvalidToken:
-            continue
+def _claims(token: str, *, unused: bool) -> dict[str, Any] | None:
+    """The claims of an access token, or those that stand for a refresh token; None for anything else."""
+    with suppress(InvalidToken):
+        return claims_of(token)
+    with suppress(InvalidToken, UnknownTenant):
+        return refresh.claims_of_refresh_token(token, unused=unused)
     return None

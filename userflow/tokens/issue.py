@@ -12,13 +12,15 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
-from identity_platform.crypto import hash_token, new_token
+from identity_platform.crypto import hash_token
 from identity_platform.postgresql.parts import Part, together
 from tenants import routes
 from userflow import principals
 from userflow.errors import WrongCredentials
 from userflow.realms import ADMINS, END_USERS, Realm
-from userflow.tokens.classes import AccessToken, RefreshTokenJwt
+from userflow.session_policy import SessionLimits, acr_of, session_limits
+from userflow.tokens.classes import AccessToken
+from userflow.tokens.refresh_tokens import new_refresh_token
 from userflow.tokens.state import GROUPS_OF_END_USER, ROLES_OF_ADMIN, ROLES_OF_END_USER, groups_in, roles_in
 
 # Clocks of other machines may be behind ours by this much (security.md section 4).
@@ -60,11 +62,14 @@ class TokenPair:
         }
 
 
-def lifetimes(route: routes.Route | None) -> tuple[int, int]:
-    """Seconds of an access and of a refresh token: the tenant's settings, else the platform's."""
-    if route is None:
-        return settings.ACCESS_TOKEN_SECONDS, settings.REFRESH_TOKEN_SECONDS
-    return route.setting("access_token_seconds"), route.setting("refresh_token_seconds")
+def access_token_seconds(route: routes.Route | None) -> int:
+    """Lifetime of an access token: the tenant's setting, else the platform's."""
+    return int(route.setting("access_token_seconds") if route else settings.ACCESS_TOKEN_SECONDS)
+
+
+def limits_of(subject: Speaker, route: routes.Route | None) -> SessionLimits:
+    """The limits now in force for a session of the subject."""
+    return session_limits(subject.kind, route.settings if route else {})
 
 
 # Session, its first refresh token and the user's last_login are one statement: a sign-in pays one round trip. The user
@@ -76,9 +81,11 @@ UPDATE {users} SET last_login = %(standing_now)s WHERE id = %(standing_user)s AN
 AND (%(standing_password)s::text IS NULL OR password = %(standing_password)s::text) {given} RETURNING id
 """
 _SESSION = """
-INSERT INTO {sessions} (id, user_id, client_id, amr, auth_time, created_at, expires_at, end_reason, address, user_agent)
-SELECT gen_random_uuid(), id, %(session_client)s::uuid, %(session_amr)s::jsonb, %(session_now)s::timestamptz,
-  %(session_now)s::timestamptz, %(session_expires)s::timestamptz, '', %(session_address)s::text, %(session_agent)s::text
+INSERT INTO {sessions} (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at, end_reason,
+  address, user_agent)
+SELECT gen_random_uuid(), id, %(session_client)s::uuid, %(session_amr)s::jsonb, %(session_acr)s::text,
+  %(session_now)s::timestamptz, %(session_now)s::timestamptz, %(session_now)s::timestamptz,
+  %(session_expires)s::timestamptz, '', %(session_address)s::text, %(session_agent)s::text
 FROM standing RETURNING id, user_id
 """
 _REFRESH = """
@@ -105,18 +112,20 @@ def open_session(
     on the part STANDING, which gives the user's `id`. Refuses with WrongCredentials; then nothing is written.
     """
     moment = now()
-    _, refresh_seconds = lifetimes(route)
-    jti = new_token()
+    limits = limits_of(speaker, route)
+    expires = moment + timedelta(seconds=min(limits.idle, limits.absolute))
+    refresh_token = new_refresh_token(realm, speaker.tenant_id)
     standing = {"standing_now": moment, "standing_user": speaker.user_id, "standing_password": password}
     session = {
         "session_client": speaker.client_id,
         "session_amr": orjson.dumps(amr).decode(),
+        "session_acr": acr_of(amr),
         "session_now": moment,
-        "session_expires": moment + timedelta(seconds=refresh_seconds),
+        "session_expires": expires,
         "session_address": current_origin().address,
         "session_agent": user_agent[:255],
     }
-    refresh = {"refresh_digest": hash_token(jti), "refresh_now": moment}
+    refresh = {"refresh_digest": hash_token(refresh_token), "refresh_now": moment}
     if_given = f"AND EXISTS (SELECT FROM {given.name})" if given else ""
     parts = [
         *([given] if given else []),
@@ -135,32 +144,31 @@ def open_session(
     session_id, found, found_groups = row
     names, permissions = roles_in(found)
     speaker = replace(speaker, roles=names, permissions=tuple(sorted(permissions)), groups=groups_in(found_groups))
-    return pair(speaker, session_id, jti, amr=amr, auth_time=moment, route=route)
+    access, seconds = access_token(speaker, session_id, amr=amr, auth_time=moment, ends=expires, route=route)
+    return TokenPair(access, refresh_token, seconds, session_id)
 
 
-def pair(
-    speaker: Speaker,
+def access_token(
+    subject: Speaker,
     session_id: UUID,
-    refresh_jti: str,
     *,
     amr: tuple[str, ...],
     auth_time: datetime,
+    ends: datetime,
     route: routes.Route | None,
-) -> TokenPair:
-    """An access token and the refresh token with this id, both of the session."""
-    access_seconds, refresh_seconds = lifetimes(route)
-    access = _stamped(AccessToken(), speaker, access_seconds)
+) -> tuple[str, int]:
+    """An access token of the session, which `ends` by then unless it is used, and the token's lifetime in seconds."""
+    seconds = min(access_token_seconds(route), max(1, round((ends - now()).total_seconds())))
+    access = _stamped(AccessToken(), subject, seconds)
     access["sid"] = str(session_id)
     access["amr"] = list(amr)
+    access["acr"] = acr_of(amr)
     access["auth_time"] = int(auth_time.timestamp())
-    access["roles"] = list(speaker.roles)
-    access["permissions"] = list(speaker.permissions)
-    if speaker.kind == principals.END_USER:
-        access.payload.update(_groups_claim(speaker.groups))
-    refresh = _stamped(RefreshTokenJwt(), speaker, refresh_seconds)
-    refresh["sid"] = str(session_id)
-    refresh["jti"] = refresh_jti
-    return TokenPair(str(access), str(refresh), access_seconds, session_id)
+    access["roles"] = list(subject.roles)
+    access["permissions"] = list(subject.permissions)
+    if subject.kind == principals.END_USER:
+        access.payload.update(_groups_claim(subject.groups))
+    return str(access), seconds
 
 
 def _groups_claim(groups: tuple[str, ...]) -> dict[str, Any]:
@@ -176,7 +184,7 @@ def _groups_claim(groups: tuple[str, ...]) -> dict[str, Any]:
 
 def client_token(*, client_id: UUID, generation: int, scopes: tuple[str, ...], route: routes.Route) -> tuple[str, int]:
     """An access token of a client that speaks for itself (RFC 6749 section 4.4), and its lifetime in seconds."""
-    seconds, _ = lifetimes(route)
+    seconds = access_token_seconds(route)
     speaker = Speaker(principals.CLIENT, client_id, route.tenant_id, client_id, (), scopes)
     access = _stamped(AccessToken(), speaker, seconds)
     access["scope"] = " ".join(scopes)

@@ -50,6 +50,8 @@ class IntrospectionOut(serializers.Serializer[Any]):
     aud = serializers.CharField(required=False)
     iss = serializers.CharField(required=False)
     jti = serializers.CharField(required=False)
+    acr = serializers.CharField(required=False, help_text="aal1 or aal2 (RFC 9470 section 6.2).")
+    auth_time = serializers.IntegerField(required=False, help_text="When the user last proved the session.")
     kind = serializers.CharField(required=False)
     tenant_id = serializers.UUIDField(required=False)
     sid = serializers.UUIDField(required=False)

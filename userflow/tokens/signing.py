@@ -20,7 +20,7 @@ from django.utils.timezone import now
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealContext, seal, unseal
 from tenants import keys
-from tenants.settings import LONGEST_REFRESH_SECONDS
+from tenants.settings import LONGEST_ACCESS_TOKEN_SECONDS
 from userflow.tokens.models import SigningKey
 
 ALGORITHM = "ES256"
@@ -28,8 +28,8 @@ ALGORITHM = "ES256"
 FRESH_SECONDS = 10.0
 # A new key is published this long before it signs, so that verifiers that cache the JWKS know it in time.
 PUBLISH_AHEAD = timedelta(minutes=10)
-# No token outlives it, whatever a tenant sets (tenants.settings): so long a key verifies after its last signature.
-LONGEST_TOKEN = timedelta(seconds=max(LONGEST_REFRESH_SECONDS, settings.REFRESH_TOKEN_SECONDS))
+# No access token outlives it, whatever a tenant sets (tenants.settings): so long a key verifies after its last signature.
+LONGEST_TOKEN = timedelta(seconds=max(LONGEST_ACCESS_TOKEN_SECONDS, settings.ACCESS_TOKEN_SECONDS))
 MAKING_LOCK = 7_215_002
 THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 

@@ -5,6 +5,7 @@ request on, so none of this is cached. An admin's or a client's state, with the 
 global database. An end user needs that one (tenant and client) and one in the tenant's database.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -20,6 +21,7 @@ from userflow import principals
 from userflow.clients.usage import STALE_USE, note_use
 from userflow.ids import FORM
 from userflow.principals import Principal, moment
+from userflow.session_policy import acr_of, required_acr, session_limits
 
 _ROUTE_OR_NULLS = (
     "LEFT JOIN tenants_tenant t ON t.id = {owner} LEFT JOIN tenants_tenantdatabase d ON d.tenant_id = t.id"
@@ -41,8 +43,10 @@ GROUPS_OF_END_USER = (
     "(SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m"
     " JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = {user})"
 )
+# Seconds by the database's clock: since the session was opened, and since it was last used.
+SESSION_AGES = "extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float"
 ADMIN_STATE = (
-    f"SELECT {routes.COLUMNS}, u.username, u.email, u.tenant_id, u.mfa_methods::text,"
+    f"SELECT {routes.COLUMNS}, {SESSION_AGES}, u.username, u.email, u.tenant_id, u.mfa_methods::text,"
     f" {ROLES_OF_ADMIN.format(user='u.id')} FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
     + _ROUTE_OR_NULLS.format(owner="u.tenant_id")
     + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
@@ -54,7 +58,7 @@ TENANT_AND_CLIENT = (
     " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
 )
 END_USER_STATE = (
-    f"SELECT u.email, u.name, u.mfa_methods::text, {ROLES_OF_END_USER.format(user='u.id')},"
+    f"SELECT {SESSION_AGES}, u.email, u.name, u.mfa_methods::text, {ROLES_OF_END_USER.format(user='u.id')},"
     f" {GROUPS_OF_END_USER.format(user='u.id')} FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
     " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
 )
@@ -103,20 +107,26 @@ def _admin(claims: dict[str, Any]) -> Principal:
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
-    username, email, tenant_id, mfa_methods, roles_text = row[routes.WIDTH :]
+    age, unused, username, email, tenant_id, mfa_methods, roles_text = row[routes.WIDTH :]
     kind = principals.ADMIN if tenant_id else principals.OPERATOR
     # An admin user never changes sides; a token that says otherwise is of another time or another platform.
     if kind != claims["kind"] or _uuid(claims.get("tenant_id")) != tenant_id:
         raise NotStanding
-    if tenant_id:
-        _checked(row[: routes.WIDTH], Purpose.INSPECT)
+    tenant_settings = _checked(row[: routes.WIDTH], Purpose.INSPECT).settings if tenant_id else {}
+    _check_limits(kind, tenant_settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
     return _principal(
         claims,
         roles,
         permissions,
+        tenant_settings,
         user={"username": username, "email": email, "mfa_methods": orjson.loads(mfa_methods)},
     )
+
+
+def _check_limits(kind: str, tenant_settings: Mapping[str, Any], *, age: float, unused: float) -> None:
+    if not session_limits(kind, tenant_settings).allow(age=age, unused=unused):
+        raise NotStanding
 
 
 def _checked(columns: Any, purpose: Purpose) -> routes.Route:
@@ -153,12 +163,14 @@ def _end_user(claims: dict[str, Any]) -> Principal:
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
-    email, name, mfa_methods, roles_text, groups_text = row
+    age, unused, email, name, mfa_methods, roles_text, groups_text = row
+    _check_limits(principals.END_USER, route.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
     return _principal(
         claims,
         roles,
         permissions,
+        route.settings,
         user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)},
         groups=groups_in(groups_text),
     )
@@ -167,22 +179,24 @@ def _end_user(claims: dict[str, Any]) -> Principal:
 def _client(claims: dict[str, Any]) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
         raise NotStanding
-    _, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
+    route, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
     if revoked or claims.get("gen") != generation:
         raise NotStanding
     if stale:
         note_use(UUID(claims["client_id"]))
     granted = frozenset(orjson.loads(scopes)) & frozenset((claims.get("scope") or "").split())
-    return _principal(claims, (), granted, user={"name": name, "project_id": project_id})
+    return _principal(claims, (), granted, route.settings, user={"name": name, "project_id": project_id})
 
 
 def _principal(
     claims: dict[str, Any],
     roles: tuple[str, ...],
     permissions: frozenset[str],
+    tenant_settings: Mapping[str, Any],
     user: dict[str, Any],
     groups: tuple[str, ...] = (),
 ) -> Principal:
+    amr = tuple(claims.get("amr") or ())
     return Principal(
         kind=claims["kind"],
         id=UUID(claims["sub"]),
@@ -192,7 +206,9 @@ def _principal(
         roles=roles,
         permissions=permissions,
         groups=groups,
-        amr=tuple(claims.get("amr") or ()),
+        amr=amr,
+        acr=claims.get("acr") or acr_of(amr),
+        required_acr=required_acr(claims["kind"], tenant_settings),
         auth_time=moment(claims.get("auth_time")),
         claims=claims,
         user=user,

@@ -26,6 +26,7 @@ from userflow.permissions import Anyone
 from userflow.permissions_catalogue import TENANT_PERMISSIONS
 from userflow.principals import Principal
 from userflow.tokens import actions, serializers, signing
+from userflow.tokens.refresh import refresh_session
 
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}  # RFC 6749 section 5.1
 PUBLIC = {"Cache-Control": "public, max-age=300"}
@@ -92,7 +93,7 @@ class TokenViewSet(ApiViewSet):
             case "refresh_token":
                 if "refresh_token" not in asked:
                     raise InvalidRequest("refresh_token is missing.")
-                pair = actions.refresh_tokens(refresh_token=asked["refresh_token"], client_id=client_id, secret=secret)
+                pair = refresh_session(refresh_token=asked["refresh_token"], client_id=client_id, secret=secret)
                 # The scope of a session is not narrowed; RFC 6749 section 3.3 then wants the answer to say what it is.
                 scope = {"scope": actions.granted_scope(pair)} if "scope" in asked else {}
                 return Response({**pair.members(), **scope}, headers=NO_STORE)

@@ -348,7 +348,7 @@ class EndUserSessionAdmin(TenantModelAdmin):
 
     @admin.display(description=_("Last used"), empty_value="–")
     def used(self, session: EndUserSession) -> str | None:
-        return moment(session.refreshed_at)
+        return moment(session.last_used_at)
 
     @admin.display(description=_("Ends"))
     def expires(self, session: EndUserSession) -> str | None:

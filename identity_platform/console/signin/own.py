@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 
 from identity_platform.api.errors import ApiError
 from identity_platform.console import sudo
-from identity_platform.console.access import Page, staff_at, staff_or_none, wants_factor
+from identity_platform.console.access import Page, staff_at, staff_or_none
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.lists import uuid_or_none
 from identity_platform.console.signin import forms, refusals, steps
@@ -32,6 +32,7 @@ from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
 from userflow.passwords.actions import change_password
 from userflow.realms import ADMINS
+from userflow.session_policy import AAL2
 from userflow.signin.sessions import end_one_session, end_others, list_sessions
 
 SESSIONS_SHOWN: Final = 50
@@ -281,7 +282,7 @@ def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
     if wanted is None or factor is None:
         raise Http404
     back = reverse("admin:my_sign_in")
-    if len(listed) == 1 and wants_factor(staff.user.tenant_id):
+    if len(listed) == 1 and staff.principal.required_acr == AAL2:
         messages.error(request, _("You must have a second factor: add another one before you remove this one."))
         return HttpResponseRedirect(back)
     text = _("“%(name)s” will no longer sign you in.") % {"name": factor["name"]}

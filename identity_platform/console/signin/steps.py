@@ -6,11 +6,9 @@ with each step, so a name that somebody planted is worth nothing afterwards.
 
 import time
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponseRedirect
 from django.middleware.csrf import rotate_token
 from django.urls import reverse
@@ -22,7 +20,7 @@ from identity_platform.console.middleware import CONSOLE
 from identity_platform.console.signin.verified import DEVICE_ID_SESSION_KEY, mark_verified
 from userflow import principals
 from userflow.admins.models import AdminUser
-from userflow.assurance import has_second_factor
+from userflow.session_policy import AAL2, SECOND_FACTORS, acr_of
 from userflow.signin.actions import SignIn
 from userflow.signin.console import keep_for_console
 from userflow.tokens.issue import TokenPair
@@ -93,7 +91,7 @@ def enter(
 ) -> HttpResponseRedirect:
     """Every step is done: the person (whatever has its `pk` and `tenant_id`) is in, and goes on to the page asked for."""
     user = AdminUser.from_db("default", ["id", "tenant_id"], [person.pk, person.tenant_id])
-    keep_for_console(opened, user=user, lasting=timedelta(hours=settings.CONSOLE_SESSION_HOURS))
+    keep_for_console(opened, user=user)
     moment = time.time()
     request.session.flush()
     facts: dict[str, Any] = {
@@ -109,7 +107,7 @@ def enter(
         request.session[name] = value
     rotate_token(request)
     request.user = user
-    if has_second_factor(amr):
+    if acr_of(amr) == AAL2:
         mark_verified(request, kind=amr[-1], user=user)
     return HttpResponseRedirect(next_path)
 
@@ -119,7 +117,7 @@ def renew(request: HttpRequest, *, amr: tuple[str, ...]) -> None:
     request.session.cycle_key()
     request.session[AUTH_TIME] = time.time()
     request.session[AMR] = list(dict.fromkeys([*request.session[AMR], *amr]))
-    if has_second_factor(amr):
+    if not SECOND_FACTORS.isdisjoint(amr):
         mark_verified(request, kind=amr[-1], user=access.staff_at(request).user)
 
 

@@ -48,7 +48,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         done = sign_in_admin(
             **form.cleaned_data,
             user_agent=agent(request),
-            operators_need_factor=settings.CONSOLE_REQUIRES_FACTOR,
+            operators_need_factor=settings.OPERATORS_REQUIRE_FACTOR,
         )
     except ApiError as refusal:
         form.add_error(None, refusals.in_words(refusal))

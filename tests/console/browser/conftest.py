@@ -21,7 +21,7 @@ from tests.machine.conftest import ROOT, Platform, environment, free_port, kill_
 from tests.mfa.browser.conftest import browser as browser
 from tests.mfa.browser.demo import totp
 
-WANTING = {"CONSOLE_REQUIRES_FACTOR": "true", "WEB_WORKERS": "1", "LOG_LEVEL": "WARNING"}
+WANTING = {"OPERATORS_REQUIRE_FACTOR": "true", "WEB_WORKERS": "1", "LOG_LEVEL": "WARNING"}
 
 
 class Place:

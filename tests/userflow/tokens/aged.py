@@ -2,7 +2,6 @@
 
 import base64
 import json
-import secrets
 from datetime import timedelta
 from uuid import UUID
 
@@ -23,6 +22,7 @@ def aged(token: str, minutes: int) -> str:
         (),
     )
     then = now() - timedelta(minutes=minutes)
-    return issue.pair(
-        speaker, UUID(claims["sid"]), secrets.token_hex(8), amr=("pwd",), auth_time=then, route=None
-    ).access_token
+    token, _ = issue.access_token(
+        speaker, UUID(claims["sid"]), amr=("pwd",), auth_time=then, ends=now() + timedelta(hours=1), route=None
+    )
+    return token

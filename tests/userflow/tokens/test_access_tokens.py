@@ -27,9 +27,8 @@ DOOR = "/authmgr/validate"
 def signed(claims: dict[str, Any], *, header: dict[str, Any] | None = None, key: Any = None, alg: str = "ES256") -> str:
     """A token of the platform's own present key, or of another one."""
     keys = signing.key_set()
-    return jwt.encode(
-        claims, key or keys.signing_key, algorithm=alg, headers={"kid": keys.signing_kid, **(header or {})}
-    )
+    head = {"kid": keys.signing_kid, "typ": "at+jwt", **(header or {})}
+    return jwt.encode(claims, key or keys.signing_key, algorithm=alg, headers=head)
 
 
 def claims_in(token: str) -> dict[str, Any]:
@@ -46,6 +45,21 @@ def refused(token: str) -> bool:
 
 def test_the_same_claims_signed_again_are_taken(house: House) -> None:
     assert not refused(signed(claims_in(str(house.api.token))))
+
+
+def test_access_token_header_must_be_at_jwt(house: House) -> None:
+    claims = claims_in(str(house.api.token))
+    assert jwt.get_unverified_header(str(house.api.token))["typ"] == "at+jwt"
+    for other in ("JWT", "jwt", "logout+jwt", "dpop+jwt", "", None, 7):
+        assert refused(signed(claims, header={"typ": other})), other
+    assert not refused(signed(claims, header={"typ": "application/at+jwt"}))
+
+
+def test_refresh_token_and_tickets_are_no_jwt(house: House) -> None:
+    pair = house.sign_in(house.register())
+    for opaque in (pair["refresh_token"], sign_in_admin(house.admin.username)["refresh_token"]):
+        with pytest.raises(jwt.DecodeError):
+            jwt.decode(opaque, options={"verify_signature": False})
 
 
 def test_a_token_outlives_a_step_of_the_clock(new_house: Callable[[], House]) -> None:
