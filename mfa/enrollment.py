@@ -75,7 +75,7 @@ def enrollment_proof(
     if caller.ticket is not None:
         # A ticket that is sent must be good, even where a window is open: who holds a wrong one is to be told.
         return Proof(kind, "ticket", may_replace=False, ticket=_good_ticket(realm, user, caller.ticket, kind))
-    if mode != "window" or (issues_tokens and user.mfa_methods) or not has_open_window(realm, user):
+    if mode != "window" or user.mfa_methods or not has_open_window(realm, user):
         raise NoProof
     return Proof(kind, "window", may_replace=False, only_as_first=issues_tokens)
 
@@ -133,7 +133,7 @@ def _good_ticket(realm: Realm, user: Any, token: str, kind: Kind) -> Spendable:
         ticket = tickets.find_ticket(realm, token, tickets.ENROLLMENT)
     except NotSignedInByTicket as problem:
         raise NoProof from problem
-    if ticket.user.pk != user.pk or kind in ticket.spent_on:
+    if ticket.user.pk != user.pk or kind in ticket.spent_on or len(ticket.spent_on) >= tickets.KINDS_PER_TICKET:
         raise NoProof
     return ticket
 

@@ -66,7 +66,7 @@ def claim(realm: Realm, user: Any, proof: Proof) -> Any:
     if proof.kind in locked.mfa_methods or (proof.only_as_first and locked.mfa_methods):
         raise NoProof
     if proof.ticket is None:
-        if not has_open_window(realm, locked):
+        if locked.mfa_methods or not has_open_window(realm, locked):
             raise NoProof
         return locked
     try:
@@ -92,17 +92,25 @@ def lock(realm: Realm, user_id: UUID) -> Any | None:
 
 
 def settle(
-    realm: Realm, user: Any, *, change: str, kind: str, rung: str, factor_id: object = None, **details: Any
+    realm: Realm,
+    user: Any,
+    *,
+    change: str,
+    kind: str,
+    rung: str,
+    proof: Proof | None = None,
+    factor_id: object = None,
+    **details: Any,
 ) -> None:
     """Finish a change in its transaction: `mfa_methods`, audit row with rung, mail to the user once it is committed.
 
-    `change` is enrolled, replaced, removed, reset or regenerated. Taking a factor away closes the user's windows and
-    ends the enrollment tickets: they were given to somebody without a factor, and must not serve to enrol another one.
+    `change` is enrolled, replaced, removed, reset or regenerated; `proof` is what the user has shown for it, if it was
+    the user. What was issued under the state before ends here: see `_end_what_was_issued`.
     """
+    before = bool(user.mfa_methods)
     user.mfa_methods = methods_of(user)
     realm.users._default_manager.filter(pk=user.pk).update(mfa_methods=user.mfa_methods, updated_at=now())
-    if change in ("removed", "reset", "replaced"):
-        end_enrollment(realm, user)
+    _end_what_was_issued(realm, user, change, proof, had_factors=before)
     facts = {"kind": kind, "rung": rung, **({"factor_id": str(factor_id)} if factor_id else {}), **details}
     realm.record(
         f"factor.{change}",
@@ -114,6 +122,25 @@ def settle(
         data = {"user_id": user.pk, "kind": kind, "change": change, "mfa_methods": user.mfa_methods}
         publish(_EVENTS[change], data)
     notices.tell_of_change(realm, user, change=change, kind=kind, by_admin=rung == "admin")
+
+
+def _end_what_was_issued(realm: Realm, user: Any, change: str, proof: Proof | None, *, had_factors: bool) -> None:
+    """End the sessions, tickets and windows that the state before the change had earned.
+
+    The first factor and the loss of the last one change what a session must have proven: every other session of the user
+    ends, a reset ends them all. Tickets and windows were given to a user without a factor, and end with the first one (the
+    ticket that enrolled it may add one more kind) and whenever a factor goes.
+    """
+    own = proof.own if proof is not None else None
+    first, last = not had_factors and user.mfa_methods, had_factors and not user.mfa_methods
+    if first or last or change == "reset":
+        keep = own.session_id if own is not None else None
+        signin.end_sessions(realm, user_id=user.pk, keep=keep, reason=f"factor_{change}")
+    if first:
+        used = proof.ticket.digest if proof is not None and proof.ticket is not None else None
+        tickets.end_tickets(realm, user, keep=used)
+    elif change in ("removed", "reset", "replaced"):
+        end_enrollment(realm, user)
 
 
 def methods_of(user: Any) -> list[str]:
@@ -179,7 +206,7 @@ def remove_factor(*, realm: Realm, tenant_id: UUID | None, factor_id: UUID, call
                 continue
             if method == TOTP:
                 user.backup_codes.all().delete()
-            settle(realm, user, change="removed", kind=method, rung=proof.rung, factor_id=factor_id)
+            settle(realm, user, change="removed", kind=method, rung=proof.rung, proof=proof, factor_id=factor_id)
             return method
     raise UnknownFactor
 

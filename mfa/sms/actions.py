@@ -103,6 +103,7 @@ def confirm_sms_setup(
                     change="replaced" if replaced else "enrolled",
                     kind=factors.SMS,
                     rung=proof.rung,
+                    proof=proof,
                     factor_id=phone.pk,
                 )
         except IntegrityError as clash:

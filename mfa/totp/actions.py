@@ -146,6 +146,7 @@ def confirm_totp_setup(
                 change="replaced" if replaced else "enrolled",
                 kind=factors.TOTP,
                 rung=proof.rung,
+                proof=proof,
                 factor_id=row.pk,
             )
     return codes
@@ -288,7 +289,7 @@ def disable_totp(
             if not locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0]:
                 raise NotEnrolled
             locked.backup_codes.all().delete()
-            factors.settle(realm, locked, change="removed", kind=factors.TOTP, rung=proof.rung)
+            factors.settle(realm, locked, change="removed", kind=factors.TOTP, rung=proof.rung, proof=proof)
 
 
 def regenerate_backup_codes(
@@ -304,7 +305,7 @@ def regenerate_backup_codes(
             if not locked.totp_secrets.filter(confirmed_at__isnull=False).exists():
                 raise NotEnrolled
             codes = _new_backup_codes(realm, locked)
-            factors.settle(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, rung=proof.rung)
+            factors.settle(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, rung=proof.rung, proof=proof)
     return codes
 
 

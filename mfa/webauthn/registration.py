@@ -154,7 +154,9 @@ def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, **named: str)
     except IntegrityError as clash:
         # Level 3 section 7.1 step 26: a credential id belongs to one user. Whose it is, is nobody's business.
         raise PasskeyRefused from clash
-    factors.settle(realm, locked, change="enrolled", kind=factors.WEBAUTHN, rung=proof.rung, factor_id=passkey.pk)
+    factors.settle(
+        realm, locked, change="enrolled", kind=factors.WEBAUTHN, rung=proof.rung, proof=proof, factor_id=passkey.pk
+    )
 
 
 def _display_name(user: Any) -> str:

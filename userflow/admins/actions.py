@@ -170,6 +170,8 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
         if user.email != old_address:
             # Links to set a new password have gone to the old address, and whoever reads it shall know.
             tickets.end_tickets(ADMINS, user, purpose=tickets.PASSWORD_RESET)
+            keep = by.session_id if user.pk == by.id else None
+            end_sessions(ADMINS, user_id=user.pk, keep=keep, reason="email_changed")
             mail.tell("admin_address_changed", to=old_address, facts={}, after=ADMINS.alias, tenant_id=user.tenant_id)
         if granted is not None:
             user.roles.set(granted)

@@ -24,6 +24,7 @@ from userflow.errors import AttemptsLocked, EmailProofInvalid, EmailTaken, TooMa
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.realms import END_USERS
 from userflow.signin import attempts, tickets
+from userflow.signin.actions import end_sessions
 from userflow.webhooks.outbox import publish
 from userflow.webhooks.payloads import person
 
@@ -114,6 +115,7 @@ def _prove(proof: EmailProof) -> EndUser:
             if changed:
                 # Links to set a new password have gone to the old address.
                 tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
+                end_sessions(END_USERS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
             record_for_tenant("email.proven", target=("end_user", user.pk), details={"changed": changed})
             if changed:
                 publish("end_user.updated", person(user, changed=["email"]))
@@ -175,4 +177,6 @@ def _send_again(key: str, route: routes.Route) -> None:
         with tenant_atomic():
             proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=user_id).first()
             if proof is not None and proof.user.active:
-                proofs.start_proof(proof.user, proof.email, proof.email_key, route, until=proof.expires_at)
+                proofs.start_proof(
+                    proof.user, proof.email, proof.email_key, route, until=proof.expires_at, keep=proof.session_id
+                )

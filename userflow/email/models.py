@@ -21,6 +21,8 @@ class EmailProof(TenantModel):
     token_digest = models.BinaryField(unique=True)
     code_digest = models.BinaryField()
     wrong_codes = models.PositiveSmallIntegerField(default=0)
+    # The session that asked for a change of address: it goes on when the others end.
+    session_id = models.UUIDField(null=True)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
 

@@ -49,10 +49,18 @@ def code_digest(route: routes.Route, user_id: object, code: str) -> bytes:
     return keyed_digest(f"{user_id} {code}", key=keys.tenant_key(route.tenant_id), purpose="email code")
 
 
-def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, until: datetime | None = None) -> None:
+def start_proof(
+    user: EndUser,
+    email: str,
+    key: str,
+    route: routes.Route,
+    *,
+    until: datetime | None = None,
+    keep: UUID | None = None,
+) -> None:
     """Send a link and a code to `email`; an older proof of the user ends. Call it inside the tenant's transaction.
 
-    The link is good until `until`, by default for a day.
+    The link is good until `until`, by default for a day. `keep` is the session that goes on when the address changes.
     """
     begun = now()
     expires = until or begun + LINK_LIFETIME
@@ -65,6 +73,7 @@ def start_proof(user: EndUser, email: str, key: str, route: routes.Route, *, unt
             "token_digest": hash_token(token),
             "code_digest": code_digest(route, user.pk, code),
             "wrong_codes": 0,
+            "session_id": keep,
             "created_at": begun,
             "expires_at": expires,
         },

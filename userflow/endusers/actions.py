@@ -151,16 +151,17 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                 if user is None:
                     raise UnknownUser
                 asked = sorted(changes)
+                old_key = user.email_key
+                # By kind too: an import may give somebody the id of an admin.
+                own = by.kind == END_USER and by.id == user.pk
                 if "email" in changes:
-                    # By kind too: an import may give somebody the id of an admin.
-                    own = by.kind == END_USER and by.id == user.pk
                     if not own:
                         must_outrank(by, user)
                     if own and changes["email"] != user.email:
                         if not by.is_fresh():
                             raise AddressNeedsFreshSignIn
                         must_still_stand(END_USERS, by)
-                    _change_address(user, changes, route)
+                    _change_address(user, changes, route, keep=by.session_id if own else None)
                 for member, value in changes.items():
                     setattr(user, member, value)
                 user.email_key = email_key(user.email)
@@ -168,6 +169,9 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                 if "email" in changes:
                     # Links to set a new password have gone to the old address.
                     tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
+                if user.email_key != old_key:
+                    keep = by.session_id if own else None
+                    end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
                 record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
                 # An address that waits to be proven has changed nothing yet.
                 if changed := sorted(changes.keys() & {"name", "email", "metadata"}):
@@ -177,8 +181,11 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
     return user
 
 
-def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route) -> None:
-    """Decide what becomes of a new address in `changes`: it counts at once, or it waits to be proven."""
+def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route, *, keep: UUID | None) -> None:
+    """Decide what becomes of a new address in `changes`: it counts at once, or it waits to be proven.
+
+    `keep` is the session that goes on when the address changes.
+    """
     wanted, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
         # Another spelling of the same address; whatever else was about to be proven is given up.
@@ -190,7 +197,7 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route)
     proofs.tell_old_address(user.email, route, pending=pending)
     if pending:
         proofs.limit_changes(user.pk)
-        proofs.start_proof(user, wanted, key, route)
+        proofs.start_proof(user, wanted, key, route, keep=keep)
         del changes["email"]
     else:
         EmailProof.objects.filter(user=user).delete()

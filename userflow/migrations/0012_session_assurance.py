@@ -24,4 +24,8 @@ def _session(model: str, *, tenant: bool) -> list[Operation]:
 class Migration(migrations.Migration):
     dependencies = [("userflow", "0011_one_open_invitation")]
 
-    operations = [*_session("adminsession", tenant=False), *_session("endusersession", tenant=True)]
+    operations = [
+        *_session("adminsession", tenant=False),
+        *_session("endusersession", tenant=True),
+        migrations.AddField("emailproof", "session_id", models.UUIDField(null=True)),
+    ]

@@ -52,6 +52,7 @@ def keep_for_console(opened: TokenPair, *, user: AdminUser) -> None:
 
 def note_console_use(principal: Principal) -> None:
     """Extend the idle limit of a console session that was just used, as a refresh does for the API."""
+    assert principal.session_id is not None  # an admin user signs in with a session
     tenant_settings = routes.find(principal.tenant_id).settings if principal.tenant_id else {}
     limits = session_limits(principal.kind, tenant_settings)
     moment = now()

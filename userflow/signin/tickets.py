@@ -27,6 +27,8 @@ LIFETIME = {
     PASSWORD_RESET: timedelta(minutes=30),
 }
 WRONG_CODES_ALLOWED = 5
+# Kinds of factors that one enrollment ticket may add.
+KINDS_PER_TICKET = 2
 LOGIN_WINDOW = timedelta(minutes=15)
 
 
@@ -147,8 +149,8 @@ def spend_ticket_on(realm: Realm, ticket: Spendable, kind: str) -> None:
         cursor.execute(
             f"UPDATE {realm.tickets._meta.db_table} SET spent_on = spent_on || to_jsonb(%(kind)s::text)"
             " WHERE digest = %(digest)s AND purpose = %(purpose)s AND used_at IS NULL AND expires_at > now()"
-            " AND NOT spent_on @> to_jsonb(%(kind)s::text)",
-            {"kind": kind, "digest": ticket.digest, "purpose": ENROLLMENT},
+            " AND NOT spent_on @> to_jsonb(%(kind)s::text) AND jsonb_array_length(spent_on) < %(most)s",
+            {"kind": kind, "digest": ticket.digest, "purpose": ENROLLMENT, "most": KINDS_PER_TICKET},
         )
         if cursor.rowcount != 1:
             raise NotSignedInByTicket
@@ -211,9 +213,14 @@ def open_enrollment(realm: Realm, user: Any, *, cause: str) -> str:
     return token
 
 
-def end_tickets(realm: Realm, user: Any, *, purpose: str | None = None) -> int:
-    """End every ticket and window of the user (row or id), or the tickets of one purpose; gives how many there were."""
+def end_tickets(realm: Realm, user: Any, *, purpose: str | None = None, keep: bytes | None = None) -> int:
+    """End every ticket and window of the user (row or id), or the tickets of one purpose; gives how many there were.
+
+    `keep` is the digest of a ticket that stays.
+    """
     found = realm.tickets._default_manager.filter(user=user)
+    if keep is not None:
+        found = found.exclude(digest=keep)
     if purpose is not None:
         return found.filter(purpose=purpose).delete()[0]
     realm.windows._default_manager.filter(user=user).delete()

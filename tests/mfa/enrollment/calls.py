@@ -21,8 +21,8 @@ class EnrollmentCall:
     path: str
     kind: str
     prepare: Prepare
-    # Enrols a factor of this kind in the window of the registration.
-    enrol: Callable[[Somebody], Any]
+    # Enrols a factor of this kind.
+    enrol: Callable[..., Any]
     # The specification has a 404 for some calls; the others do not tell unknown users apart.
     unknown: int = 404
     # The general finishRegistration: without a header only while there is no factor of any kind.
@@ -61,11 +61,11 @@ def new_passkey(person: Somebody) -> dict[str, Any]:
     return {"credential": new_authenticator().create(begun.json())}
 
 
-def enrol_passkey(person: Somebody) -> Somebody:
-    """Begin and finish in the window of the registration."""
-    begun = person.api.post("/webauthn/enduser/beginRegistration", person.name)
+def enrol_passkey(person: Somebody, **how: Any) -> Somebody:
+    """Begin and finish, in the window of the registration unless a proof is given."""
+    begun = person.api.post("/webauthn/enduser/beginRegistration", person.name, **how)
     body = {**person.name, "credential": new_authenticator().create(begun.json())}
-    answer = person.api.post("/webauthn/enduser/finishRegistration", body)
+    answer = person.api.post("/webauthn/enduser/finishRegistration", body, **how)
     assert answer.status_code == 200, answer.content
     return person
 

@@ -34,8 +34,9 @@ def events(person: Somebody, action: str) -> list[Any]:
 
 
 def test_everybody_lists_their_own_factors(house: House, ann: Somebody) -> None:
-    own = Api(token=ann.token())
-    ann.enrol_totp().enrol_phone()
+    token = ann.token()
+    own = Api(token=token)
+    ann.enrol_totp(token=token).enrol_phone(token=token)
     somebody(house).enrol_totp()
     listed = own.get("/webauthn/factors").json()
     assert listed["methods"] == ["totp", "sms", "backup_code"]
@@ -50,7 +51,7 @@ def test_everybody_lists_their_own_factors(house: House, ann: Somebody) -> None:
 
 def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(house: House, ann: Somebody) -> None:
     token = ann.token()
-    ann.enrol_totp()
+    ann.enrol_totp(token=token)
     ben_token = somebody(house).token()
     factor = Api(token=token).get("/webauthn/factors").json()["factors"][0]["id"]
     path = f"/webauthn/factors/{factor}"
@@ -71,7 +72,7 @@ def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(house: House, ann: S
 
 def test_removing_a_factor_closes_the_window_and_ends_the_ticket(ann: Somebody) -> None:
     token = ann.token()
-    ann.enrol_totp()
+    ann.enrol_totp(token=token)
     assert ann.api.post("/webauthn/totp/disable", ann.name, token=token).status_code == 200
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
     ticket = {"X-Enrollment-Ticket": ann.ticket}
@@ -111,8 +112,8 @@ def test_the_user_is_told_of_every_change_by_mail(house: House, ann: Somebody, m
     token = ann.token()
     body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
     deeds: list[Callable[[], Any]] = [
-        ann.enrol_totp,
-        ann.enrol_phone,
+        lambda: ann.enrol_totp(token=token),
+        lambda: ann.enrol_phone(token=token),
         lambda: ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token),
         lambda: ann.enrol_totp(token=token),
         lambda: ann.api.post("/webauthn/totp/disable", ann.name, token=token),
@@ -177,12 +178,14 @@ def test_notice_of_ones_own_change_shows_the_address(ann: Somebody, mailoutbox: 
 
 
 def test_every_enrollment_is_audited_with_its_rung_and_address(house: House, ann: Somebody) -> None:
-    token = ann.token()
-    ann.enrol_totp()
-    ann.enrol_phone(headers={"X-Enrollment-Ticket": ann.ticket})
-    ann.enrol_totp(token=token)
-    ann.enrol_totp(token=house.api.token)
-    found = [*events(ann, "factor.enrolled"), *events(ann, "factor.replaced")]
+    ann.enrol_totp(headers={})
+    ben = somebody(house, ann.api)
+    ben.enrol_phone(headers={"X-Enrollment-Ticket": ben.ticket})
+    token = (carl := somebody(house, ann.api)).token()
+    carl.enrol_totp(token=token)
+    carl.enrol_totp(token=house.api.token)
+    found = [event for one in (ann, ben, carl) for event in events(one, "factor.enrolled")]
+    found += events(carl, "factor.replaced")
     assert [(event.details["kind"], event.details["rung"]) for event in found] == [
         ("totp", "window"),
         ("sms", "ticket"),
@@ -266,14 +269,14 @@ def test_trying_addresses_is_limited(house: House) -> None:
 def test_an_admins_own_factors_are_reset_with_a_fresh_sign_in_only(new_house: Any) -> None:
     house = new_house()
     claims = claims_in(house.api.token)
-    old = issue.pair(
+    old, _ = issue.access_token(
         issue.Speaker("admin", house.admin.id, house.id, None, (), ()),
         uuid.UUID(claims["sid"]),
-        uuid.uuid4().hex,
         amr=("pwd",),
         auth_time=now() - timedelta(minutes=16),
+        ends=now() + timedelta(hours=1),
         route=None,
-    ).access_token
+    )
     body = {"user_id": str(house.admin.id), "reason": "lost"}
     assert Api(token=old).post("/webauthn/admin/factors/reset", body).status_code == 401
     assert house.api.post("/webauthn/admin/factors/reset", body).status_code == 200

@@ -51,7 +51,7 @@ def ann(house: House, django_db_blocker: Any) -> Somebody:
     with django_db_blocker.unblock():
         person = somebody(house)
         person.ticket = person.token()
-        return person.enrol_totp()
+        return person.enrol_totp(token=person.ticket)
 
 
 def fresh_codes(ann: Somebody) -> list[str]:

@@ -46,7 +46,7 @@ def test_five_messages_an_hour_and_ten_a_day(ann: Somebody) -> None:
 def test_strangers_do_not_use_up_the_persons_messages(house: House) -> None:
     ann = somebody(house)
     token = ann.token()
-    ann.enrol_phone()
+    ann.enrol_phone(token=token)
     assert request(ann).status_code == 200
     assert request(ann).status_code == 429
     assert request(ann, token=token).status_code == 200

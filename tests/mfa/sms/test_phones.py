@@ -122,7 +122,7 @@ def test_a_new_code_voids_the_old_one(ann: Somebody) -> None:
 def test_strangers_do_not_use_up_the_persons_tries(house: House) -> None:
     ann = somebody(house)
     token = ann.token()
-    ann.enrol_phone()
+    ann.enrol_phone(token=token)
     request(ann)
     code = code_to(ann.phone)
     for number in range(6):

@@ -119,7 +119,7 @@ def test_a_row_that_is_copied_to_another_user_does_not_open(house: House) -> Non
 def test_removing_and_renewing_need_a_fresh_token(house: House) -> None:
     ann = somebody(house)
     token = ann.token()
-    ann.enrol_totp()
+    ann.enrol_totp(token=token)
     for path in ("disable", "regenerateBackupCodes"):
         for headers in ({}, {"X-Enrollment-Ticket": ann.ticket}):
             assert ann.api.post(f"/webauthn/totp/{path}", ann.name, headers=headers).status_code == 401
@@ -136,7 +136,7 @@ def test_removing_and_renewing_need_a_fresh_token(house: House) -> None:
 def test_replacing_needs_a_fresh_token_and_ends_the_old_authenticator(house: House) -> None:
     ann = somebody(house)
     token = ann.token()
-    ann.enrol_totp()
+    ann.enrol_totp(token=token)
     old = Somebody(**vars(ann))
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
     ann.enrol_totp(token=token)
