@@ -82,8 +82,9 @@ def test_an_end_users_address_and_factors_stay(
 
 def test_a_factor_is_not_taken_away(house: House) -> None:
     person = somebody(house)
-    owner = Api(token=person.token())
-    person.enrol_totp()
+    token = person.token()
+    owner = Api(token=token)
+    person.enrol_totp(token=token)
     (factor,) = owner.get("/webauthn/factors").json()["factors"]
     with in_tenant(house.id):
         answer = ended_while(END_USERS, person.id, lambda: owner.delete(f"/webauthn/factors/{factor['id']}"))
