@@ -99,6 +99,20 @@ def test_an_admin_resets_the_factors_and_opens_a_window_at_the_admins_address(
     assert (event.details["reason"], event.actor_kind, event.address) == ("lost the phone", "admin", house.api.address)
 
 
+def test_reset_ends_waiting_logins_and_sent_codes(house: House, ann: Somebody) -> None:
+    ann.enrol_totp().enrol_phone()
+    assert Api().post("/webauthn/sms/requestCode", ann.named_with_client).status_code == 200
+    waiting = ann.sign_in().json()["mfa_token"]
+    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost the phone"}
+    assert house.api.post("/webauthn/factors/reset", body).status_code == 200
+    with in_tenant(house.id):
+        assert not SmsCode.objects.filter(user_id=ann.id).exists()
+    ann.api = Api(address=house.api.address)
+    ann.enrol_totp()
+    late = {**ann.name, "code": ann.code(1), "mfa_token": waiting}
+    assert Api().post("/webauthn/totp/verifyLogin", late).status_code == 401
+
+
 def test_a_reset_needs_a_reason_the_right_and_the_tenant(house: House, other_house: House, ann: Somebody) -> None:
     body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
     assert house.api.post("/webauthn/factors/reset", {**body, "reason": "  "}).status_code == 400

@@ -198,6 +198,14 @@ def test_a_tenants_list_of_countries_holds(new_house: Any, operator: Api) -> Non
     assert ann.api.post("/webauthn/sms/beginSetup", {**body, "phone_number": "+33612345678"}).status_code == 200
 
 
+def test_request_rejects_a_country_taken_off_the_list(new_house: Any, operator: Api) -> None:
+    ann = somebody(new_house()).enrol_phone()
+    for countries, expected in ((["FR"], 400), (["DE"], 200)):
+        asked = {"settings": {"sms_countries": countries}}
+        assert operator.patch(f"/uflow/admin/tenants/{ann.house.id}", asked).status_code == 200
+        assert request(ann).status_code == expected
+
+
 def test_the_client_must_be_one_of_the_tenant(house: House, other_house: House) -> None:
     ann = somebody(house)
     body = {**ann.name, "client_id": str(other_house.client_id), "phone_number": some_phone()}

@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
+from tests.userflow.mailbox import mails_to
 from tests.userflow.signin.test_first_step_races import signed_in_during
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
 from userflow.admins.models import AdminUser
@@ -194,6 +195,15 @@ def test_deactivation_ends_sessions_and_sign_in(house: House) -> None:
     assert Api().post("/uflow/admin/auth/login", login).status_code == 401
     assert house.api.post(f"{PATH}/active", {"user_id": user["id"], "active": True}).json()["active"] is True
     assert Api().post("/uflow/admin/auth/login", login).status_code == 200
+
+
+def test_new_address_ends_an_admins_reset_link(house: House) -> None:
+    user, new = made(house), f"moved-{secrets.token_hex(4)}@example.com"
+    assert Api().post("/uflow/auth/admin/password/forgot", {"email": user["email"]}).status_code == 200
+    token = mails_to(user["email"], "new password")[-1].body.partition("token=")[2].split()[0]
+    assert house.api.put(f"{PATH}/{user['id']}", {"email": new}).status_code == 200
+    body = {"token": token, "password": "another horse 8 battery"}
+    assert Api().post("/uflow/auth/admin/password/reset", body).status_code == 400
 
 
 def test_neither_oneself_nor_the_last_admin(new_house: Any) -> None:

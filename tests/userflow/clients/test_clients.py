@@ -311,6 +311,20 @@ def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(house: House) ->
     assert house.api.get(f"/uflow/user/enduser/{house.id}/{person.id}").status_code == 200
 
 
+def test_deactivation_ends_sessions_of_that_client_only(house: House) -> None:
+    person, name = house.register(), f"second-{house.admin.username}"
+    body = {"name": name, "type": "public"}
+    second = house.api.post(f"/clientms/tenants/{house.id}/clients", body).json()["id"]
+    doors = []
+    for client in (str(house.client_id), second):
+        login = {"client_id": client, "email": person.email, "password": person.password}
+        doors.append(Api(token=Api().post("/uflow/auth/enduser/login", login).json()["access_token"]))
+    for verb in ("deactivate", "activate"):
+        assert house.api.patch(f"/clientms/tenants/{house.id}/clients/{second}/{verb}").status_code == 200
+    # For good: the sessions do not come back with the client.
+    assert [door.get("/authmgr/validate").status_code for door in doors] == [200, 401]
+
+
 def test_the_default_client_cannot_be_deleted(house: House) -> None:
     assert house.api.delete(path(house, house.client_id)).status_code == 403
     assert house.api.get(path(house, house.client_id)).json()["is_default"] is True

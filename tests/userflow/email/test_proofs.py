@@ -234,6 +234,30 @@ def test_a_changed_address_counts_only_once_proven_and_the_old_one_is_told(stric
     assert (sign_in(strict, person.email).status_code, sign_in(strict, new).status_code) == (401, 200)
 
 
+def test_proof_of_a_new_address_ends_reset_links(strict: House) -> None:
+    person, new = proven(strict), somebody()
+    asked = {"email": person.email, "tenant_id": str(strict.id)}
+    assert Api().post("/uflow/auth/enduser/password/forgot", asked).status_code == 200
+    link = mails_to(person.email, "new password")[-1].body.partition("token=")[2].split()[0]
+    change(strict, person, new)
+    assert verify(token=token_in(last_proof(new))).status_code == 200
+    body = {"token": link, "password": "another horse 8 battery"}
+    assert Api().post("/uflow/auth/enduser/password/reset", body).status_code == 400
+
+
+def test_resend_and_verify_reject_inactive_users(strict: House) -> None:
+    newcomer, mover, new = strict.register(), proven(strict), somebody()
+    change(strict, mover, new)
+    waiting = {newcomer.email: newcomer, new: mover}
+    for address, person in waiting.items():
+        token = token_in(last_proof(address))
+        with in_tenant(strict.id):
+            EndUser.objects.filter(pk=person.id).update(active=False)
+        assert Api().post(RESEND, {"tenant_id": str(strict.id), "email": address}).status_code == 200
+        assert len(mails_to(address, PROOF)) == 1
+        assert verify(token=token).status_code == 400
+
+
 def test_where_it_is_off_a_changed_address_counts_at_once_and_the_old_one_is_told(house: House) -> None:
     person, new = house.register(), somebody()
     assert change(house, person, new).json()["email"] == new

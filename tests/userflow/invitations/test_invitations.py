@@ -83,6 +83,16 @@ def test_an_invited_end_user_accepts_and_signs_in_with_the_roles_of_the_invitati
     assert (set(held["roles"]) >= {"user", role["name"]}, "tea:pour" in held["permissions"]) == (True, True)
 
 
+def test_accept_rejects_an_inactive_client(house: House) -> None:
+    body = {"name": f"app-{secrets.token_hex(4)}", "type": "public"}
+    client = house.api.post(f"/clientms/tenants/{house.id}/clients", body).json()["id"]
+    token = token_of(invite(house, "end_user", client_id=client))
+    path = f"/clientms/tenants/{house.id}/clients/{client}"
+    for verb, expected in (("deactivate", 400), ("activate", 201)):
+        assert house.api.patch(f"{path}/{verb}").status_code == 200
+        assert accept(token).status_code == expected
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_acceptance_opens_an_enrollment_window_like_a_registration(house: House, kind: str) -> None:
     invitation = invite(house, kind)

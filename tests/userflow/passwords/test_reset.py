@@ -278,6 +278,46 @@ def test_admin_users_reset_theirs_in_the_global_database(new_house: Any) -> None
     assert {"password.reset_asked", "password.reset"} <= set(trail)
 
 
+def test_reset_rejects_admin_of_suspended_tenant(new_house: Any, operator: Api) -> None:
+    own = new_house()
+    assert Api().post(ADMIN_FORGOT, {"email": own.admin.email}).status_code == 200
+    body = {"token": token_in(mails_to(own.admin.email)[-1]), "password": NEW}
+    for status, expected in (("suspended", 400), ("active", 200)):
+        assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": status}).status_code == 200
+        answer = Api().post(ADMIN_RESET, body)
+        assert answer.status_code == expected, answer.content
+
+
+def test_forgot_mails_no_inactive_user(house: House, new_house: Any, operator: Api) -> None:
+    person, own = house.register(), new_house()
+    assert house.api.delete(f"/uflow/user/enduser/{house.id}/{person.id}").status_code == 200
+    colleague = {"username": f"off-{secrets.token_hex(4)}", "email": f"off-{secrets.token_hex(4)}@example.com"}
+    names = {"password": PASSWORD, "first_name": "A", "last_name": "B"}
+    made = own.api.post("/uflow/admin/users", {**colleague, **names}).json()
+    assert own.api.delete(f"/uflow/admin/users/{made['id']}").status_code == 200
+    for path, body in (
+        (FORGOT, {"email": person.email, "tenant_id": str(house.id)}),
+        (ADMIN_FORGOT, {"email": colleague["email"]}),
+    ):
+        assert Api().post(path, body).status_code == 200
+        assert mails_to(body["email"]) == []
+
+
+def test_forgot_needs_an_active_client_of_the_tenant(house: House, other_house: House) -> None:
+    person = house.register()
+    body = {"name": f"off-{secrets.token_hex(4)}", "type": "public"}
+    client = house.api.post(f"/clientms/tenants/{house.id}/clients", body).json()
+    off = f"/clientms/tenants/{house.id}/clients/{client['id']}/deactivate"
+    assert house.api.patch(off).status_code == 200
+    for named in (
+        {"client_id": client["id"]},
+        {"client_id": str(other_house.client_id)},
+        {"client_id": str(house.client_id), "tenant_id": str(other_house.id)},
+    ):
+        assert Api().post(FORGOT, {"email": person.email, **named}).status_code == 200
+    assert mails_to(person.email) == []
+
+
 def test_a_sign_in_that_has_checked_the_old_password_gets_no_session_after_the_reset(house: House) -> None:
     person = house.register()
     token = ask(house, person)

@@ -94,6 +94,12 @@ def test_a_client_that_logs_out_ends_its_token_or_all_of_them(house: House) -> N
     assert Api(token=own_token(client)).get(DOOR).status_code == 200
 
 
+def test_client_logout_leaves_other_clients_alone(house: House) -> None:
+    one, other = (own_token(make_client(house)) for _ in range(2))
+    assert Api(token=one).post("/authmgr/logout", {"all": True}).status_code == 200
+    assert [Api(token=token).get(DOOR).status_code for token in (one, other)] == [401, 200]
+
+
 def test_revoked_tokens_and_dead_keys_are_forgotten_when_they_have_expired(house: House) -> None:
     one, two = (own_token(make_client(house)) for _ in range(2))
     jtis = []

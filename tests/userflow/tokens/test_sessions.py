@@ -66,6 +66,29 @@ def test_another_tenants_sessions_are_like_unknown_ones(house: House, other_hous
     assert house.as_user(person).get(DOOR).status_code == 200
 
 
+def test_admin_sessions_of_another_tenant_are_unknown(house: House, other_house: House) -> None:
+    session = house.api.get(PATH).json()["sessions"][0]["id"]
+    assert other_house.api.delete(f"{PATH}/{session}").status_code == 404
+    assert other_house.api.get(PATH, {"user_id": str(house.admin.id)}).status_code == 404
+    assert house.api.get(DOOR).status_code == 200
+
+
+def test_end_session_checks_the_stated_user(house: House) -> None:
+    person, neighbour = house.register(), house.register()
+    door = house.as_user(person)
+    session = door.get(PATH).json()["sessions"][0]["id"]
+    assert house.api.delete(f"{PATH}/{session}", query={"user_id": str(neighbour.id)}).status_code == 404
+    assert house.api.delete(f"{PATH}/{session}", query={"user_id": str(person.id)}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["end_user", "admin"])
+def test_sign_out_everywhere_leaves_other_users_alone(new_house: Any, kind: str) -> None:
+    house = new_house()
+    doors = [house.as_user(house.register()) for _ in range(2)] if kind == "end_user" else [house.api, new_house().api]
+    assert doors[0].post("/authmgr/logout", {"all": True}).status_code == 200
+    assert [door.get("/authmgr/validate").status_code for door in doors] == [401, 200]
+
+
 def test_users_see_and_end_nobody_elses(house: House) -> None:
     victim, other = house.register(), house.register()
     door, attacker = house.as_user(victim), house.as_user(other)
