@@ -11,15 +11,12 @@ from enum import StrEnum
 from functools import partial
 
 from django.conf import settings
-from django.db import DatabaseError
-from psycopg import Error as DriverError
 
-from identity_platform.api.errors import ApiError
 from identity_platform.audit.writer import record_for_platform
 from tenants import databases, fleet, provisioning, relocation, warm, webauthn_claims
 from tenants.errors import JobRunning, UpgradeFailed
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
-from tenants.schema import is_older, reason_of, schema_version
+from tenants.schema import is_older, schema_version, why
 from tenants.states import State
 
 
@@ -34,6 +31,7 @@ class Kind(StrEnum):
     MISSING = "database missing"
     FAILED = "failed"
     ORPHAN = "orphan database"
+    INVALID = "invalid database"
     OLD_TEMPLATE = "old template"
     HALF_MADE_SPARE = "half-made spare"
     LEFT_COPY = "left copy"
@@ -70,12 +68,9 @@ def cure(finding: Finding) -> str:
         finding.cure()
     except JobRunning:
         return "a job is working on it"
-    except ApiError as refusal:
-        return refusal.text
-    except UpgradeFailed as failure:
-        return str(failure)
-    except (DatabaseError, DriverError) as problem:
-        return reason_of(problem)
+    except Exception as problem:
+        # Whatever it is, the other findings are put right.
+        return why(problem)
     record_for_platform("tenants.repaired", target=("database", finding.subject), details={"found": str(finding.kind)})
     return ""
 
@@ -83,7 +78,8 @@ def cure(finding: Finding) -> str:
 def _on(server: DatabaseServer) -> Iterator[Finding]:
     try:
         with databases.administering(server) as raw:
-            there, held = databases.names(raw), databases.held_still(raw)
+            names, invalid, held = databases.names(raw), databases.invalid_names(raw), databases.held_still(raw)
+            there = names - invalid
             # In the order in which a database passes from one list to the next.
             spares = list(WarmDatabase.objects.filter(server=server))
             mappings = list(TenantDatabase.objects.select_related("tenant", "server").filter(server=server))
@@ -99,14 +95,15 @@ def _on(server: DatabaseServer) -> Iterator[Finding]:
             if not databases.is_worked_on(raw, databases.WARM_POOL_JOB):
                 yield from _spares(server, spares, there)
             making = databases.is_worked_on(raw, databases.TEMPLATE_JOB)
-    except DriverError as problem:
-        yield Finding(Kind.SERVER, server, server.name, reason_of(problem))
+    except Exception as problem:
+        # Also a URL that does not open: the other servers are looked at all the same.
+        yield Finding(Kind.SERVER, server, server.name, why(problem))
         return
     somebodys = {mapping.name for mapping in mappings if mapping.status != State.DELETED} | {
         spare.name for spare in spares
     }
-    for name in sorted(there - somebodys):
-        if nobodys := _nobodys(server, name, making):
+    for name in sorted(names - somebodys):
+        if nobodys := _nobodys(server, name, making, is_invalid=name in invalid):
             yield nobodys
 
 
@@ -129,7 +126,7 @@ def _tenant(mapping: TenantDatabase, there: set[str], held: set[str]) -> Finding
         case State.FAILED:
             return found(Kind.FAILED, "its database is there again; a repair makes it active", lambda: _revive(mapping))
         case _ if not present:
-            says = f"the database {mapping.name} is gone; a repair marks the tenant as failed"
+            says = f"the database {mapping.name} is gone or invalid; a repair marks the tenant as failed"
             return found(Kind.MISSING, says, lambda: _mark_failed(mapping))
         case State.MIGRATING:
             says = "its migration was interrupted; a repair goes on with it"
@@ -160,6 +157,8 @@ def _mark_failed(mapping: TenantDatabase) -> None:
             TenantDatabase.objects.filter(pk=mapping.pk).update(reason=reason)
         else:
             provisioning.change_state(mapping.pk, State.FAILED, reason=reason)
+        # Of an invalid one nothing can be read any more.
+        databases.drop(raw, mapping.name)
 
 
 def _revive(mapping: TenantDatabase) -> None:
@@ -190,7 +189,7 @@ def _spares(server: DatabaseServer, spares: list[WarmDatabase], there: set[str])
             says = "the making of a ready-made database was interrupted"
             yield Finding(Kind.HALF_MADE_SPARE, server, spare.name, says, lambda: _refill(server))
         elif spare.name not in there:
-            says = "a ready-made database is gone"
+            says = "a ready-made database is gone or invalid"
             yield Finding(Kind.MISSING_SPARE, server, spare.name, says, partial(_forget_spare, spare))
 
 
@@ -207,9 +206,14 @@ def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Find
     for spare in spares:
         if (tenant_id := relocation.meant_for(spare)) is not None:
             mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
-            with databases.administering(mapping.server) as raw:
-                if databases.is_worked_on(raw, tenant_id):
-                    continue
+            try:
+                with databases.administering(mapping.server) as raw:
+                    if databases.is_worked_on(raw, tenant_id):
+                        continue
+            except Exception as problem:
+                says = f"whether a job still fills this copy is unknown: {mapping.server.name}: {why(problem)}"
+                yield Finding(Kind.LEFT_COPY, server, spare.name, says)
+                continue
             says = "a move or a restore was interrupted and left its copy"
             yield Finding(Kind.LEFT_COPY, server, spare.name, says, partial(relocation.clear_up, tenant_id))
 
@@ -220,16 +224,24 @@ def _refill(server: DatabaseServer) -> None:
 
 def _forget_spare(spare: WarmDatabase) -> None:
     # By name and readiness: it may have been claimed meanwhile, then there is no row.
-    WarmDatabase.objects.filter(pk=spare.pk, ready=True).delete()
+    with databases.administering(spare.server) as raw:
+        if databases.exists(raw, spare.name):
+            return
+        if WarmDatabase.objects.filter(pk=spare.pk, ready=True).update(ready=False):
+            databases.drop(raw, spare.name)
+            WarmDatabase.objects.filter(pk=spare.pk).delete()
 
 
-def _nobodys(server: DatabaseServer, name: str, template_in_the_making: bool) -> Finding | None:
+def _nobodys(server: DatabaseServer, name: str, template_in_the_making: bool, *, is_invalid: bool) -> Finding | None:
     def drop() -> None:
         claimed = TenantDatabase.objects.filter(server=server, name=name).exclude(status=State.DELETED)
         if not claimed.exists() and not WarmDatabase.objects.filter(server=server, name=name).exists():
             with databases.administering(server) as raw:
                 databases.drop(raw, name)
 
+    if is_invalid:
+        # Nothing can be read from it, whoever had it.
+        return Finding(Kind.INVALID, server, name, "its DROP DATABASE was interrupted; a repair ends it", drop)
     if name.startswith(databases.template_prefix()):
         version = name.removeprefix(databases.template_prefix())
         half_made = version.endswith("_making") and not template_in_the_making

@@ -32,6 +32,9 @@ PATIENCE_SECONDS = 2.0
 DROP_TRIES = 10
 # How long a session is waited for that is told to end.
 SESSION_SECONDS = 5
+# The connection limit of a database whose DROP was interrupted; only another DROP can touch it (PostgreSQL's
+# DATCONNLIMIT_INVALID_DB, catalog/pg_database.h).
+INVALID = -2
 
 
 def _lock_number(subject: object) -> int:
@@ -89,32 +92,43 @@ def is_worked_on(raw: Raw, subject: object) -> bool:
 
 
 def names(raw: Raw) -> set[str]:
-    """The databases of this installation on the server, templates included."""
-    found = raw.execute(
-        "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [settings.TENANT_DATABASE_PREFIX]
-    )
-    return {name for (name,) in found}
+    """The databases of this installation on the server, templates and invalid ones included."""
+    return {name for name, _ in _listed(raw)}
+
+
+def invalid_names(raw: Raw) -> set[str]:
+    """Those of them that an interrupted DROP DATABASE has left invalid."""
+    return {name for name, limit in _listed(raw) if limit == INVALID}
+
+
+def _listed(raw: Raw) -> list[tuple[str, int]]:
+    return raw.execute(
+        "SELECT datname, datconnlimit FROM pg_database WHERE starts_with(datname, %s)",
+        [settings.TENANT_DATABASE_PREFIX],
+    ).fetchall()
 
 
 def exists(raw: Raw, database: str) -> bool:
-    """Whether the server has the database."""
-    return raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [database]).fetchone() is not None
+    """Whether the server has the database. An invalid one counts as missing: nothing can be read from it."""
+    found = raw.execute("SELECT datconnlimit FROM pg_database WHERE datname = %s", [database]).fetchone()
+    return found is not None and found[0] != INVALID
 
 
 def drop(raw: Raw, database: str) -> None:
     """Drop a database, if it is there, with whoever is connected: poolers keep connections that nobody uses."""
     POOL.close_idle(database)
     if exists(raw, database):
+        # PostgreSQL refuses to alter an invalid database; that one is no template any more.
         raw.execute(sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE false").format(sql.Identifier(database)))
-        for attempt in range(DROP_TRIES):
-            try:
-                raw.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
-                return
-            except InsufficientPrivilege:
-                # Autovacuum is in it at the moment, with the server's own role: who is no superuser may not end that.
-                if attempt == DROP_TRIES - 1:
-                    raise
-                time.sleep(0.5)
+    for attempt in range(DROP_TRIES):
+        try:
+            raw.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
+            return
+        except InsufficientPrivilege:
+            # Autovacuum is in it at the moment, with the server's own role: who is no superuser may not end that.
+            if attempt == DROP_TRIES - 1:
+                raise
+            time.sleep(0.5)
 
 
 def copy_template(raw: Raw, server: DatabaseServer, database: str) -> None:
@@ -123,6 +137,8 @@ def copy_template(raw: Raw, server: DatabaseServer, database: str) -> None:
     if not exists(raw, template):
         ensure_template(server)
     if not exists(raw, database):
+        # What an interrupted DROP has left under this name.
+        drop(raw, database)
         # Copying files makes the server write out everything it holds, which stops all tenants for a moment; only a
         # throw-away server, which never waits for its disk, does it faster than by way of the log.
         safe = raw.execute("SELECT current_setting('fsync') = 'on'").fetchone() == (True,)
@@ -240,6 +256,8 @@ def ensure_template(server: DatabaseServer) -> str:
             return name
         making = f"{name}_making"
         drop(raw, making)
+        # Only an invalid one is left under this name by now.
+        drop(raw, name)
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(making)))
         upgrade(Place(server.pk, server.revision, making, direct=True))
         raw.execute(

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from django.db import DatabaseError, connections
 from django.db.models import Q
-from psycopg import Error as DriverError
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import databases, steps
@@ -23,7 +22,7 @@ from tenants.context import Place
 from tenants.errors import JobRunning, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, TenantDatabase
 from tenants.provisioning import change_state
-from tenants.schema import reason_of, schema_version, upgrade
+from tenants.schema import schema_version, upgrade, why
 from tenants.states import State
 
 # Suspended tenants are migrated as well, or they could not be resumed; they stay suspended.
@@ -49,6 +48,8 @@ class Outcome:
     result: Result
     reason: str = ""
     seconds: float = 0.0
+    # Whether the migrations themselves failed. A database that cannot be reached says nothing about them.
+    by_migration: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,9 @@ def migrate_tenants(
 ) -> Report:
     """Migrate every tenant that is behind, `jobs` at a time on each server; gives the report.
 
-    The first one is the canary: where it fails the others are not tried. After that a failing tenant stops nobody. It
-    stays as it was, its `reason` says why, and the next run tries it again. `begun` gets the number of tenants, `progress`
-    each outcome as it comes. Refuses with UnknownTenant (a slug in `only`).
+    The first one that can be reached is the canary: if its migrations fail, the others are not tried. After that a
+    failing tenant stops nobody. It stays as it was, its `reason` says why, and the next run tries it again. `begun` gets
+    the number of tenants, `progress` each outcome as it comes. Refuses with UnknownTenant (a slug in `only`).
     """
     behind = tenants_behind(only)
     begun(len(behind))
@@ -108,10 +109,17 @@ def migrate_tenants(
         outcomes.append(outcome)
         progress(outcome)
 
-    canary, *others = behind
-    note(_migrate(canary))
-    if outcomes[0].result is Result.FAILED:
-        return Report(tuple(outcomes), spared=len(others))
+    others = list(behind)
+    while others:
+        canary = _migrate(others.pop(0))
+        note(canary)
+        if canary.by_migration:
+            return Report(tuple(outcomes), spared=len(others))
+        if canary.result is not Result.FAILED:
+            break
+        # The next canary is on a server that has not failed yet, if there is one.
+        silent = {outcome.server for outcome in outcomes}
+        others.sort(key=lambda mapping: mapping.server.name in silent)
     by_server: dict[DatabaseServer, list[TenantDatabase]] = defaultdict(list)
     for mapping in others:
         by_server[mapping.server].append(mapping)
@@ -138,39 +146,39 @@ def _migrate_in_thread(mapping: TenantDatabase) -> Outcome:
 def _migrate(mapping: TenantDatabase) -> Outcome:
     began = time.monotonic()
 
-    def ended(result: Result, reason: str = "") -> Outcome:
+    def ended(result: Result, reason: str = "", *, by_migration: bool = False) -> Outcome:
         seconds = time.monotonic() - began
-        return Outcome(mapping.pk, mapping.tenant.slug, mapping.server.name, result, reason, seconds)
+        return Outcome(mapping.pk, mapping.tenant.slug, mapping.server.name, result, reason, seconds, by_migration)
 
     try:
         with databases.working_on(mapping.server, mapping.pk):
-            reason = _migrate_alone(mapping)
+            return ended(*_migrate_alone(mapping))
     except JobRunning:
         return ended(Result.PASSED, "another job is working on it")
-    except (DatabaseError, DriverError) as problem:
-        # The server does not answer: nothing was begun, or the next run takes it up again.
-        return ended(Result.FAILED, reason_of(problem))
-    if reason is None:
-        return ended(Result.PASSED, "nothing left to do")
-    return ended(Result.FAILED, reason) if reason else ended(Result.MIGRATED)
+    except UpgradeFailed as failure:
+        return ended(Result.FAILED, str(failure), by_migration=True)
+    except Exception as problem:
+        # The server does not answer, for one: nothing was begun, or the next run takes it up again.
+        return ended(Result.FAILED, why(problem))
 
 
-def _migrate_alone(mapping: TenantDatabase) -> str | None:
-    """Migrate while holding the tenant's lock; gives why it failed, "" when it did not, None when there was no need."""
+def _migrate_alone(mapping: TenantDatabase) -> tuple[Result, str]:
+    """Migrate while holding the tenant's lock. Raises what failed, once the mapping's `reason` says so."""
     current = schema_version()
     found = TenantDatabase.objects.get(pk=mapping.pk)
     if found.status not in MIGRATED or (found.schema_version == current and found.status != State.MIGRATING):
-        return None
+        return Result.PASSED, "nothing left to do"
     if found.status == State.ACTIVE:
         # Suspended at this very moment: then it is migrated as a suspended one.
         with suppress(WrongState):
             change_state(found.pk, State.MIGRATING, only_from=State.ACTIVE)
     steps.ended("migrating")
-    reason = ""
+    problem: UpgradeFailed | DatabaseError | None = None
+    reason, ran = "", []
     try:
         ran = upgrade(Place(mapping.server_id, mapping.server.revision, found.name, direct=True))
-    except (UpgradeFailed, DatabaseError) as problem:
-        reason = str(problem) if isinstance(problem, UpgradeFailed) else reason_of(problem)
+    except (UpgradeFailed, DatabaseError) as failure:
+        problem, reason = failure, why(failure)
     steps.ended("migrated")
     fields = {"reason": reason} if reason else {"reason": "", "schema_version": current}
     rows = TenantDatabase.objects.filter(pk=found.pk)
@@ -183,4 +191,6 @@ def _migrate_alone(mapping: TenantDatabase) -> str | None:
         outcome="failed" if reason else "success",
         details={"reason": reason} if reason else {"schema": current, "migrations": len(ran)},
     )
-    return reason
+    if problem is not None:
+        raise problem
+    return Result.MIGRATED, ""

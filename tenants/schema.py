@@ -2,19 +2,24 @@
 
 import hashlib
 import re
+import traceback
 from functools import lru_cache
 from pathlib import Path
 
 import psycopg
+import structlog
 from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 
+from identity_platform.api.errors import ApiError
 from identity_platform.postgresql import patience
 from tenants.context import TENANT_ALIAS, Place, in_place
 from tenants.errors import UpgradeFailed
+
+log = structlog.get_logger("identity.tenants")
 
 _VERSION = re.compile(r"([0-9]+)[-_][0-9a-f]{12}")
 # SQLSTATE classes whose messages name objects of ours (unknown table, lock not available, connection lost, cancelled),
@@ -105,6 +110,19 @@ def upgrade(place: Place) -> list[str]:
         except Exception as problem:
             raise UpgradeFailed(f"{at}: {reason_of(problem)}" if at else reason_of(problem)) from problem
     return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+
+
+def why(problem: Exception) -> str:
+    """Why an item of a loop failed, for operators. Log what is neither an error of ours nor the database's: a defect."""
+    if isinstance(problem, ApiError):
+        return problem.text
+    if isinstance(problem, UpgradeFailed):
+        return str(problem)
+    if not isinstance(problem, DatabaseError | psycopg.Error):
+        at = traceback.extract_tb(problem.__traceback__)[-1:]
+        trace = [f"{Path(frame.filename).stem}:{frame.name}:{frame.lineno}" for frame in at]
+        log.error("unexpected_error", kind=type(problem).__qualname__, trace=trace)
+    return reason_of(problem)
 
 
 def reason_of(problem: BaseException) -> str:

@@ -7,11 +7,8 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import DatabaseError
 from django.utils.timezone import now
-from psycopg import Error as DriverError
 
-from identity_platform.api.errors import ApiError
 from identity_platform.audit import purging, sealing, verifying
 from identity_platform.audit.chain import PLATFORM, Trail, platform_trail, tenant_trail
 from identity_platform.audit.sealing import Sealed
@@ -21,6 +18,7 @@ from tenants import keys
 from tenants.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import TenantDatabase
+from tenants.schema import why
 from tenants.states import Purpose, State
 
 # What may be written to: while a tenant is moved or migrated a new link would be lost or wait.
@@ -82,12 +80,10 @@ def reachable() -> Iterator[None]:
     try:
         yield
     except DataKeyLocked as locked:
-        raise TrailUnreachable("its data key cannot be opened") from locked
-    except ApiError as refusal:
-        raise TrailUnreachable(refusal.text) from refusal
-    except (DatabaseError, DriverError) as problem:
-        # The driver's text may quote rows.
-        raise TrailUnreachable(f"its database failed: {type(problem).__name__}") from problem
+        raise TrailUnreachable("its data key is missing or cannot be opened") from locked
+    except Exception as problem:
+        # Also a defect of ours: one trail must not keep the others from their turn.
+        raise TrailUnreachable(why(problem)) from problem
 
 
 def seal(owner: Owner, *, wait: float = sealing.WAIT_SECONDS) -> Sealed:

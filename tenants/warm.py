@@ -5,12 +5,11 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db.models import Count, Q
 from django.utils.crypto import get_random_string
-from psycopg import Error as DriverError
 
 from tenants import databases, steps
 from tenants.errors import JobRunning
 from tenants.models import DatabaseServer, WarmDatabase
-from tenants.schema import is_older, schema_version
+from tenants.schema import is_older, schema_version, why
 
 
 def new_database_name() -> str:
@@ -18,33 +17,32 @@ def new_database_name() -> str:
     return f"{settings.TENANT_DATABASE_PREFIX}{get_random_string(16, 'abcdefghijklmnopqrstuvwxyz0123456789')}"
 
 
-def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> int:
-    """Fill the pool of every server that takes tenants; gives how many databases were made.
+def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> tuple[int, list[str]]:
+    """Fill the pool of every server that takes tenants; return how many databases were made and what failed.
 
-    With every pool full this is one statement. A server that does not answer keeps the others from nothing: its error
-    comes at the end. `until` tells when to stop early.
+    With every pool full this is one statement. A server that fails does not affect the others. `until` tells when to
+    stop early.
     """
     ready = Count(
         "warm_databases", filter=Q(warm_databases__ready=True, warm_databases__schema_version=schema_version())
     )
     others = Count("warm_databases") - ready
     short = DatabaseServer.objects.filter(accepts_tenants=True).annotate(ready=ready, others=others)
-    made, problem = 0, None
+    made, problems = 0, []
     for server in short.filter(Q(ready__lt=size) | Q(others__gt=0)):
         try:
             made += refill(server, size, until=until)
-        except DriverError as trouble:
-            problem = trouble
-    if problem is not None:
-        raise problem
-    return made
+        except Exception as problem:
+            problems.append(f"{server.name}: {why(problem)}")
+    return made, problems
 
 
 def refill(server: DatabaseServer, size: int, *, until: Callable[[], bool] = lambda: False) -> int:
     """Make ready-made databases until `size` of this schema version wait on the server; gives how many were made.
 
     Spare ones of an older schema version are dropped, half-made ones finished. When another process is at it, nothing
-    is done. `until` tells when to stop early.
+    is done. One spare that fails does not stop the others; the first error is raised at the end. `until` tells when to
+    stop early.
     """
     try:
         with databases.working_on(server, databases.WARM_POOL_JOB, patience=0) as raw:
@@ -55,20 +53,35 @@ def refill(server: DatabaseServer, size: int, *, until: Callable[[], bool] = lam
 
 def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callable[[], bool]) -> int:
     spares = WarmDatabase.objects.filter(server=server)
+    failed: list[Exception] = []
     for spare in spares.exclude(schema_version=schema_version()):
         # Out of reach first: an older release that still runs may be claiming it at this moment.
         if is_older(spare.schema_version) and spares.filter(pk=spare.pk).update(ready=False):
-            databases.drop(raw, spare.name)
-            spare.delete()
+            try:
+                databases.drop(raw, spare.name)
+                spare.delete()
+            except Exception as problem:
+                failed.append(problem)
     current = spares.filter(schema_version=schema_version())
-    half_made = list(current.filter(ready=False))
     made = 0
-    while not until() and (half_made or current.filter(ready=True).count() < size):
-        spare = half_made.pop() if half_made else _promise_spare(server)
-        copy(raw, server, spare.name)
-        WarmDatabase.objects.filter(pk=spare.pk).update(ready=True)
-        made += 1
+    for spare in current.filter(ready=False):
+        if until():
+            break
+        try:
+            made += _made(raw, server, spare)
+        except Exception as problem:
+            failed.append(problem)
+    while not until() and current.filter(ready=True).count() < size:
+        made += _made(raw, server, _promise_spare(server))
+    if failed:
+        raise failed[0]
     return made
+
+
+def _made(raw: databases.Raw, server: DatabaseServer, spare: WarmDatabase) -> int:
+    copy(raw, server, spare.name)
+    WarmDatabase.objects.filter(pk=spare.pk).update(ready=True)
+    return 1
 
 
 def _promise_spare(server: DatabaseServer) -> WarmDatabase:

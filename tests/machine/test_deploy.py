@@ -65,7 +65,7 @@ def test_backups_outlive_the_containers() -> None:
     assert platform["read_only"] is True
     assert f"backups:{platform['environment']['BACKUP_FOLDER']}" in platform["volumes"]
     manifests = documents("kubernetes.yaml")
-    (claimed,) = [one["claimName"] for one in members(manifests) if "claimName" in one]
+    (claimed,) = {one["claimName"] for one in members(manifests) if "claimName" in one}
     assert claimed in [one["metadata"]["name"] for one in manifests if one["kind"] == "PersistentVolumeClaim"]
 
 

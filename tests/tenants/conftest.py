@@ -166,6 +166,13 @@ def straight_to(tenant: Tenant) -> "psycopg.Connection[Any]":
     return psycopg.connect(**params | {"dbname": mapping.name}, autocommit=True)
 
 
+def invalidate(server: DatabaseServer, database: str) -> None:
+    """Leave a database as an interrupted DROP DATABASE does. Needs a superuser: on the second server only."""
+    databases.POOL.close_idle(database)
+    with databases.administering(server) as raw:
+        raw.execute("UPDATE pg_database SET datconnlimit = -2, datistemplate = false WHERE datname = %s", [database])
+
+
 def databases_on(server: DatabaseServer) -> set[str]:
     """The databases of this test run on a server."""
     with databases.administering(server) as raw:

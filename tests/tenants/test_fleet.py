@@ -1,5 +1,6 @@
 """A new release meets 100 tenants, one of which does not go along (security.md section 4)."""
 
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,9 @@ from django.test.utils import CaptureQueriesContext
 
 from tenants import fleet
 from tenants.capacity import main_server
-from tenants.models import Tenant, TenantDatabase
+from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.schema import schema_version
+from tenants.servers import seal_url
 from tests.tenants.conftest import AnotherProcess, make_tenants, said_by, straight_to
 
 # So many tenants take their time on a busy machine.
@@ -127,6 +129,22 @@ def test_a_dry_run_changes_nothing(many_tenants: list[Tenant], newer_release: An
     assert "1 tenant behind" in ended.said
     assert mapping_of(tenant).schema_version == schema_version()
     assert not has_table(tenant)
+
+
+def test_an_unreachable_canary_spares_nobody(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
+    dark, other = many_tenants[FLEET + 31 : FLEET + 33]
+    name = f"dark-{secrets.token_hex(3)}"
+    url = "postgresql://nobody@127.0.0.1:1/?connect_timeout=1"
+    server = DatabaseServer.objects.create(
+        name=name, host="dark", accepts_tenants=False, url_sealed=seal_url(name, "url_sealed", url)
+    )
+    home = mapping_of(dark).server_id
+    TenantDatabase.objects.filter(pk=dark.pk).update(server=server)
+    ended = newer_release.run("migrate_tenants", *only([dark, other]))
+    TenantDatabase.objects.filter(pk=dark.pk).update(server=home)
+    server.delete()
+    assert (ended.code, "1 migrated, 0 passed over, 1 failed." in ended.said) == (1, True)
+    assert has_table(other)
 
 
 def test_an_unknown_slug_is_refused(newer_release: AnotherProcess) -> None:

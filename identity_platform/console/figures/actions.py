@@ -17,17 +17,15 @@ from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 from django.db.models import F, Q
 from django.utils.timezone import now
-from psycopg import Error as DriverError
 
 from identity_platform.api import tallies
-from identity_platform.api.errors import ApiError
 from identity_platform.console.figures import queries
 from identity_platform.console.figures.models import TenantDay, TenantFigures
 from registry.limits import CALLS, REFUSED
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
 from tenants.models import TenantDatabase
-from tenants.schema import reason_of
+from tenants.schema import why
 from tenants.states import ALLOWED, Purpose
 
 LOOKED_AT: Final = [state for state, purposes in ALLOWED.items() if Purpose.INSPECT in purposes]
@@ -128,12 +126,14 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
         for found in _looks(known, settled):
             first = min([*found.days, *found.new_users, *([first] if first else [])], default=None)
             _keep(known, found)
-    except (DatabaseError, DriverError) as problem:
-        failure = reason_of(problem)
-    except ApiError as refusal:
-        failure = refusal.text
+    except Exception as problem:
+        # Whatever it is, the other tenants are looked at.
+        failure = why(problem)
     if failure:
-        _note_failure(tenant_id, failure)
+        try:
+            _note_failure(tenant_id, failure)
+        except DatabaseError as problem:
+            failure = why(problem)
     return Outcome(slug, failure, time.monotonic() - began), first
 
 

@@ -13,8 +13,9 @@ from tenants.management import terminal
 class Command(BaseCommand):
     help = (
         "Find tenants that a crash left half made, migrating, moving or half deleted, tenants whose database is missing, "
-        "databases that belong to nobody, old templates, broken spares, and passkey domains that two tenants use. "
-        "Exit code 0: nothing is wrong; 1: something "
+        "databases that belong to nobody or that an interrupted DROP DATABASE left invalid, old templates, broken spares, "
+        "and passkey domains that two tenants use. Whatever one repair meets, the others go on. Exit code 0: nothing is "
+        "wrong; 1: something "
         "is, or still is after the repair. Example: check_tenants --repair"
     )
 

@@ -7,13 +7,12 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, close_old_connections
-from psycopg import Error as DriverError
+from django.db import close_old_connections
 
 from identity_platform.api.errors import ApiError
 from tenants import trails
 from tenants.management import terminal
-from tenants.schema import reason_of
+from tenants.schema import why
 
 
 class Command(BaseCommand):
@@ -37,9 +36,11 @@ class Command(BaseCommand):
             close_old_connections()
             try:
                 self._round(options["only"], ending=ending.is_set)
-            except (DatabaseError, DriverError) as problem:
-                # It comes back, or is repaired; the events wait for the next round.
-                self.stderr.write(f"Nothing is sealed: {reason_of(problem)}.")
+            except CommandError:
+                raise
+            except Exception as problem:
+                # The database comes back, or is repaired; the events wait for the next round.
+                self.stderr.write(f"Nothing is sealed: {why(problem)}.")
             ending.wait(options["every"])
 
     def _round(self, only: list[str], *, ending: Any) -> int:

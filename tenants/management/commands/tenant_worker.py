@@ -2,6 +2,7 @@
 
 import io
 import signal
+import sys
 import threading
 from argparse import ArgumentParser
 from typing import Any
@@ -10,12 +11,11 @@ import structlog
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
-from django.db import DatabaseError, close_old_connections, connections
-from psycopg import Error as DriverError
+from django.db import close_old_connections, connections
 
 from identity_platform import embedded
 from tenants import retention, trails, warm
-from tenants.schema import reason_of
+from tenants.schema import why
 
 log = structlog.get_logger("identity.tenants")
 
@@ -49,7 +49,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["once"]:
-            self.stdout.write(f"{warm.refill_all(options['size'])} made.")
+            made, problems = warm.refill_all(options["size"])
+            self.stdout.write(f"{made} made.")
+            for problem in problems:
+                self.stderr.write(problem)
+            if problems:
+                sys.exit(1)
             return
         ending = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,8 +81,9 @@ class Command(BaseCommand):
                     log.warning("audit_trails_not_sealed", trails=len(problems), first=problems[0])
                 if events:
                     log.info("audit_events_sealed", events=events)
-            except (DatabaseError, DriverError) as problem:
-                log.warning("audit_trails_not_sealed", cause=reason_of(problem))
+            except Exception as problem:
+                # The thread must live on whatever one round meets.
+                log.warning("audit_trails_not_sealed", cause=why(problem))
             finally:
                 # Nothing is held between two rounds.
                 connections.close_all()
@@ -92,8 +98,8 @@ class Command(BaseCommand):
                 call_command("collect_figures", older_than=every / 2, stdout=io.StringIO())
             except SystemExit:
                 log.warning("figures_not_collected", cause="some tenants failed: their pages say why")
-            except (DatabaseError, DriverError) as problem:
-                log.warning("figures_not_collected", cause=reason_of(problem))
+            except Exception as problem:
+                log.warning("figures_not_collected", cause=why(problem))
             finally:
                 connections.close_all()
 
@@ -105,16 +111,19 @@ class Command(BaseCommand):
             try:
                 if problems := retention.purge_all(until=ending.is_set):
                     log.warning("expired_rows_stay", owners=len(problems), first=problems[0])
-            except (DatabaseError, DriverError) as problem:
-                log.warning("expired_rows_stay", cause=reason_of(problem))
+            except Exception as problem:
+                log.warning("expired_rows_stay", cause=why(problem))
             finally:
                 connections.close_all()
 
     def _look(self, size: int, ending: Any) -> None:
         close_old_connections()
         try:
-            if made := warm.refill_all(size, until=ending):
-                log.info("warm_databases_made", made=made)
-        except (DatabaseError, DriverError) as problem:
+            made, problems = warm.refill_all(size, until=ending)
+        except Exception as problem:
             # The server comes back or is repaired; a stock that is low only makes new tenants slower.
-            log.warning("warm_pool_not_filled", cause=reason_of(problem))
+            made, problems = 0, [why(problem)]
+        if made:
+            log.info("warm_databases_made", made=made)
+        if problems:
+            log.warning("warm_pool_not_filled", servers=len(problems), cause=problems[0])

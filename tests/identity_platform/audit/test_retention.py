@@ -123,8 +123,8 @@ def test_an_anchor_that_the_platform_has_not_made_is_found(new_house: Callable[[
 def test_a_purge_that_was_killed_goes_on_where_it_was(new_house: Callable[[], House]) -> None:
     house = aged(new_house, old=6000)
 
-    class Killed(Exception):
-        pass
+    class Killed(BaseException):
+        """Nothing catches the end of a process."""
 
     def kill(_: int) -> None:
         raise Killed

@@ -1,0 +1,65 @@
+"""A database that an interrupted DROP DATABASE left invalid (`datconnlimit = -2`): only another DROP can touch it."""
+
+from tenants import databases, provisioning, warm
+from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
+from tests.tenants.conftest import databases_on, invalidate, said_by
+from tests.tenants.test_checkup import check
+
+
+def tenant_on(server: DatabaseServer, name: str) -> Tenant:
+    return provisioning.create_tenant(name=name, server=server.name)
+
+
+def test_repair_mends_interrupted_drops_among_healthy(second: DatabaseServer) -> None:
+    healthy, left, broken = (tenant_on(second, name) for name in ("Healthy", "Left", "Broken"))
+    TenantDatabase.objects.filter(pk=left.pk).update(status="deleting")
+    warm.refill(second, 2)
+    spare = WarmDatabase.objects.filter(server=second, ready=True).first()
+    assert spare is not None
+    copy, orphan = warm.new_database_name(), warm.new_database_name()
+    WarmDatabase.objects.create(server=second, name=copy, schema_version=f"for {healthy.pk}")
+    with databases.administering(second) as raw:
+        for database in (copy, orphan):
+            raw.execute(f"CREATE DATABASE {database} TEMPLATE template0")
+    gone = [left.database.name, broken.database.name, spare.name, copy, orphan]
+    for database in gone:
+        invalidate(second, database)
+    check(repair=True, yes=True)
+    assert not databases_on(second) & set(gone)
+    states = dict(TenantDatabase.objects.filter(server=second).values_list("tenant_id", "status"))
+    assert states == {healthy.pk: "active", left.pk: "deleted", broken.pk: "failed"}
+    assert not WarmDatabase.objects.filter(name__in=gone).exists()
+    found = [line for line in check()[1].splitlines() if f"\t{second.name}\t" in line]
+    assert [line.split("\t")[0] for line in found] == ["failed"]
+
+
+def test_repair_makes_an_invalid_template_again(second: DatabaseServer) -> None:
+    template = databases.ensure_template(second)
+    invalidate(second, template)
+    assert f"{template}\t" in check()[1]
+    check(repair=True, yes=True)
+    assert tenant_on(second, "After").database.name in databases_on(second)
+
+
+def test_a_tenant_is_made_despite_an_invalid_template(second: DatabaseServer, no_spares: None) -> None:
+    invalidate(second, databases.ensure_template(second))
+    tenant = tenant_on(second, "Despite")
+    assert TenantDatabase.objects.get(pk=tenant.pk).status == "active"
+
+
+def test_refill_makes_an_invalid_spare_again(second: DatabaseServer) -> None:
+    warm.refill(second, 1)
+    spare = WarmDatabase.objects.get(server=second)
+    WarmDatabase.objects.filter(pk=spare.pk).update(ready=False)
+    invalidate(second, spare.name)
+    assert warm.refill(second, 1) == 1
+    with databases.administering(second) as raw:
+        assert databases.exists(raw, spare.name)
+
+
+def test_delete_tenant_drops_an_invalid_database(second: DatabaseServer) -> None:
+    tenant = tenant_on(second, "Invalid")
+    invalidate(second, tenant.database.name)
+    said_by("delete_tenant", tenant.slug, yes=True)
+    assert tenant.database.name not in databases_on(second)
+    assert TenantDatabase.objects.get(pk=tenant.pk).status == "deleted"
