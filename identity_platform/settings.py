@@ -79,6 +79,8 @@ TRUSTED_PROXY_HOPS = whole("TRUSTED_PROXY_HOPS", 0, most=10)
 PGBOUNCER = flag("PGBOUNCER", False)
 TENANT_CONNECTION_BUDGET = whole("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
 WEB_WORKERS = whole("WEB_WORKERS", os.cpu_count() or 1, least=1, most=256)
+# How many machines (or pods) serve requests: `check --database default` counts the connections of all of them.
+PLATFORM_HOSTS = whole("PLATFORM_HOSTS", 1, least=1, most=1000)
 # A login holds its thread while it waits for a core to hash on; with two threads two logins would stop everybody else.
 WEB_THREADS = whole("WEB_THREADS", 16, least=1, most=64)
 TENANT_CONNECTION_WAIT_SECONDS = 2.0

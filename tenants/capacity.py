@@ -1,5 +1,7 @@
 """Which database servers there are, and which of them takes the next tenant."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -56,24 +58,32 @@ def server_with_room(name: str | None) -> DatabaseServer:
 
 
 def add_database_server(
-    *, name: str, url: str, admin_url: str | None = None, capacity: int = 10_000, replace: bool = False
+    *, name: str, url: str, admin_url: str | None = None, capacity: int | None = None, replace: bool = False
 ) -> DatabaseServer:
     """Add a server that takes tenants, once it has been seen to work; its URLs are sealed.
 
-    `admin_url` goes straight to the server where `url` leads through a pooler. With `replace` a known server gets new
-    URLs, which count from the next request on. Refuses with ServerExists, ServerUnfit.
+    `admin_url` goes straight to the server where `url` leads through a pooler. With `replace` a known server gets a new
+    URL, which counts from the next request on; `admin_url` and `capacity` change only if they are given (an empty
+    `admin_url` removes it). Raises ServerExists, ServerUnfit.
     """
     parts = _parts(url)
-    with _reached(_parts(admin_url or url)) as raw:
+    known = DatabaseServer.objects.filter(name=name).first() if replace else None
+    if admin_url is None and known is not None and known.admin_url_sealed is not None:
+        # The old one stays, so it must still lead to a server that fits.
+        direct = partial(servers.maintenance, known)
+    else:
+        direct = partial(servers.connect_for_maintenance, _parts(admin_url or url))
+    with _reached(direct) as raw:
         _check_fitness(raw)
-    if admin_url is not None:
-        _reached(parts).close()
-    sealed = {
+    _reached(partial(servers.connect_for_maintenance, parts)).close()
+    sealed: dict[str, Any] = {
         "url_sealed": servers.seal_url(name, "url_sealed", url),
-        "admin_url_sealed": servers.seal_url(name, "admin_url_sealed", admin_url) if admin_url else None,
         "host": shown_host(parts.get("host")),
-        "capacity": capacity,
     }
+    if admin_url is not None:
+        sealed["admin_url_sealed"] = servers.seal_url(name, "admin_url_sealed", admin_url) if admin_url else None
+    if capacity is not None:
+        sealed["capacity"] = capacity
     with transaction.atomic():
         server = DatabaseServer.objects.select_for_update().filter(name=name).first()
         if server is None:
@@ -98,9 +108,9 @@ def _parts(url: str) -> dict[str, Any]:
         raise ServerUnfit("This is no PostgreSQL URL: postgresql://user:password@host:port/") from problem
 
 
-def _reached(parts: dict[str, Any]) -> "psycopg.Connection[Any]":
+def _reached(connect: Callable[[], "psycopg.Connection[Any]"]) -> "psycopg.Connection[Any]":
     try:
-        return servers.connect_for_maintenance(parts)
+        return connect()
     except psycopg.OperationalError as problem:
         # The driver's message names hosts and users of the URL, which is what its owner needs; never the password.
         raise ServerUnfit(f"The server does not let us in: {problem}") from problem

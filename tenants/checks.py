@@ -1,14 +1,28 @@
 """System checks: what must hold before the first request."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
+import psycopg
 from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, register
-from django.db import connection
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import ProgrammingError
 
+from tenants import servers
+from tenants.models import DatabaseServer
 from tenants.router import lives_in_tenant
+from tenants.schema import why
+
+# Connections that requests must leave to tenant_worker, deliver_events and the commands of an operator.
+COMMAND_SLOTS = 20
+# Those of superusers and of roles with pg_use_reserved_connections (PostgreSQL 16) are not ours.
+_FREE_FOR_PLATFORM = """
+SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+  - coalesce(current_setting('reserved_connections', true), '0')::int
+"""
 
 
 @register()
@@ -37,19 +51,39 @@ def no_relation_crosses(**_: Any) -> list[CheckMessage]:
 
 @register(Tags.database)
 def budget_fits(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """The tenant connections that all workers may open must fit into the server's max_connections."""
+    """Check that the connections of all hosts fit into each database server's max_connections.
+
+    Every worker may open its whole tenant budget on one server; on the server of the global database each of its
+    threads has a connection as well. A server behind a pooler is left out: the pooler bounds its connections.
+    """
     if not databases or "default" not in databases:
         return []
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('max_connections')::int")
-        most = cursor.fetchone()[0]
-    wanted = settings.WEB_WORKERS * (settings.TENANT_CONNECTION_BUDGET + settings.WEB_THREADS)
-    if settings.PGBOUNCER or wanted <= most - 10:
-        return []
-    return [
-        Error(
-            f"{settings.WEB_WORKERS} workers may open {wanted} connections, the server takes {most}.",
-            hint="Lower TENANT_CONNECTION_BUDGET or raise max_connections.",
-            id="tenants.E003",
-        )
-    ]
+    workers = settings.PLATFORM_HOSTS * settings.WEB_WORKERS
+    messages: list[CheckMessage] = []
+    for name, connect in _counted_servers():
+        wanted = workers * (settings.TENANT_CONNECTION_BUDGET + (settings.WEB_THREADS if name == servers.MAIN else 0))
+        try:
+            with connect() as raw:
+                left = raw.execute(_FREE_FOR_PLATFORM).fetchall()[0][0] - COMMAND_SLOTS
+        except Exception as problem:
+            messages.append(Warning(f"The connections of {name} were not counted: {why(problem)}.", id="tenants.W004"))
+            continue
+        if wanted > left:
+            messages.append(
+                Error(
+                    f"{workers} workers on {settings.PLATFORM_HOSTS} hosts may open {wanted} connections to {name}, "
+                    f"which has {left} for them; {COMMAND_SLOTS} more are kept for the worker, the deliverer and commands.",
+                    hint="Lower TENANT_CONNECTION_BUDGET, raise max_connections, or use PgBouncer.",
+                    id="tenants.E003",
+                )
+            )
+    return messages
+
+
+def _counted_servers() -> Iterator[tuple[str, Callable[[], "psycopg.Connection[Any]"]]]:
+    if not settings.PGBOUNCER:
+        yield servers.MAIN, servers.direct_to_global
+    # Before the first migration there are no others.
+    with suppress(ProgrammingError):
+        for server in DatabaseServer.objects.filter(admin_url_sealed=None).exclude(name=servers.MAIN).order_by("name"):
+            yield server.name, partial(servers.maintenance, server)

@@ -27,7 +27,7 @@ class DatabaseServer(models.Model):
     admin_url_sealed = models.BinaryField(null=True, editable=False)
     # What answers show as `database.host`.
     host = models.CharField(max_length=255)
-    capacity = models.PositiveIntegerField(default=10_000, help_text="How many tenants it takes at most.")
+    capacity = models.PositiveIntegerField(default=1_000, help_text="How many tenants it takes at most.")
     accepts_tenants = models.BooleanField(default=True)
     # Raised when the URLs change: pooled connections to the old place are then not used again.
     revision = models.PositiveIntegerField(default=1)

@@ -12,6 +12,8 @@ from rich.table import Table
 
 # Nothing was tried: unknown name, wrong argument, not confirmed.
 NOT_TRIED = 2
+# verify_audit: no chain is broken, but at least one could not be read.
+UNREACHABLE = 3
 INTERRUPTED = 130
 # A table may be so many times as wide as the terminal; its cells take several lines then.
 MOST_FOLDED = 1.5

@@ -241,6 +241,19 @@ def test_a_budget_that_the_server_cannot_hold_is_an_error(settings: Any) -> None
     assert budget_fits(databases=["default"]) == []
 
 
+def test_check_counts_all_hosts_and_keeps_slots(settings: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('max_connections')::int")
+        (most,) = cursor.fetchone()
+    settings.WEB_WORKERS = settings.WEB_THREADS = 1
+    settings.TENANT_CONNECTION_BUDGET = most - 10
+    assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
+    settings.TENANT_CONNECTION_BUDGET = most // 2
+    assert budget_fits(databases=["default"]) == []
+    settings.PLATFORM_HOSTS = 2
+    assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
+
+
 def test_what_the_process_repeats_is_prepared_at_its_first_use_on_a_new_connection(house: House) -> None:
     mark = f"repeated_{random.getrandbits(32)}"
 

@@ -10,8 +10,10 @@ from django.core.management import CommandError, call_command
 
 from tenants import databases, provisioning, warm
 from tenants.capacity import main_server
+from tenants.checks import budget_fits
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, Tenant, WarmDatabase
+from tenants.servers import seal_url
 from tests.tenants.conftest import databases_on, said_by, throw_away
 from tests.world import Api, House
 from userflow.models import EndUser
@@ -50,6 +52,16 @@ def test_each_server_has_spares_of_its_own(second: DatabaseServer) -> None:
     tenant = provisioning.create_tenant(name="Claims", slug=f"claims-{secrets.token_hex(3)}")
     assert spares.count() == 1
     assert tenant.database.server == second
+
+
+def test_refill_goes_past_a_server_that_fails(second: DatabaseServer) -> None:
+    name = f"a-broken-{secrets.token_hex(3)}"
+    broken = DatabaseServer.objects.create(name=name, host="broken", url_sealed=b"does not open")
+    made, problems = warm.refill_all(1)
+    broken.delete()
+    assert WarmDatabase.objects.filter(server=second, ready=True).exists()
+    assert [problem.partition(":")[0] for problem in problems] == [name]
+    assert made >= 1
 
 
 def test_new_addresses_of_a_server_count_from_the_next_request_on(
@@ -117,6 +129,39 @@ def test_a_known_name_is_not_given_other_urls_by_accident(second: DatabaseServer
     with pytest.raises(CommandError, match="has this name"):
         call_command("add_database_server", second.name, second_url, stdout=StringIO())
     assert warm.refill(second, 0) == 0
+
+
+def test_check_counts_connections_of_every_server(second: DatabaseServer, settings: Any) -> None:
+    settings.PGBOUNCER = True  # the main server does not count
+    assert budget_fits(databases=["default"]) == []
+    settings.PLATFORM_HOSTS = 100
+    (message,) = budget_fits(databases=["default"])
+    assert (message.id, second.name in message.msg) == ("tenants.E003", True)
+
+
+def test_check_warns_of_a_server_it_cannot_reach(second: DatabaseServer, settings: Any) -> None:
+    settings.PGBOUNCER = True
+    sealed = seal_url(second.name, "url_sealed", "postgresql://nobody@127.0.0.1:1/?connect_timeout=1")
+    DatabaseServer.objects.filter(pk=second.pk).update(url_sealed=sealed, revision=2)
+    assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.W004"]
+    DatabaseServer.objects.filter(pk=second.pk).update(url_sealed=second.url_sealed, revision=3)
+
+
+def test_replace_keeps_what_is_not_stated(second: DatabaseServer, second_url: str) -> None:
+    said_by("add_database_server", second.name, second_url, admin_url=f"{second_url}&application_name=a", replace=True)
+    said_by("change_database_server", second.name, capacity=42, accepts=False)
+    said_by("add_database_server", second.name, f"{second_url}&application_name=b", replace=True)
+    kept = DatabaseServer.objects.get(pk=second.pk)
+    assert (kept.capacity, kept.accepts_tenants, kept.admin_url_sealed is None) == (42, False, False)
+    said_by("add_database_server", second.name, second_url, capacity=7, admin_url="", replace=True)
+    kept.refresh_from_db()
+    assert (kept.capacity, kept.admin_url_sealed) == (7, None)
+
+
+def test_a_new_server_takes_a_thousand_tenants(second_url: str) -> None:
+    name = f"default-{secrets.token_hex(3)}"
+    assert "up to 1000 tenants" in said_by("add_database_server", name, second_url)
+    DatabaseServer.objects.get(name=name).delete()
 
 
 def test_a_server_that_takes_no_more_gets_none(second: DatabaseServer) -> None:

@@ -24,12 +24,22 @@ class Command(BaseCommand):
         parser.add_argument(
             "url", help="Where tenants connect to; `-` reads it from standard input, out of sight of other users."
         )
-        parser.add_argument("--admin-url", help="Straight to the server, where the URL leads through a pooler.")
-        parser.add_argument("--capacity", type=int, default=10_000, help="Tenants it takes at most (default 10000).")
-        parser.add_argument("--replace", action="store_true", help="The server is known: give it new URLs.")
+        parser.add_argument(
+            "--admin-url",
+            help="Straight to the server, where the URL leads through a pooler. With --replace it stays unless it is "
+            'given; "" removes it.',
+        )
+        parser.add_argument(
+            "--capacity", type=int, help="Tenants it takes at most (default 1000; with --replace it stays)."
+        )
+        parser.add_argument(
+            "--replace",
+            action="store_true",
+            help="Give a known server a new URL. What is not stated (capacity, --admin-url, --no-accepts) stays.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["capacity"] < 0:
+        if options["capacity"] is not None and options["capacity"] < 0:
             raise CommandError("--capacity must not be negative.", returncode=terminal.NOT_TRIED)
         try:
             server = add_database_server(

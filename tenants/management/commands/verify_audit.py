@@ -6,17 +6,22 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
+from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
 from tenants import trails
 from tenants.management import terminal
+from tenants.schema import why
+from tenants.states import State
 
 
 class Command(BaseCommand):
     help = (
         "Read the audit trails and compare them with their hash chains: of the platform and of all tenants, or of those "
         "named. Finds events that were changed, removed, added or exchanged, and chains that were. Exit code 0: all "
-        "stands; 1: something does not, or could not be read. Example: verify_audit acme"
+        "chains hold; 1: at least one is broken; 3: none is broken, but at least one could not be read. "
+        "Example: verify_audit acme"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -29,22 +34,30 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            owners = trails.owners(options["only"], states=trails.READABLE)
+            # A failed tenant's trail cannot be read, and is reported: its database may have been removed on purpose.
+            owners = trails.owners(options["only"], states=(*trails.READABLE, State.FAILED))
         except ApiError as refusal:
             raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except (DatabaseError, DriverError) as problem:
+            raise CommandError(f"Nothing was read: {why(problem)}.", returncode=terminal.UNREACHABLE) from problem
         if options["accept_end"]:
             if len(owners) != 1:
                 raise CommandError("--accept-end needs exactly one TENANT.", returncode=terminal.NOT_TRIED)
-            self.stdout.write(f"{owners[0].name}: the chain ends with link {trails.accept_end(owners[0])}.")
-        began, events, broken = time.monotonic(), 0, 0
+            try:
+                number = trails.accept_end(owners[0])
+            except trails.TrailUnreachable as problem:
+                raise CommandError(f"{owners[0].name}: {problem}", returncode=terminal.UNREACHABLE) from problem
+            self.stdout.write(f"{owners[0].name}: the chain ends with link {number}.")
+        began, events, broken, unread = time.monotonic(), 0, 0, 0
         with terminal.progress(self.stdout, "Verifying trails") as (begun, step):
             begun(len(owners))
             for owner in owners:
                 try:
                     verdict = trails.verify(owner)
                 except trails.TrailUnreachable as problem:
-                    broken += 1
+                    unread += 1
                     step(f"{owner.name}: not read, {problem}")
+                    self.stderr.write(f"{owner.name}: not read, {problem}")
                     continue
                 events += verdict.events
                 step(
@@ -58,6 +71,8 @@ class Command(BaseCommand):
         seconds = max(time.monotonic() - began, 0.001)
         self.stdout.write(
             f"{terminal.counted(events, 'event')} in {seconds:.1f} s ({events / seconds:.0f} a second), "
-            f"{terminal.counted(broken, 'trail')} broken."
+            f"{terminal.counted(broken, 'trail')} broken, {unread} not read."
         )
-        sys.exit(1 if broken else 0)
+        if broken:
+            sys.exit(1)
+        sys.exit(terminal.UNREACHABLE if unread else 0)

@@ -12,8 +12,9 @@ from django.db import connections
 
 from identity_platform.audit import chain
 from identity_platform.audit.writer import record_for_tenant
-from tenants import trails
+from tenants import databases, keys, trails
 from tenants.context import in_tenant, tenant_atomic
+from tenants.models import DataKey, TenantDatabase
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
 from tests.world import House
 
@@ -267,3 +268,32 @@ def test_one_round_seals_every_trail_and_goes_past_a_broken_one(new_house: Calla
     assert named & {house.made.tenant.slug for house in (sound, broken)} == {broken.made.tenant.slug}
     assert trails.verify(owner(sound)).unsealed == 0
     assert trails.seal_all(until=lambda: True) == (0, [])
+
+
+def test_verify_reports_unreachable_apart_from_broken(new_house: Callable[[], House]) -> None:
+    gone, tampered = new_house(), new_house()
+    fill(tampered, 5)
+    seal(tampered)
+    with databases.administering(gone.made.tenant.database.server) as raw:
+        databases.drop(raw, gone.made.tenant.database.name)
+    code, said, complained = verify_command(gone.made.tenant.slug)
+    assert (code, "0 trails broken, 1 not read." in said) == (3, True)
+    assert complained == f"{gone.made.tenant.slug}: not read, the database does not answer\n"
+    TenantDatabase.objects.filter(pk=gone.id).update(status="failed")
+    assert verify_command(gone.made.tenant.slug)[0] == 3
+    with as_owner(tampered) as sql:
+        sql("UPDATE audit_tenantevent SET actor_id = 'x'")
+    code, said, _ = verify_command(gone.made.tenant.slug, tampered.made.tenant.slug)
+    assert (code, "1 trail broken, 1 not read." in said) == (1, True)
+
+
+def test_a_missing_data_key_stops_no_other_trail(new_house: Callable[[], House]) -> None:
+    sound, broken = new_house(), new_house()
+    for house in (sound, broken):
+        fill(house, 5)
+    DataKey.objects.filter(owner=str(broken.id)).delete()
+    keys.forget()
+    _, problems = trails.seal_all(wait=120)
+    assert f"{broken.made.tenant.slug}: its data key is missing or cannot be opened" in problems
+    assert trails.verify(owner(sound)).unsealed == 0
+    assert verify_command(broken.made.tenant.slug)[0] == 3
