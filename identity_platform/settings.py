@@ -356,7 +356,10 @@ LIMITS: dict[str, tuple[int, int]] = {
 # How long events of the audit trail are kept; the database itself refuses to let go of any in their first 30 days.
 AUDIT_RETENTION_DAYS = whole("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
 
-# Where the console writes backups of tenants (backup_tenant is told where).
+# How long the final backup of a deleted tenant can bring it back; 0: none is made.
+DELETED_TENANT_BACKUP_DAYS = whole("DELETED_TENANT_BACKUP_DAYS", 7, most=3650)
+
+# Where the console writes backups of tenants (backup_tenant is told where), and where final backups are.
 BACKUP_FOLDER = Path(text("BACKUP_FOLDER") or VAR / "backups")
 
 # --- directories ----------------------------------------------------------------------------------------------------

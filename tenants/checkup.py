@@ -49,7 +49,7 @@ class Finding:
     subject: str
     says: str
     # None where only a person can decide.
-    cure: Callable[[], None] | None = None
+    cure: Callable[[], object] | None = None
     # Whether the cure throws a database away that might be somebody's.
     destroys: bool = False
 
@@ -108,7 +108,7 @@ def _on(server: DatabaseServer) -> Iterator[Finding]:
 
 
 def _tenant(mapping: TenantDatabase, there: set[str], held: set[str]) -> Finding | None:
-    def found(kind: Kind, says: str, remedy: Callable[[], None] | None) -> Finding:
+    def found(kind: Kind, says: str, remedy: Callable[[], object] | None) -> Finding:
         return Finding(kind, mapping.server, mapping.tenant.slug, says, remedy)
 
     present = mapping.name in there

@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 from psycopg.conninfo import make_conninfo
 
@@ -13,6 +15,7 @@ from tenants import databases, servers
 from tenants.errors import CopyFailed, ProgramMissing
 from tenants.models import DatabaseServer
 
+_DUMP = ("--format=custom", "--no-owner", "--no-acl")
 _MAJOR = re.compile(r"\(PostgreSQL\) ([0-9]+)")
 
 
@@ -20,7 +23,22 @@ def write_out(server: DatabaseServer, database: str, file: Path) -> None:
     """Write a database into a file in PostgreSQL's custom format, as it is at one moment. Refuses with CopyFailed,
     ProgramMissing.
     """
-    _run("pg_dump", server, database, "--format=custom", "--no-owner", "--no-acl", f"--file={file}")
+    _run("pg_dump", server, database, *_DUMP, f"--file={file}")
+
+
+def stream_out(server: DatabaseServer, database: str, out: IO[bytes]) -> None:
+    """The same into an open file, piece by piece; nothing else is written to disk."""
+    command, environment = _command("pg_dump", server, database, *_DUMP)
+    with TemporaryFile() as said:
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603  # no shell
+            assert running.stdout is not None
+            try:
+                shutil.copyfileobj(running.stdout, out, 1 << 20)
+            except BaseException:
+                running.kill()
+                raise
+        said.seek(0)
+        _check("pg_dump", running.returncode, said.read(100_000).decode(errors="replace"))
 
 
 def read_in(server: DatabaseServer, database: str, file: Path) -> None:
@@ -29,6 +47,17 @@ def read_in(server: DatabaseServer, database: str, file: Path) -> None:
 
 
 def _run(name: str, server: DatabaseServer, database: str, *arguments: str) -> None:
+    command, environment = _command(name, server, database, *arguments)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)  # noqa: S603  # no shell, our words
+    _check(name, ended.returncode, ended.stderr)
+
+
+def _check(name: str, code: int, said: str) -> None:
+    if code != 0:
+        raise CopyFailed(f"{name} ended with {code}: {_harmless(said)}")
+
+
+def _command(name: str, server: DatabaseServer, database: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
     with databases.administering(server) as raw:
         program = _program(name, raw.info.server_version // 10_000)
     params = servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database}
@@ -36,10 +65,7 @@ def _run(name: str, server: DatabaseServer, database: str, *arguments: str) -> N
     password = str(params.pop("password", "") or "")
     # Other users of the machine see a program's arguments, but not its environment.
     environment = os.environ | ({"PGPASSWORD": password} if password else {})
-    command = [str(program), f"--dbname={make_conninfo(**params)}", *arguments]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True)  # noqa: S603  # no shell, our words
-    if ended.returncode != 0:
-        raise CopyFailed(f"{name} ended with {ended.returncode}: {_harmless(ended.stderr)}")
+    return [str(program), f"--dbname={make_conninfo(**params)}", *arguments], environment
 
 
 def _harmless(said: str) -> str:

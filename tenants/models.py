@@ -120,6 +120,18 @@ class WebAuthnClaim(models.Model):
         return self.name
 
 
+class FinalBackup(models.Model):
+    """The encrypted backup of a deleted tenant. While this row exists, so does the data key that opens the file."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="final_backup")
+    file = models.CharField(max_length=1000)
+    delete_after = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return str(self.tenant_id)
+
+
 class DataKey(models.Model):
     """The key that seals one owner's secrets, wrapped by a key of the ring that never is in a database."""
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
 from identity_platform.api.errors import ApiError
@@ -19,11 +20,12 @@ from identity_platform.audit.chain import PLATFORM
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql import patience
-from tenants import databases, keys, routes, steps, warm
+from tenants import databases, final_backups, keys, routes, steps, warm
 from tenants.capacity import server_with_room
 from tenants.context import Place
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
-from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase
+from tenants.final_backups import Deletion
+from tenants.models import DatabaseServer, DataKey, FinalBackup, Tenant, TenantDatabase
 from tenants.promises import promise
 from tenants.schema import is_current, schema_version, upgrade
 from tenants.slugs import slug_of
@@ -212,38 +214,75 @@ def look_again(mapping: TenantDatabase) -> None:
         raise JobRunning
 
 
-def delete_tenant(*, tenant_id: UUID) -> None:
+def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
     """Drop a tenant's database and all that the global database holds of it; the row stays as a tombstone.
 
-    Can be run again after a crash at any step. Refuses with UnknownTenant, WrongState, JobRunning.
+    With `final_backup` an encrypted backup is written first and kept for DELETED_TENANT_BACKUP_DAYS, together with the
+    data key that opens it. A tenant whose database is missing or invalid, or that was never active, is deleted without
+    one. Can be run again after a crash at any step. Raises UnknownTenant, WrongState, JobRunning; CopyFailed or
+    ProgramMissing if the backup cannot be written, and then everything is as it was.
     """
-    mapping = TenantDatabase.objects.select_related("server").filter(pk=tenant_id).first()
+    mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
     if mapping is None or mapping.status == State.DELETED:
         raise UnknownTenant
     # All its services and people's admins at once may take longer than a request's statements.
     with patience.lifted(), databases.working_on(mapping.server, tenant_id) as raw:
         look_again(mapping)
-        if mapping.status == State.ACTIVE:
-            mapping = change_state(tenant_id, State.SUSPENDED)
         if mapping.status != State.DELETING:
-            change_state(tenant_id, State.DELETING)
+            _begin_deletion(raw, mapping, final_backup=final_backup)
         steps.ended("deleting")
         databases.drop(raw, mapping.name)
         steps.ended("dropped")
+        kept = final_backups.kept(tenant_id)
         with transaction.atomic():
-            _forget_in_global_database(tenant_id)
-            record_for_platform("tenant.deleted", tenant_id=tenant_id, target=("tenant", tenant_id))
+            forget_in_global_database(tenant_id, keep_key=kept.until is not None)
+            record_for_platform(
+                "tenant.deleted",
+                tenant_id=tenant_id,
+                target=("tenant", tenant_id),
+                details={"final_backup_until": kept.until.isoformat() if kept.until else None},
+            )
     keys.forget(str(tenant_id))
     routes.forget()
+    return kept
 
 
-def _forget_in_global_database(tenant_id: UUID) -> None:
+def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup: bool) -> None:
+    """Shut the tenant, write its final backup, and only then let its database be dropped."""
+    was_active = mapping.status == State.ACTIVE
+    if was_active:
+        change_state(mapping.pk, State.SUSPENDED)
+    elif State.DELETING not in FOLLOWS[State(mapping.status)]:
+        raise WrongState(f"The tenant is {mapping.status}: it cannot become {State.DELETING}.")
+    wanted = final_backup and settings.DELETED_TENANT_BACKUP_DAYS and mapping.status != State.PROVISIONING
+    if not wanted or not databases.exists(raw, mapping.name):
+        change_state(mapping.pk, State.DELETING)
+        return
+    try:
+        # Requests that were let in before may still write what would be in no backup.
+        databases.hold_still(raw, mapping.name)
+        file = final_backups.write(mapping)
+        with transaction.atomic():
+            final_backups.keep(mapping.pk, file)
+            change_state(mapping.pk, State.DELETING)
+    except BaseException:
+        # Also after Ctrl-C.
+        databases.let_go(raw, mapping.name)
+        if was_active:
+            change_state(mapping.pk, State.ACTIVE, only_from=State.SUSPENDED)
+        raise
+    steps.ended("backed up")
+
+
+def forget_in_global_database(tenant_id: UUID, *, keep_key: bool) -> None:
+    """Delete what the global database holds of a tenant but its tombstone, in the caller's transaction."""
     tenant = Tenant.objects.get(pk=tenant_id)
     for relation in Tenant._meta.related_objects:
-        if relation.related_model is not TenantDatabase:
+        if relation.related_model not in (TenantDatabase, FinalBackup):
             relation.related_model._base_manager.filter(**{relation.field.name: tenant}).delete()
-    # Without its data key whatever is left in a backup stays closed.
-    DataKey.objects.filter(owner=str(tenant_id)).delete()
+    # Without its data key whatever is left in a backup stays closed. A final backup keeps the key until it expires.
+    if not keep_key:
+        DataKey.objects.filter(owner=str(tenant_id)).delete()
     # The trail is gone with its database, and without the key no link of it can be verified.
     ChainHead.objects.filter(owner=str(tenant_id)).delete()
     # The slug becomes free; the name of a customer is not kept.

@@ -17,21 +17,22 @@ from typing import Any
 from uuid import UUID
 
 from django.apps import apps
-from django.db import connections, transaction
+from django.db import IntegrityError, connections, transaction
 from django.utils.timezone import now
 from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.postgresql import patience
 from identity_platform.transfer.scratch import scratch
 from identity_platform.transfer.writing import refuse_special
-from tenants import databases, dumps, routes, steps
+from tenants import databases, dumps, final_backups, routes, steps
 from tenants.capacity import server_with_room
 from tenants.context import TENANT_ALIAS, Place, in_place
-from tenants.errors import BackupUnfit, CopyFailed, UnknownTenant, UpgradeFailed, WrongState
-from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase, WebhookTenant
-from tenants.provisioning import change_state, look_again
+from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UnknownTenant, UpgradeFailed, WrongState
+from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
+from tenants.provisioning import change_state, forget_in_global_database, look_again
 from tenants.router import lives_in_tenant
-from tenants.schema import is_current, is_older, schema_version, upgrade
+from tenants.schema import is_current, is_older, reason_of, schema_version, upgrade
 from tenants.states import State
 from tenants.warm import new_database_name
 
@@ -95,6 +96,60 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
             _switch(mapping, mapping.server, name, "tenant.restored")
     return _mapping(tenant_id)
+
+
+def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str | None = None) -> TenantDatabase:
+    """Bring a deleted tenant back from its final backup, suspended, with all that belonged to it.
+
+    Its sessions, sign-ins, links and invitations stay closed. `slug` gives it another one, in case the old one is in
+    use. Raises BackupUnfit (also when the grace period is over), SlugTaken, WrongState (a username or another unique value
+    is in use), NoRoom, UnknownServer, CopyFailed, ProgramMissing, JobRunning, OSError; then everything is as it was.
+    """
+    mapping, target = final_backups.deleted_tenant_of(file), server_with_room(server)
+    with scratch() as folder, patience.lifted(), databases.working_on(mapping.server, mapping.pk):
+        dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
+        made_by = str(manifest["schema_version"])
+        if made_by != schema_version() and not is_older(made_by):
+            raise BackupUnfit("This backup is of a newer release: upgrade this one first.")
+        try:
+            name = _copy_into(target, mapping.pk, dump)
+            _close(Place(target.pk, target.revision, name, direct=True))
+            _put_back(mapping.pk, manifest, rows, slug or manifest["slug"], server=target, name=name)
+        finally:
+            # Unless it has become the tenant's database.
+            drop_copies(mapping.pk)
+    routes.forget()
+    final_backups.remove(file)
+    return _mapping(mapping.pk)
+
+
+def _put_back(
+    tenant_id: UUID, manifest: dict[str, Any], rows: str, slug: str, *, server: DatabaseServer, name: str
+) -> None:
+    try:
+        with transaction.atomic():
+            # Against a second restore, and against the end of the grace period.
+            if not FinalBackup.objects.select_for_update().filter(pk=tenant_id).exists():
+                raise BackupUnfit("The tenant can no longer be restored: the key of its final backup has been deleted.")
+            # A collector or a sealer may have written something after the deletion.
+            forget_in_global_database(tenant_id, keep_key=True)
+            Tenant.objects.filter(pk=tenant_id).update(
+                slug=slug, name=manifest["name"], settings=manifest["settings"], updated_at=now()
+            )
+            final_backups.put_back(rows)
+            TenantDatabase.objects.filter(pk=tenant_id).update(
+                server=server, name=name, schema_version=schema_version(), status=State.SUSPENDED, reason=""
+            )
+            WarmDatabase.objects.filter(name=name).delete()
+            FinalBackup.objects.filter(pk=tenant_id).delete()
+            record_for_platform("tenant.undeleted", tenant_id=tenant_id, target=("tenant", tenant_id))
+    except IntegrityError as clash:
+        if "tenant_slug_unique" in str(clash):
+            raise SlugTaken(f"Another tenant has the slug {slug} now: choose another one with --slug.") from clash
+        raise WrongState(
+            f"Something of the tenant is in use by now, such as a username or a passkey domain: {reason_of(clash)}."
+        ) from clash
+    steps.ended("switched")
 
 
 def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:

@@ -15,7 +15,7 @@ from django.db.models.functions import Cast
 from django.utils.timezone import now
 
 from identity_platform.audit.models import ChainHead
-from tenants import trails
+from tenants import final_backups, trails
 from tenants.models import TenantDatabase
 from tenants.router import GLOBAL_ALIAS, lives_in_tenant
 from tenants.states import State
@@ -62,6 +62,9 @@ def purge(owner: Owner, *, seen: Callable[[int], None] = lambda rows: None) -> P
             purged.rows["audit events"] = number
         if owner.tenant_id is None and (number := _forget_ends_of_deleted()):
             purged.rows["ends of deleted tenants' trails"] = number
+        with reachable():
+            if owner.tenant_id is None and (number := final_backups.expire()):
+                purged.rows["final backups"] = number
     except TrailUnreachable as problem:
         purged.problem = str(problem)
     return purged

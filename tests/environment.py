@@ -14,6 +14,8 @@ os.environ.setdefault("LOG_LEVEL", "WARNING")
 os.environ.setdefault("HASHES_AT_ONCE", "2")
 # Messages by SMS land in a file that the tests read, whatever servers they run on.
 os.environ.setdefault("SMS_BACKEND", "mfa.sms.gateway.FileGateway")
+# Most tests that delete a tenant want no backup of it; those of final backups set the days themselves.
+os.environ.setdefault("DELETED_TENANT_BACKUP_DAYS", "0")
 # Half of them may wait for a hash; tests of races send twenty requests at once, each in a thread of its own.
 os.environ.setdefault("WEB_THREADS", "64")
 DATABASE = f"identity_test_{RUN}_{WORKER}"

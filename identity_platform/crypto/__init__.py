@@ -13,6 +13,7 @@ from identity_platform.crypto.keyring import (
     wrap_data_key,
 )
 from identity_platform.crypto.sealing import SealContext, derive_key, keyed_digest, seal, unseal
+from identity_platform.crypto.streams import SealingWriter, unseal_file
 from identity_platform.crypto.tokens import hash_token, new_token, same
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "RingKeyMissing",
     "SealBroken",
     "SealContext",
+    "SealingWriter",
     "WrappedKey",
     "derive_key",
     "hash_token",
@@ -32,6 +34,7 @@ __all__ = [
     "same",
     "seal",
     "unseal",
+    "unseal_file",
     "unwrap_data_key",
     "wrap_data_key",
 ]

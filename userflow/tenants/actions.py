@@ -14,6 +14,7 @@ from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from tenants import provisioning, routes
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
+from tenants.final_backups import Deletion
 from tenants.models import Tenant, TenantDatabase
 from tenants.settings import check_change, effective, merged, validated
 from tenants.states import State
@@ -172,9 +173,12 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     return find_tenant(tenant_id=tenant_id)
 
 
-def remove_tenant(*, tenant_id: UUID, confirm: str) -> None:
-    """Delete a tenant for good; `confirm` must be its slug. Refuses with UnknownTenant, NotConfirmed, WrongState."""
+def remove_tenant(*, tenant_id: UUID, confirm: str, final_backup: bool = True) -> Deletion:
+    """Delete a tenant; `confirm` must be its slug. Return until when its final backup is kept.
+
+    Raises UnknownTenant, NotConfirmed, WrongState, and CopyFailed or ProgramMissing if that backup cannot be written.
+    """
     tenant = find_tenant(tenant_id=tenant_id)
     if confirm != tenant.slug:
         raise NotConfirmed
-    provisioning.delete_tenant(tenant_id=tenant_id)
+    return provisioning.delete_tenant(tenant_id=tenant_id, final_backup=final_backup)

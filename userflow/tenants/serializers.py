@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import JsonObject, QueryChoice, Text
+from identity_platform.api.fields import Flag, JsonObject, QueryChoice, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from tenants.models import Tenant
 from tenants.settings import json_schema
@@ -99,8 +99,17 @@ class TenantSettingsOut(serializers.Serializer[Any]):
 
 class TenantDeletion(serializers.Serializer[Any]):
     confirm = Text(max_length=63, help_text="The tenant's slug.")
+    final_backup = Flag(
+        required=False,
+        default=True,
+        help_text="Whether a final encrypted backup is written first. Without one nothing brings the tenant back.",
+    )
 
 
 class TenantDeletedOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     tenant_id = serializers.UUIDField()
+    final_backup_until = serializers.DateTimeField(
+        allow_null=True,
+        help_text="Until then an operator of the machine can bring the tenant back. Null: not possible.",
+    )

@@ -9,7 +9,17 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.errors import NoRoom, NotConfirmed, RelyingPartyTaken, SlugTaken, TenantMismatch, UnknownTenant, WrongState
+from tenants.errors import (
+    CopyFailed,
+    NoRoom,
+    NotConfirmed,
+    ProgramMissing,
+    RelyingPartyTaken,
+    SlugTaken,
+    TenantMismatch,
+    UnknownTenant,
+    WrongState,
+)
 from userflow.errors import InsufficientAuthentication
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, require, tenant_at
@@ -63,13 +73,21 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantDeletion,
         returns={200: serializers.TenantDeletedOut},
-        refuses=[UnknownTenant, NotConfirmed, WrongState],
+        refuses=[UnknownTenant, NotConfirmed, WrongState, CopyFailed, ProgramMissing],
     )
     def destroy(self, request: Request, tenant_id: str) -> Response:
-        """Delete a tenant and its database for good; the body repeats its slug."""
+        """Delete a tenant and its database; the body repeats its slug.
+
+        A final encrypted backup is written first unless `final_backup` is false, so the call takes as long as a backup.
+        """
         wanted = id_or(tenant_id, UnknownTenant)
-        actions.remove_tenant(tenant_id=wanted, confirm=self.valid(serializers.TenantDeletion)["confirm"])
-        return Response({"message": "The tenant and its database are deleted.", "tenant_id": wanted})
+        kept = actions.remove_tenant(tenant_id=wanted, **self.valid(serializers.TenantDeletion))
+        message = "The tenant and its database are deleted." + (
+            " The command restore_deleted_tenant can bring it back until its final backup is deleted."
+            if kept.until
+            else " There is no final backup."
+        )
+        return Response({"message": message, "tenant_id": wanted, "final_backup_until": kept.until})
 
 
 class TenantSettingsViewSet(ApiViewSet):

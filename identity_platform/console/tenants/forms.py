@@ -11,9 +11,11 @@ from unfold.widgets import (
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
     UnfoldAdminTextInputWidget,
+    UnfoldBooleanWidget,
 )
 
 from identity_platform.api.fields import Choice, Flag, Items, Whole
+from identity_platform.console.confirm import TypedName
 from tenants.models import DatabaseServer, Tenant
 from tenants.settings import SETTINGS, Setting
 from userflow.admins.actions import is_taken
@@ -33,6 +35,16 @@ def _whole(**options: Any) -> forms.Field:
 def _choice(*choices: str, **options: Any) -> forms.Field:
     found = [_NO_CHOICE, *((choice, choice) for choice in choices)]
     return forms.ChoiceField(required=False, choices=found, widget=UnfoldAdminSelectWidget(), **options)
+
+
+class DeletionForm(TypedName):
+    """The name of the tenant, and whether its final backup is left out."""
+
+    without_backup = forms.BooleanField(
+        required=False,
+        label=gettext_lazy("Without a final backup: nothing brings the tenant back"),
+        widget=UnfoldBooleanWidget(),
+    )
 
 
 class _Lines(forms.CharField):

@@ -15,7 +15,7 @@ from identity_platform.console.confirm import TypedName, confirmed
 from identity_platform.console.jobs.actions import begin_job
 from identity_platform.console.jobs.models import Job
 from identity_platform.console.tenants import work
-from identity_platform.console.tenants.forms import ProvisionForm, SettingsForm
+from identity_platform.console.tenants.forms import DeletionForm, ProvisionForm, SettingsForm
 from identity_platform.console.tenants.pages import tenant_at
 from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant
@@ -173,20 +173,25 @@ def backup(request: HttpRequest, tenant_id: str) -> HttpResponse:
 
 @writing
 def delete(request: HttpRequest, tenant_id: str) -> HttpResponse:
-    """Delete it for good; the slug must be typed."""
+    """Delete it; the slug must be typed."""
     tenant = tenant_at(request, tenant_id)
-    text = _(
-        "%s, its database, its admins, clients and services, and the key that opens its secrets are deleted for good. "
-        "Nothing brings them back: its backups open only with that key."
-    )
+    days = configured.DELETED_TENANT_BACKUP_DAYS
+    text = _("%(tenant)s, its database, its admins, clients and services are deleted.") + " "
+    if days:
+        text += _(
+            "A final encrypted backup is kept for %(days)d days; until then the command restore_deleted_tenant brings the "
+            "tenant back. After that the key that opens its secrets and backups is deleted too, and nothing does."
+        )
+    else:
+        text += _("The key that opens its secrets and backups is deleted too: nothing brings the tenant back.")
     return _as_job(
         request,
         kind=work.DELETE,
         tenant=tenant,
         title=_("Delete %s") % tenant.name,
-        text=text % tenant.name,
-        submit=_("Delete for good"),
-        form_class=TypedName,
+        text=text % {"tenant": tenant.name, "days": days},
+        submit=_("Delete"),
+        form_class=DeletionForm if days else TypedName,
         form_options={"wanted": tenant.slug},
     )
 
@@ -208,7 +213,7 @@ def _as_job(
     begun: list[Job] = []
 
     def act(data: dict[str, Any]) -> str:
-        params = {"slug": tenant.slug} if tenant else data
+        params = {**data, "slug": tenant.slug} if tenant else data
         by = staff_at(request).user
         begun.append(begin_job(kind=kind, by=by, tenant_id=tenant.pk if tenant else None, params=params))
         return _("The job has begun; this page follows it.")

@@ -33,6 +33,7 @@ _STEPS: Final = {
     "activated": gettext_lazy("The tenant is active."),
     "migrating": gettext_lazy("Writes wait; the migrations run in one transaction."),
     "migrated": gettext_lazy("The migrations are through."),
+    "backed up": gettext_lazy("The final backup is written."),
     "deleting": gettext_lazy("The tenant is shut."),
     "dropped": gettext_lazy("The database is dropped."),
 }
@@ -110,10 +111,17 @@ def delete(job: Job, say: Say) -> None:
         say(_("The tenant is deleted."))
         return
     with steps.told(lambda step: _step(say, step)):
-        remove_tenant(tenant_id=tenant.pk, confirm=tenant.slug)
+        kept = remove_tenant(
+            tenant_id=tenant.pk, confirm=tenant.slug, final_backup=not job.params.get("without_backup", False)
+        )
     Job.objects.filter(tenant_id=tenant.pk).exclude(pk=job.pk).update(params={}, lines=[], reason="")
     Job.objects.filter(pk=job.pk).update(params={})
     say(_("The tenant is deleted."))
+    if kept.until:
+        until = {"until": f"{kept.until:%Y-%m-%d %H:%M} UTC", "file": kept.file}
+        say(_("Until %(until)s this brings it back: restore_deleted_tenant %(file)s") % until)
+    else:
+        say(_("There is no final backup of it."))
 
 
 def _tenant_of(job: Job) -> Tenant:

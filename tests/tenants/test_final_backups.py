@@ -1,0 +1,244 @@
+"""Deleting a tenant keeps a final encrypted backup for some days, and it brings the tenant back."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+from django.utils.timezone import now
+
+from tenants import databases, retention, trails
+from tenants.capacity import main_server
+from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase, WarmDatabase
+from tests.tenants.conftest import AnotherProcess, said_by, throw_away
+from tests.tenants.test_killed_jobs import wrong_with
+from tests.world import Api, House, Person, build_house, sign_in_admin
+from userflow.models import AdminUser, Client
+
+
+@pytest.fixture
+def folder(settings: Any, tmp_path: Path) -> Path:
+    """An empty backup folder, and a grace period of seven days."""
+    settings.DELETED_TENANT_BACKUP_DAYS = 7
+    settings.BACKUP_FOLDER = tmp_path / "backups"
+    return tmp_path / "backups"
+
+
+@pytest.fixture
+def furnished(django_db_setup: None) -> Any:
+    """A tenant with a user, an admin, and a service that has a credential."""
+    house = build_house("furnished")
+    person = house.register()
+    made = house.api.post(
+        "/exsvc/api/v1/services", {"name": "Payments", "type": "payment", "base_url": "https://a.example"}
+    )
+    assert made.status_code == 201, made.content
+    path = f"/exsvc/api/v1/services/{made.json()['id']}/credentials"
+    assert house.api.post(path, {"name": "key", "secret": "s3cret-of-payments"}).status_code == 201
+    yield house, person, path
+    throw_away(house.made.tenant)
+
+
+def file_of(house: House) -> Path:
+    return Path(FinalBackup.objects.get(pk=house.id).file)
+
+
+def delete(house: House, **options: Any) -> str:
+    return said_by("delete_tenant", house.made.tenant.slug, yes=True, **options)
+
+
+def states(house: House) -> tuple[str, bool]:
+    """The tenant's state, and whether its data key is there."""
+    status = TenantDatabase.objects.get(pk=house.id).status
+    return status, DataKey.objects.filter(owner=str(house.id)).exists()
+
+
+def test_delete_keeps_encrypted_backup_and_says_so(folder: Path, furnished: tuple[House, Person, str]) -> None:
+    house, person, _ = furnished
+    said = delete(house)
+    file = file_of(house)
+    assert f"restore_deleted_tenant {file}" in said
+    assert (file.parent, file.stat().st_mode & 0o777) == (folder, 0o600)
+    assert [path.name for path in folder.iterdir()] == [file.name]
+    content = file.read_bytes()
+    assert not any(word in content for word in (b"PGDMP", b"PK\x03\x04", person.email.encode(), b"Payments"))
+    assert states(house) == ("deleted", True)
+    assert not AdminUser.objects.filter(tenant_id=house.id).exists()
+
+
+def test_restore_deleted_brings_everything_back(folder: Path, furnished: tuple[House, Person, str]) -> None:
+    house, person, path = furnished
+    slug, before = house.made.tenant.slug, house.sign_in(person)
+    assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 200
+    delete(house)
+    file = file_of(house)
+    assert f"{slug} is suspended" in said_by("restore_deleted_tenant", str(file))
+    said_by("resume_tenant", slug)
+    tenant = Tenant.objects.get(pk=house.id)
+    assert (tenant.slug, tenant.name) == (slug, house.made.tenant.name)
+    assert house.sign_in(person)["access_token"]
+    # What was open at the deletion stays closed.
+    assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 401
+    assert house.api.get("/authmgr/validate").status_code == 401
+    admin = Api(token=sign_in_admin(house.admin.username)["access_token"])
+    assert admin.get("/uflow/admin/users/me").json()["roles"] == ["tenant-admin"]
+    assert [held["secret"] for held in admin.get(path).json()["credentials"]] == ["s3cret-of-payments"]
+    assert admin.get("/exsvc/api/v1/services").json()["pagination"]["total"] == 1
+    assert Client.objects.filter(tenant_id=house.id, is_default=True).count() == 1
+    assert (states(house), file.exists(), wrong_with(slug)) == (("active", True), False, [])
+    assert trails.verify(trails.Owner(slug, house.id)).faults == []
+
+
+def test_an_expired_backup_is_deleted_with_its_key(folder: Path, furnished: tuple[House, Person, str]) -> None:
+    house, *_ = furnished
+    delete(house)
+    file = file_of(house)
+    copy = file.rename(folder.parent / file.name)
+    file.write_bytes(copy.read_bytes())
+    retention.purge(trails.THE_PLATFORM)
+    assert (file.exists(), states(house)) == (True, ("deleted", True))
+    FinalBackup.objects.filter(pk=house.id).update(delete_after=now() - timedelta(seconds=1))
+    assert retention.purge(trails.THE_PLATFORM).rows["final backups"] == 1
+    assert (file.exists(), states(house)) == (False, ("deleted", False))
+    with pytest.raises(CommandError, match="no longer be restored"):
+        said_by("restore_deleted_tenant", str(copy))
+
+
+def test_purge_removes_files_that_no_key_opens(folder: Path, furnished: tuple[House, Person, str]) -> None:
+    house, *_ = furnished
+    delete(house)
+    file = file_of(house)
+    FinalBackup.objects.filter(pk=house.id).delete()
+    other = folder / "acme-20300101T000000Z.zip"
+    other.touch()
+    retention.purge(trails.THE_PLATFORM)
+    assert list(folder.iterdir()) == [other]
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("how", ["flag", "setting"])
+def test_delete_without_backup_leaves_nothing(
+    how: str, folder: Path, settings: Any, new_house: Callable[[], House]
+) -> None:
+    house = new_house()
+    if how == "setting":
+        settings.DELETED_TENANT_BACKUP_DAYS = 0
+    said = delete(house, no_final_backup=how == "flag")
+    assert "There is no final backup of it." in said
+    assert (states(house), folder.exists()) == (("deleted", False), False)
+
+
+def test_a_failed_backup_deletes_nothing(folder: Path, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    folder.write_text("in the way")
+    with pytest.raises(CommandError, match="--no-final-backup") as refused:
+        delete(house)
+    assert refused.value.returncode == 2
+    assert states(house) == ("active", True)
+    assert house.sign_in(house.register())["access_token"]
+
+
+def test_delete_over_rest_says_how_to_go_without_backup(
+    folder: Path, operator: Api, new_house: Callable[[], House]
+) -> None:
+    house = new_house()
+    folder.write_text("in the way")
+    path, body = f"/uflow/admin/tenants/{house.id}", {"confirm": house.made.tenant.slug}
+    refused = operator.delete(path, body)
+    assert (refused.status_code, "final_backup: false" in refused.json()["message"]) == (503, True)
+    assert str(folder) not in refused.content.decode()
+    assert states(house) == ("active", True)
+    answered = operator.delete(path, {**body, "final_backup": False})
+    assert (answered.status_code, answered.json()["final_backup_until"]) == (200, None)
+
+
+@pytest.fixture
+def deleting_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnotherProcess]:
+    """Another process with the same grace period and folder."""
+    monkeypatch.setenv("DELETED_TENANT_BACKUP_DAYS", "7")
+    monkeypatch.setenv("BACKUP_FOLDER", str(folder))
+    process = AnotherProcess("identity_platform.settings")
+    yield process
+    process.end()
+
+
+@pytest.mark.parametrize("step", ["written out", "backed up", "deleting", "dropped"])
+def test_a_killed_deletion_is_finished_with_its_backup(
+    step: str, furnished: tuple[House, Person, str], deleting_process: AnotherProcess
+) -> None:
+    house, person, _ = furnished
+    slug = house.made.tenant.slug
+    assert deleting_process.run("delete_tenant", slug, "--yes", kill_after=step).code == 9
+    delete(house)
+    assert states(house) == ("deleted", True)
+    assert wrong_with(slug, house.made.tenant.database.name) == []
+    said_by("restore_deleted_tenant", str(file_of(house)))
+    said_by("resume_tenant", slug)
+    assert house.sign_in(person)["access_token"]
+
+
+@pytest.mark.parametrize("step", ["promised", "created", "read in", "switched"])
+def test_a_killed_restore_of_a_deleted_tenant_is_repeated(
+    step: str, furnished: tuple[House, Person, str], deleting_process: AnotherProcess
+) -> None:
+    house, person, _ = furnished
+    slug = house.made.tenant.slug
+    delete(house)
+    file = str(file_of(house))
+    assert deleting_process.run("restore_deleted_tenant", file, kill_after=step).code == 9
+    if step != "switched":
+        said_by("restore_deleted_tenant", file)
+    assert [found for found in wrong_with(slug) if "orphan" in found] == []
+    assert not WarmDatabase.objects.filter(schema_version=f"for {house.id}").exists()
+    said_by("resume_tenant", slug)
+    assert house.sign_in(person)["access_token"]
+
+
+def test_restore_deleted_rejects_other_files(folder: Path, new_house: Callable[[], House], tmp_path: Path) -> None:
+    alive, gone = new_house(), new_house()
+    delete(gone)
+    file = file_of(gone)
+    content = file.read_bytes()
+    for name in ("notes.zip", f"deleted-{alive.id}.backup"):
+        other = tmp_path / name
+        other.write_bytes(content)
+        with pytest.raises(CommandError) as refused:
+            said_by("restore_deleted_tenant", str(other))
+        assert refused.value.returncode == 2
+    for broken in (b"", content[:-1], content[:200] + b"\x00" + content[201:]):
+        file.write_bytes(broken)
+        with pytest.raises(CommandError, match="does not open"):
+            said_by("restore_deleted_tenant", str(file))
+    assert states(gone) == ("deleted", True)
+
+
+def test_restore_deleted_needs_a_free_slug(folder: Path, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    slug = house.made.tenant.slug
+    delete(house)
+    said_by("create_tenant", "Successor", "--slug", slug)
+    with pytest.raises(CommandError, match="--slug"):
+        said_by("restore_deleted_tenant", str(file_of(house)))
+    assert not WarmDatabase.objects.filter(schema_version=f"for {house.id}").exists()
+    said_by("restore_deleted_tenant", str(file_of(house)), slug=f"{slug}-2")
+    assert Tenant.objects.get(pk=house.id).slug == f"{slug}-2"
+
+
+def test_a_tenant_without_database_is_deleted_without_backup(folder: Path, new_house: Callable[[], House]) -> None:
+    house = new_house()
+    with databases.administering(main_server()) as raw:
+        databases.drop(raw, house.made.tenant.database.name)
+    assert "There is no final backup of it." in delete(house)
+    assert states(house) == ("deleted", False)
+
+
+def test_delete_over_rest_names_the_end_of_the_backup(
+    folder: Path, operator: Api, new_house: Callable[[], House]
+) -> None:
+    house = new_house()
+    answer = operator.delete(f"/uflow/admin/tenants/{house.id}", {"confirm": house.made.tenant.slug}).json()
+    days = datetime.fromisoformat(answer["final_backup_until"]) - now()
+    assert timedelta(days=6, hours=23) < days <= timedelta(days=7)
+    assert str(folder) not in str(answer)
