@@ -7,8 +7,10 @@ replaced by a default.
 import os
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -107,13 +109,21 @@ def required(name: str, why: str) -> str:
     return value
 
 
+def state_folder() -> Path:
+    """The folder that IDENTITY_VAR names, or `var` in the checkout."""
+    return Path(text("IDENTITY_VAR") or Path(__file__).resolve().parent.parent / "var").resolve()
+
+
 def made(folder: Path, name: str) -> None:
-    """Make the folder that the variable names, unless it is there."""
+    """Make the folder that the variable names, unless it is there, and check that it can be written to."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Tried, not asked for: os.access does not know of every reason, such as a read-only file system for root.
+        TemporaryFile(dir=folder).close()
     except OSError as problem:
+        wrong = "written to" if folder.is_dir() else "made"
         raise ImproperlyConfigured(
-            f"{name}: the folder {folder} cannot be made ({problem.strerror}). Set it to a folder that can be written to."
+            f"{name}: the folder {folder} cannot be {wrong} ({problem.strerror}). Set it to a folder that can be written to."
         ) from problem
 
 
@@ -165,6 +175,34 @@ def mail(url: str) -> dict[str, Any]:
         "EMAIL_USE_TLS": not implicit and tls == "on",
         "EMAIL_TIMEOUT": 10,
     }
+
+
+def security_txt(name: str) -> str | None:
+    """The content of /.well-known/security.txt: at least one `Contact`, and `Expires` once (RFC 9116 section 2.5)."""
+    value = text(name)
+    if value is None:
+        return None
+    fields = dict.fromkeys(("contact", "expires"), 0)
+    for line in value.splitlines():
+        field, colon, _ = line.partition(":")
+        if colon and field.lower() in fields:
+            fields[field.lower()] += 1
+    if fields["contact"] < 1 or fields["expires"] != 1:
+        raise ImproperlyConfigured(f"{name} must have a line `Contact: ...` and exactly one `Expires: ...` (RFC 9116).")
+    expires(value, name)
+    return value.strip() + "\n"
+
+
+def expires(security: str, name: str) -> datetime:
+    """The time after which a security.txt counts as stale (RFC 3339)."""
+    (line,) = (line for line in security.splitlines() if line.lower().startswith("expires:"))
+    try:
+        moment = datetime.fromisoformat(line.partition(":")[2].strip())
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ImproperlyConfigured(f"{name}: `Expires` must be a time such as 2030-01-31T00:00:00Z (RFC 3339).")
+    return moment
 
 
 def clouds(name: str) -> dict[str, tuple[str, str]]:

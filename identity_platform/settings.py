@@ -21,6 +21,8 @@ from identity_platform.environment import (
     networks,
     origins,
     required,
+    security_txt,
+    state_folder,
     text,
     translated,
     whole,
@@ -30,7 +32,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 # --- where state lives -----------------------------------------------------------------------------------------------
 
-VAR = Path(text("IDENTITY_VAR") or BASE_DIR / "var").resolve()
+VAR = state_folder()
 HOST = text("HOST", "127.0.0.1") or ""
 PORT = whole("PORT", 8000, least=1, most=65535)
 
@@ -69,9 +71,13 @@ DEBUG = False
 ALLOWED_HOSTS = listed("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]", HOST] if EMBEDDED else [])
 BASE_URL = (text("BASE_URL") or f"http://localhost:{PORT}").rstrip("/")
 METRICS_TOKEN = text("METRICS_TOKEN")
+# Where to report vulnerabilities (RFC 9116), served as it is; unset, the path is a 404.
+SECURITY_TXT = security_txt("SECURITY_TXT")
 # Workers are processes: each keeps its figures in a file, and whoever is asked adds them up. Must be set before the first
 # metric is made.
-made(Path(os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", str(VAR / "metrics"))), "PROMETHEUS_MULTIPROC_DIR")
+_figures = text("PROMETHEUS_MULTIPROC_DIR")
+made(Path(_figures or VAR / "metrics"), "PROMETHEUS_MULTIPROC_DIR" if _figures else "IDENTITY_VAR")
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures or str(VAR / "metrics")
 TRUSTED_PROXY_HOPS = whole("TRUSTED_PROXY_HOPS", 0, most=10)
 
 # --- databases -------------------------------------------------------------------------------------------------------

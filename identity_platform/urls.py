@@ -10,6 +10,7 @@ from drf_spectacular.views import SpectacularSwaggerView
 from identity_platform.api.document import openapi
 from identity_platform.api.handlers import read_only
 from identity_platform.api.metrics import exposition
+from identity_platform.api.security_txt import security_txt
 
 handler400 = "identity_platform.api.handlers.bad_request"
 handler403 = "identity_platform.api.handlers.forbidden"
@@ -29,6 +30,7 @@ urlpatterns = [
     path("schema/", read_only(openapi), name="schema"),
     path("docs/", read_only(SpectacularSwaggerView.as_view(url_name="schema")), name="docs"),
     path("admin/", admin.site.urls),
+    path(".well-known/security.txt", read_only(security_txt)),
     # Where browsers look for the icon of an answer that is no page.
     path(
         "favicon.ico",
