@@ -42,9 +42,9 @@ def main() -> None:
         os.environ.setdefault("DJANGO_COLORS", "nocolor")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
-    from django.db import InterfaceError, InternalError, OperationalError
+    from django.db import InterfaceError, InternalError, OperationalError, ProgrammingError
     from psycopg import OperationalError as DriverError
-    from psycopg.errors import ReadOnlySqlTransaction
+    from psycopg.errors import ReadOnlySqlTransaction, UndefinedTable
 
     from identity_platform.embedded.errors import EmbeddedServerFailed
 
@@ -57,8 +57,9 @@ def main() -> None:
             execute_from_command_line(sys.argv)
         finally:
             sys.stdout.flush()
-    except (*unfit, *gone, OSError, KeyboardInterrupt) as problem:
-        defect = isinstance(problem, InternalError) and not isinstance(problem.__cause__, ReadOnlySqlTransaction)
+    except (*unfit, *gone, ProgrammingError, OSError, KeyboardInterrupt) as problem:
+        expected = {InternalError: ReadOnlySqlTransaction, ProgrammingError: UndefinedTable}.get(type(problem))
+        defect = expected is not None and not isinstance(problem.__cause__, expected)
         if defect or "--traceback" in sys.argv:
             raise
         # The exit codes of all commands: interrupted; nothing was tried; something is left to do.
@@ -66,6 +67,8 @@ def main() -> None:
             said, code = "interrupted. Run the same command again to go on.", 130
         elif isinstance(problem, unfit):
             said, code = str(problem), 2
+        elif isinstance(problem, ProgrammingError):
+            said, code = "the database has no tables, or those of an older release. Run `bin/manage prepare` first.", 2
         elif isinstance(problem, OSError):
             said, code = _said_of(problem), 1
         else:

@@ -29,6 +29,7 @@ from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is ther
 from granian.server.mp import MPServer
 
 from identity_platform.companions import COMPANIONS, ENDING, FINISH_SECONDS, Companions, end_with
+from identity_platform.environment import state_folder, text
 
 PLATFORM = "identity_platform.wsgi"
 # Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
@@ -54,6 +55,12 @@ def main() -> None:
     from identity_platform import embedded
 
     try:
+        if is_first_start():
+            print(
+                "Making the databases, an operator and a demo tenant (once, about 15 s) ...",
+                file=sys.stderr,
+                flush=True,
+            )
         django.setup()
         forget_figures_of_earlier_runs()
         with bound(settings.HOST, settings.PORT) as listener:
@@ -76,10 +83,19 @@ def main() -> None:
         sys.exit(f"bin/serve: {problem}")
     except OperationalError as problem:
         sys.exit(f"bin/serve: the database server does not answer: {problem}")
+    except OSError as problem:
+        if problem.filename is None:
+            raise
+        sys.exit(f"bin/serve: {problem.filename}: {problem.strerror}")
 
 
 class PortTaken(Exception):
     """Another program listens where this one should."""
+
+
+def is_first_start() -> bool:
+    """Whether the embedded databases have to be made. The settings make them, so this is asked before."""
+    return text("DATABASE_URL") is None and not (state_folder() / "postgres").exists()
 
 
 def forget_figures_of_earlier_runs() -> None:
@@ -221,15 +237,21 @@ class _Granian(MPServer):
         self._shd = holder(self._listener.fileno(), False, QUEUE)
 
 
-def _not_of_threads(record: logging.LogRecord) -> bool:
-    """granian warns of more threads than two for each core at every start; why there are more stands in the settings."""
-    return "Configuration allows spawning up to" not in str(record.msg)
+def _in_our_words(record: logging.LogRecord) -> bool:
+    """Drop granian's warning about the number of threads, and say why a worker was ended.
+
+    The settings give the reason for the number of threads. A worker that does not stop has a request or a half-sent one.
+    """
+    message = str(record.msg)
+    if "refused to gracefully stop" in message:
+        record.msg = f"A worker was ended with a request that was not finished after {FINISH_SECONDS} s"
+    return "Configuration allows spawning up to" not in message
 
 
 def serve(listener: socket.socket, workers: int, threads: int, *, module: str = PLATFORM) -> None:
     """Answer on the socket with the `application` of the module until a signal ends it; bin/bench runs others so."""
     host, port = listener.getsockname()[:2]
-    logging.getLogger("_granian").addFilter(_not_of_threads)
+    logging.getLogger("_granian").addFilter(_in_our_words)
     server = _Granian(
         listener,
         address=host,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from django.db import connection
 
-from tests.machine.conftest import ROOT
+from tests.machine.conftest import ROOT, environment
 
 # Nothing listens on port 1.
 GONE = {
@@ -72,6 +72,26 @@ def test_a_folder_that_cannot_be_made_names_its_variable(tmp_path: Path) -> None
     code, said = said_by(tmp_path, "list_tenants", PROMETHEUS_MULTIPROC_DIR="/proc/none")
     assert (code, said.count("\n")) == (2, 1)
     assert "PROMETHEUS_MULTIPROC_DIR: the folder /proc/none cannot be made" in said
+
+
+@pytest.mark.parametrize("command", ["manage.py list_tenants", "-P -m identity_platform.server"])
+@pytest.mark.parametrize(("folder", "wrong"), [("/proc/none", "made"), ("/proc/sys", "written to")])
+def test_a_bad_state_folder_is_named_in_one_line(command: str, folder: str, wrong: str) -> None:
+    done = subprocess.run(
+        [sys.executable, *command.split()], cwd=ROOT, env=environment(Path(folder)), capture_output=True, text=True
+    )
+    said = [line for line in done.stderr.splitlines() if not line.startswith("Making the databases")]
+    assert done.returncode in {1, 2}
+    assert len(said) == 1
+    assert f"IDENTITY_VAR: the folder {folder} cannot be {wrong}" in said[0]
+
+
+def test_a_command_before_prepare_says_so_in_one_line(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "list_tenants"], env=environment(home), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "bin/manage prepare" in done.stderr
 
 
 def test_what_programs_read_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ import json
 import os
 import re
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.machine.conftest import ROOT, Platform
+from tests.machine.conftest import ROOT, Platform, environment
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WALK = re.compile(r"<!-- walk -->\s*```bash\n(.*?)```", re.DOTALL)
@@ -28,13 +29,29 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
         platform = Platform(home, free_port(), into, LOG_LEVEL="WARNING")
         assert within(150, platform.is_up), log.read_text()
         exports = dict(re.findall(r"^export (\w+)=(.*)$", log.read_text(), re.MULTILINE))
-        yield exports | {"IDENTITY_VAR": str(home)}
+        yield exports
         platform.process.terminate()
         assert platform.process.wait(60) == 0
 
 
+def run_manage(newcomer: dict[str, str], *words: str) -> str:
+    port = newcomer["BASE_URL"].rpartition(":")[2]
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), *words],
+        env=environment(Path(newcomer["IDENTITY_VAR"]), PORT=port, LOG_LEVEL="WARNING"),
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def demo(newcomer: dict[str, str]) -> str:
+    return run_manage(newcomer, "demo")
+
+
 def test_a_first_start_prints_what_the_walk_needs(newcomer: dict[str, str]) -> None:
     assert set(newcomer) >= {
+        "IDENTITY_VAR",
         "BASE_URL",
         "TENANT_ID",
         "CLIENT_ID",
@@ -43,6 +60,25 @@ def test_a_first_start_prints_what_the_walk_needs(newcomer: dict[str, str]) -> N
         "OPERATOR_USERNAME",
         "OPERATOR_PASSWORD",
     }
+
+
+def test_demo_command_prints_the_exports_again(newcomer: dict[str, str]) -> None:
+    first = re.findall(r"^export .*$", (Path(newcomer["IDENTITY_VAR"]) / "printed").read_text(), re.MULTILINE)
+    again = demo(newcomer)
+    assert len(first) == len(newcomer)
+    assert [line for line in again.splitlines() if line.startswith("export ")] == first
+
+
+def test_demo_command_names_a_changed_password(home: Path) -> None:
+    here = {"IDENTITY_VAR": str(home), "BASE_URL": "http://localhost:8000"}
+    first = run_manage(here, "prepare")
+    change = "from userflow.passwords.actions import set_admin_password as change; "
+    run_manage(here, "shell", "--command", change + "change(username='demo-admin', password='another horse battery 9')")
+    again = demo(here)
+    assert "OPERATOR_PASSWORD" in again
+    assert "export ADMIN_PASSWORD" in first
+    assert "export ADMIN_PASSWORD" not in again
+    assert "bin/manage changepassword demo-admin" in again
 
 
 def test_the_printed_address_is_the_issuers_and_where_passkeys_work(newcomer: dict[str, str]) -> None:

@@ -19,10 +19,10 @@ from tenants.models import Tenant
 from tenants.servers import direct_to_global
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
+from userflow.management import demo_exports
 from userflow.tenants.actions import generated_password, open_tenant
 from userflow.tokens import signing
 
-DEMO = "demo"
 PREPARE_LOCK = 7_215_005
 
 
@@ -70,29 +70,17 @@ class Command(BaseCommand):
             self.stderr.write(f"{failure.slug} keeps its old schema, see `migrate_tenants`: {failure.reason}")
 
     def _first_steps(self) -> None:
-        if not AdminUser.objects.filter(tenant=None).exists():
+        """Make the operator and the demo tenant, and print what a newcomer needs."""
+        operator = not AdminUser.objects.filter(tenant=None).exists()
+        if operator:
             password = os.environ.get("DJANGO_SUPERUSER_PASSWORD") or generated_password()
             create_admin_user(tenant_id=None, username="operator", email="operator@example.com", password=password)
-            self._say("The operator of this platform", OPERATOR_USERNAME="operator", OPERATOR_PASSWORD=password)
-        if not Tenant.objects.filter(slug=DEMO).exists():
-            # Only now: it loads the web server.
-            from identity_platform.server import address_of
-
+            demo_exports.remember("operator", password)
+        tenant = not Tenant.objects.filter(slug=demo_exports.SLUG).exists()
+        if tenant:
             password = os.environ.get("TENANT_ADMIN_PASSWORD") or generated_password()
             admin = {"username": "demo-admin", "email": "admin@demo.example.com", "password": password}
-            made = open_tenant(name="Demo", slug=DEMO, admin=admin)
-            self._say(
-                "A demo tenant with its client and its admin",
-                BASE_URL=address_of(settings.HOST, settings.PORT),
-                TENANT_ID=made.tenant.pk,
-                CLIENT_ID=made.client_id,
-                ADMIN_USERNAME="demo-admin",
-                ADMIN_PASSWORD=password,
-            )
-
-    def _say(self, what: str, **facts: object) -> None:
-        """As lines that a shell takes: the README's curl lines use these names."""
-        self.stdout.write(f"# {what}. Shown this once; paste it into the shell where you try the README:")
-        for name, value in facts.items():
-            self.stdout.write(f"export {name}={value}")
-        self.stdout.write("")
+            open_tenant(name="Demo", slug=demo_exports.SLUG, admin=admin)
+            demo_exports.remember("demo-admin", password)
+        if operator or tenant:
+            self.stdout.write("\n".join(demo_exports.lines()) + "\n")

@@ -1,0 +1,66 @@
+"""bin/_environment: what a first start says when the packages cannot be installed."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.machine.conftest import ROOT
+
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/simple", "PIP_CONFIG_FILE": "/dev/null", "UV_NO_CACHE": "1"}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with what a first start reads, and no .venv."""
+    place = tmp_path / "checkout"
+    shutil.copytree(ROOT / "bin", place / "bin")
+    for lock in ROOT.glob("requirements*.txt"):
+        shutil.copy(lock, place)
+    return place
+
+
+def obey_permissions() -> None:
+    """Take from root what lets it write everywhere; anybody else has not got it."""
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE)
+
+
+def first_start(checkout: Path, command: str, **more: str) -> tuple[int, list[str]]:
+    """Return exit code and standard error, without the lines of progress."""
+    done = subprocess.run(
+        [str(checkout / "bin" / command)],
+        env={"PATH": os.environ["PATH"], "HOME": str(checkout), **more},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=obey_permissions,
+    )
+    return done.returncode, [line for line in done.stderr.splitlines() if not line.endswith("...")]
+
+
+@pytest.mark.parametrize("command", ["serve", "manage"])
+def test_a_read_only_checkout_is_named_in_one_line(checkout: Path, command: str) -> None:
+    checkout.chmod(0o555)
+    code, (line,) = first_start(checkout, command)
+    assert code == 1
+    assert line.startswith(f"Cannot write to {checkout / '.venv'} (Permission denied)")
+
+
+@pytest.mark.parametrize("command", ["serve", "manage"])
+def test_a_missing_package_index_is_named_in_one_line(checkout: Path, command: str) -> None:
+    code, (line,) = first_start(checkout, command, **NO_INDEX)
+    assert code == 1
+    assert line.startswith("Cannot install the packages: no package index can be reached.")
+
+
+def test_a_first_start_says_what_it_does_and_how_long(checkout: Path) -> None:
+    done = subprocess.run(
+        [str(checkout / "bin" / "serve")], env=os.environ | NO_INDEX, capture_output=True, text=True, timeout=120
+    )
+    progress = [line for line in done.stderr.splitlines() if line.endswith("...")]
+    assert "of requirements.txt, requirements-embedded.txt (once, about" in progress[1]
+    assert "requirements-dev.txt" not in done.stderr

@@ -1,0 +1,21 @@
+"""`demo`: print the `export` lines of the first start again."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from tenants.management.terminal import NOT_TRIED
+from userflow.management import demo_exports
+
+
+class Command(BaseCommand):
+    help = (
+        "Print the export lines of the first start again: the demo tenant, its admin and the operator. In embedded mode "
+        "only. Example: demo"
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not settings.EMBEDDED:
+            raise CommandError("The demo exists in embedded mode only: DATABASE_URL is set.", returncode=NOT_TRIED)
+        self.stdout.write("\n".join(demo_exports.lines()))

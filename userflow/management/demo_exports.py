@@ -1,0 +1,67 @@
+"""The `export` lines of embedded mode: printed at the first start, and again by `bin/manage demo`."""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+
+from tenants.models import Tenant
+from userflow.admins.models import AdminUser
+from userflow.clients.models import Client
+
+SLUG = "demo"
+# Beside the keys of embedded mode, which open everything that these passwords open.
+FILE: Path = settings.VAR / "keys" / "demo.json"
+USERS = {"OPERATOR": "operator", "ADMIN": "demo-admin"}
+
+
+def remember(username: str, password: str) -> None:
+    """Keep a generated password, readable for this user only."""
+    draft = FILE.with_name(f".demo.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(_remembered() | {username: password}, file)
+    draft.rename(FILE)
+
+
+def lines() -> Iterator[str]:
+    """Yield lines for a shell; the README's curl lines use these names."""
+    # Only here: it loads the web server.
+    from identity_platform.server import address_of
+
+    yield "# Paste this into the shell where you try the README. `bin/manage demo` prints it again."
+    yield _export("IDENTITY_VAR", settings.VAR)
+    yield _export("BASE_URL", address_of(settings.HOST, settings.PORT))
+    tenant = Tenant.objects.filter(slug=SLUG).first()
+    if tenant is not None:
+        yield _export("TENANT_ID", tenant.pk)
+        yield _export("CLIENT_ID", Client.objects.get(tenant=tenant, is_default=True).pk)
+    for prefix, username in USERS.items():
+        yield from _credentials(prefix, username)
+
+
+def _credentials(prefix: str, username: str) -> Iterator[str]:
+    user = AdminUser.objects.filter(username=username).first()
+    if user is None:
+        return
+    yield _export(f"{prefix}_USERNAME", username)
+    password = _remembered().get(username)
+    if password is not None and user.check_password(password):
+        yield _export(f"{prefix}_PASSWORD", password)
+    else:
+        yield f"# The password of {username} was changed. Set another one: bin/manage changepassword {username}"
+
+
+def _remembered() -> dict[str, str]:
+    try:
+        found: dict[str, str] = json.loads(FILE.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def _export(name: str, value: object) -> str:
+    return f"export {name}={shlex.quote(str(value))}"
