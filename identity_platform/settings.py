@@ -465,6 +465,8 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    # A PATCH requires what its serializer requires: serializers of changes state their fields as optional themselves.
+    "COMPONENT_SPLIT_PATCH": False,
     "SCHEMA_PATH_PREFIX": "/",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "POSTPROCESSING_HOOKS": ["identity_platform.api.schema.finish"],

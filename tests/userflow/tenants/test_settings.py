@@ -30,7 +30,7 @@ def settings_schema(operation: str) -> dict[str, Any]:
 
 
 def test_schema_lists_each_setting_with_type_and_meaning() -> None:
-    for component in ("TenantInRequest", "PatchedTenantChangesRequest", "TenantOut"):
+    for component in ("TenantInRequest", "TenantChangesRequest", "TenantOut"):
         found = settings_schema(component)["properties"]
         assert list(found) == list(SETTINGS)
         assert [name for name, shape in found.items() if not (shape["type"] and shape["description"])] == []
