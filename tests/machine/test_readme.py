@@ -36,13 +36,14 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
 
 def run_manage(newcomer: dict[str, str], *words: str) -> str:
     port = newcomer["BASE_URL"].rpartition(":")[2]
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), *words],
         env=environment(Path(newcomer["IDENTITY_VAR"]), PORT=port, LOG_LEVEL="WARNING"),
-        check=True,
         capture_output=True,
         text=True,
-    ).stdout
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def demo(newcomer: dict[str, str]) -> str:
