@@ -311,6 +311,15 @@ def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(house: House) ->
     assert house.api.get(f"/uflow/user/enduser/{house.id}/{person.id}").status_code == 200
 
 
+def test_scope_of_a_role_needs_the_right_to_make_roles(new_house: Any) -> None:
+    own, scope = new_house(), "tea:pour"
+    assert own.api.post("/authmgr/roles", {"name": "pourer", "permissions": [scope]}).status_code == 201
+    for held, expected in ((["clients:write"], 403), (["clients:write", "roles:write"], 201)):
+        clerk = AdminRole.objects.create(name=f"clerk-{uuid4().hex[:6]}", permissions=held)
+        AdminUser.objects.get(pk=own.admin.id).roles.set([clerk])
+        assert create(own, type="confidential", scopes=[scope]).status_code == expected
+
+
 def test_deactivation_ends_sessions_of_that_client_only(house: House) -> None:
     person, name = house.register(), f"second-{house.admin.username}"
     body = {"name": name, "type": "public"}

@@ -169,6 +169,19 @@ def test_replaying_takes_ids_or_a_moment_and_counts(listening: Listening, consum
         assert TenantEvent.objects.filter(action="webhook.replayed").count() == 2
 
 
+def test_new_url_retries_messages_of_its_endpoint_only(
+    listening: Listening, consumer: Consumer, other_consumer: Consumer
+) -> None:
+    beside = listen(listening.home, other_consumer)
+    consumer.answer = other_consumer.answer = lambda event: (503, {"Retry-After": "600"})
+    listening.home.register()
+    deliver()
+    before = [each.messages()[0]["next_attempt_at"] for each in (listening, beside)]
+    assert listening.home.api.patch(listening.path, {"url": consumer.url}).status_code == 200
+    after = [each.messages()[0]["next_attempt_at"] for each in (listening, beside)]
+    assert (after[0] < before[0], after[1]) == (True, before[1])
+
+
 @pytest.mark.parametrize("by", ["since", "status", "message_ids"])
 def test_replay_reaches_its_own_endpoint_only(
     listening: Listening, consumer: Consumer, other_consumer: Consumer, by: str
