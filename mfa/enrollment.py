@@ -18,7 +18,7 @@ from mfa.errors import NoProof, SignInTooOld, SomebodyElse
 from mfa.people import settings_of
 from tenants.context import current_tenant
 from tenants.settings import value_of
-from userflow.errors import NotSignedInByTicket
+from userflow.errors import FactorRequired, NotSignedInByTicket
 from userflow.principals import END_USER, OPERATOR, Principal
 from userflow.realms import END_USERS, Realm
 from userflow.roles.actions import outranks
@@ -119,6 +119,8 @@ def may_change_others(realm: Realm, user: Any, principal: Principal) -> bool:
     """
     if not principal.is_admin:
         return False
+    if not principal.meets_policy():
+        raise FactorRequired
     tenant_id = current_tenant().tenant_id if realm is END_USERS else user.tenant_id
     if principal.kind != OPERATOR and principal.tenant_id != tenant_id:
         return False

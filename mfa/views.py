@@ -51,7 +51,7 @@ class FactorListViewSet(ApiViewSet):
         kind = needs("endusers:write", OPERATOR, ADMIN) if self.action == "reset" else SignedIn
         return [kind()]
 
-    @endpoint(returns={200: serializers.FactorListOut}, refuses=[UnknownUser])
+    @endpoint(returns={200: serializers.FactorListOut}, refuses=[UnknownUser], any_level=True)
     def list(self, request: Request) -> Response:
         """The caller's own factors."""
         who = _person_at(request)

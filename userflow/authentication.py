@@ -5,6 +5,7 @@ from rest_framework.request import Request
 
 from identity_platform.api.errors import AccessTokenInvalid, NotSignedIn
 from identity_platform.audit.origin import set_actor
+from userflow.errors import FactorRequired
 from userflow.principals import Principal
 from userflow.tokens.classes import InvalidToken, claims_of
 from userflow.tokens.state import NotStanding, principal_of
@@ -39,7 +40,16 @@ class BearerAuthentication(BaseAuthentication):
         except (InvalidToken, NotStanding, ValueError) as problem:
             raise AccessTokenInvalid from problem
         set_actor(principal.kind, str(principal.id), principal.client_id)
+        if not principal.meets_policy() and not _takes_any_level(request):
+            raise FactorRequired
         return principal, claims
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+def _takes_any_level(request: Request) -> bool:
+    """Whether the endpoint is also for sessions below the level that the policy in force asks for."""
+    view = request.parser_context.get("view")
+    contract = getattr(getattr(view, getattr(view, "action", None) or "", None), "contract", None)
+    return contract is not None and contract.any_level

@@ -18,11 +18,19 @@ class AddressNeedsFreshSignIn(errors.NotSignedIn):
 
 
 class InsufficientAuthentication(errors.NotSignedIn):
-    """401: the session is too old for a sensitive action, or has not proven the user's second factor."""
+    """401: the session is too old for a sensitive action, or has not proven the user's second factor (RFC 9470)."""
 
+    challenge = 'Bearer error="insufficient_user_authentication", max_age=900'
     message = (
         "Sign in again: this needs a sign-in that is at most 15 minutes old, with your second factor if you have one."
     )
+
+
+class FactorRequired(InsufficientAuthentication):
+    """401: the policy in force wants a second factor, and this session has not proven one."""
+
+    challenge = 'Bearer error="insufficient_user_authentication", acr_values="aal2"'
+    message = "A second factor is required here: enroll one if you have none, then sign in again with it."
 
 
 class EmailNotVerified(errors.NotAllowed):

@@ -29,6 +29,8 @@ class Contract:
     answer_headers: Mapping[str, str] = field(default_factory=dict)
     # Of every response but 401: a limit is counted as soon as the caller is known.
     limit_headers: Mapping[str, str] = field(default_factory=dict)
+    # Also for a session that proves less than the policy in force asks for: to enroll a factor, or to sign out.
+    any_level: bool = False
 
 
 def endpoint(
@@ -41,6 +43,7 @@ def endpoint(
     headers: Mapping[str, str] | None = None,
     answer_headers: Mapping[str, str] | None = None,
     limit_headers: Mapping[str, str] | None = None,
+    any_level: bool = False,
 ) -> Callable[[View], View]:
     """Declare an action's contract. The first line of its docstring is the summary in the API document.
 
@@ -50,7 +53,7 @@ def endpoint(
 
     def declare(action: View) -> View:
         action.contract = Contract(  # type: ignore[attr-defined]  # functions carry attributes, typing does not know
-            body, query, returns, refuses, token, headers or {}, answer_headers or {}, limit_headers or {}
+            body, query, returns, refuses, token, headers or {}, answer_headers or {}, limit_headers or {}, any_level
         )
         return action
 

@@ -36,6 +36,7 @@ class SmsViewSet(FactorViewSet):
         returns={200: serializers.SmsSentOut},
         refuses=[*TENANCY, *LADDER, *SENDING],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def begin(self, request: Request) -> Response:
@@ -48,6 +49,7 @@ class SmsViewSet(FactorViewSet):
         returns={200: serializers.SmsConfirmedOut},
         refuses=[*TENANCY, *LADDER, *CODE, PhoneRefused, PhoneTaken],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def confirm(self, request: Request) -> Response:

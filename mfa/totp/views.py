@@ -82,6 +82,7 @@ class TotpViewSet(TotpMechanism):
         returns={200: serializers.TotpBeginOut},
         refuses=[*TENANCY, *LADDER, TooManyPending],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def begin(self, request: Request) -> Response:
@@ -93,6 +94,7 @@ class TotpViewSet(TotpMechanism):
         returns={200: serializers.BackupCodesOut},
         refuses=[*TENANCY, *LADDER, SecretNotIssued, InvalidCode],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def confirm(self, request: Request) -> Response:
@@ -148,6 +150,7 @@ class AdminTotpViewSet(TotpMechanism):
         returns={200: serializers.TotpBeginOut},
         refuses=[*REALM, *LADDER, TooManyPending],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def begin(self, request: Request) -> Response:
@@ -159,6 +162,7 @@ class AdminTotpViewSet(TotpMechanism):
         returns={200: serializers.BackupCodesOut},
         refuses=[*REALM, *LADDER, SecretNotIssued, InvalidCode],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def confirm(self, request: Request) -> Response:

@@ -70,6 +70,7 @@ class AdminPasskeyViewSet(FactorViewSet):
         returns={200: serializers.CreationOptionsOut},
         refuses=[UnknownPerson, *BEGIN],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def begin_registration(self, request: Request) -> Response:
@@ -83,6 +84,7 @@ class AdminPasskeyViewSet(FactorViewSet):
         returns={200: serializers.EnrolledOut},
         refuses=[UnknownPerson, *FINISH],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def finish_registration(self, request: Request) -> Response:
@@ -122,6 +124,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         returns={200: serializers.CreationOptionsOut},
         refuses=[UnknownPerson, UnknownTenant, *BEGIN],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def begin_registration(self, request: Request) -> Response:
@@ -135,6 +138,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         returns={200: serializers.EnrolledOut},
         refuses=[UnknownPerson, UnknownTenant, *FINISH],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def finish_registration(self, request: Request) -> Response:
@@ -191,6 +195,7 @@ class PasskeySignUpViewSet(PasskeyViewSet):
         returns={200: serializers.EnrolledAndSignedInOut},
         refuses=[*FINISH, PasskeyNotVerified, EmailNotVerified],
         token="optional",
+        any_level=True,
         headers=PROOFS,
     )
     def finish_registration(self, request: Request) -> Response:

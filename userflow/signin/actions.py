@@ -25,6 +25,7 @@ from userflow.endusers.models import EndUser
 from userflow.errors import EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.principals import Principal
 from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.session_policy import AAL2, required_acr
 from userflow.signin import attempts, passwords, queries, tickets
 from userflow.tokens import issue
 from userflow.tokens.issue import STANDING, Speaker, TokenPair
@@ -47,11 +48,11 @@ class SignIn:
     enrollment_ticket: str | None = None
 
 
-def sign_in_admin(*, username: str, password: str, user_agent: str = "", operators_need_factor: bool = False) -> SignIn:
+def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> SignIn:
     """Sign an admin user in by username or e-mail address and password.
 
-    Gives tokens, or a ticket when a factor is enrolled; with `operators_need_factor` an operator without one gets only
-    the ticket to enrol it, as people of a tenant do whose `mfa_policy` is `required`. Refuses with WrongCredentials
+    Gives tokens, or a ticket when a factor is enrolled; where the policy in force wants a factor, a user without one gets
+    only the ticket to enrol it. Refuses with WrongCredentials
     (unknown, wrong, inactive, or of a tenant that lets no admins in: all alike, or the answer would tell that the
     password is right), AttemptsLocked, TooManyFromAddress, HashersBusy.
     """
@@ -79,7 +80,6 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "", operato
         route=route,
         user_agent=user_agent,
         caller=caller,
-        factor_required=operators_need_factor and route is None,
     )
 
 
@@ -178,7 +178,6 @@ def _after_password(
     route: routes.Route | None,
     user_agent: str,
     caller: str,
-    factor_required: bool = False,
 ) -> SignIn:
     """What a right password earns. One statement or one transaction: the tries are forgiven with it, or not at all.
     Those of this `caller` alone: a sign-in from a familiar place gives strangers no new tries.
@@ -196,7 +195,7 @@ def _after_password(
             )
             realm.record("signin.first_step", target=person, tenant_id=speaker.tenant_id)
         return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
-    if factor_required or (route is not None and route.setting("mfa_policy") == "required"):
+    if required_acr(speaker.kind, route.settings if route else {}) == AAL2:
         # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
         with realm.atomic():
             _hold(realm, user)

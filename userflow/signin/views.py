@@ -77,7 +77,7 @@ class EndUserSignInViewSet(ApiViewSet):
 class SignOutViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(serializers.LogoutIn, returns={200: serializers.LogoutOut})
+    @endpoint(serializers.LogoutIn, returns={200: serializers.LogoutOut}, any_level=True)
     def logout(self, request: Request) -> Response:
         """End this session, or with `all` every session of the caller; for a client, this token or all of its tokens."""
         everywhere = self.valid(serializers.LogoutIn)["all"]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
@@ -45,11 +44,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _sign_in_page(request, form, next_path, status=400)
     try:
-        done = sign_in_admin(
-            **form.cleaned_data,
-            user_agent=agent(request),
-            operators_need_factor=settings.OPERATORS_REQUIRE_FACTOR,
-        )
+        done = sign_in_admin(**form.cleaned_data, user_agent=agent(request))
     except ApiError as refusal:
         form.add_error(None, refusals.in_words(refusal))
         return _sign_in_page(request, form, next_path, refusal=refusal)

@@ -1,0 +1,136 @@
+"""The second factor that the policy in force wants: at sign-in, at every use of a token and at every refresh."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.mfa.people import somebody
+from tests.openapi.test_optional_fields import document
+from tests.userflow.tokens.clients import basic, make_client
+from tests.userflow.tokens.test_refresh import refresh
+from tests.userflow.tokens.test_revoke_and_introspect import introspect
+from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+
+DOOR = "/authmgr/profile"
+# What a session below the required level is for: to enroll a factor, and to sign out.
+OPEN = {
+    "post /webauthn/totp/beginSetup",
+    "post /webauthn/totp/confirmSetup",
+    "post /webauthn/admin/totp/beginSetup",
+    "post /webauthn/admin/totp/confirmSetup",
+    "post /webauthn/sms/beginSetup",
+    "post /webauthn/sms/confirmSetup",
+    "post /webauthn/admin/beginRegistration",
+    "post /webauthn/admin/finishRegistration",
+    "post /webauthn/enduser/beginRegistration",
+    "post /webauthn/enduser/finishRegistration",
+    "post /webauthn/finishRegistration",
+    "get /webauthn/factors",
+    "post /authmgr/logout",
+}
+
+
+def require_factor(operator: Api, house: House) -> None:
+    changed = operator.patch(f"/uflow/admin/tenants/{house.id}", {"settings": {"mfa_policy": "required"}})
+    assert changed.status_code == 200, changed.content
+
+
+def is_rejected(answer: Any) -> bool:
+    challenge = answer.headers.get("WWW-Authenticate", "")
+    rejected = answer.status_code == 401 and 'error="insufficient_user_authentication"' in challenge
+    return bool(rejected and 'acr_values="aal2"' in challenge)
+
+
+def operations_with_token() -> Iterator[Any]:
+    for path, methods in document()["paths"].items():
+        for method, operation in methods.items():
+            if {"bearer": []} in operation.get("security", []):
+                yield pytest.param(method, path, id=f"{method} {path}")
+
+
+@pytest.fixture(scope="module")
+def strict(django_db_setup: None, django_db_blocker: Any, operator_name: str) -> tuple[str, str]:
+    """Tokens of an end user and of an admin who signed in before their tenant wanted a factor."""
+    with django_db_blocker.unblock():
+        house = build_house("strict")
+        person = house.as_user(house.register()).token
+        require_factor(Api(token=sign_in_admin(operator_name)["access_token"]), house)
+        return str(person), str(house.api.token)
+
+
+@pytest.mark.parametrize(("method", "path"), list(operations_with_token()))
+def test_operation_rejects_sessions_below_policy(strict: tuple[str, str], method: str, path: str) -> None:
+    place = path
+    while "{" in place:
+        place = place.replace(place[place.index("{") : place.index("}") + 1], str(uuid4()))
+    if path == "/authmgr/logout":
+        return  # it would end the sessions that the other operations are tried with
+    for token in strict:
+        answer = Api(token=token).call(method, place, None if method == "get" else {"token": "unknown"})
+        if f"{method} {path}" in OPEN:
+            assert not is_rejected(answer), answer.content
+        else:
+            assert answer.status_code == 401, (answer.status_code, answer.content)
+
+
+def test_tenant_policy_holds_for_sessions_that_are_open(new_house: Any, operator: Api) -> None:
+    house = new_house()
+    client = make_client(house)
+    pair, admin = house.sign_in(house.register()), sign_in_admin(house.admin.username)
+    require_factor(operator, house)
+    for one in (pair, admin):
+        assert is_rejected(Api(token=one["access_token"]).get(DOOR))
+        assert refresh(one["refresh_token"]).json()["error"] == "invalid_grant"
+        assert introspect(one["access_token"], headers=basic(client)).json() == {"active": False}
+    assert Api(token=pair["access_token"]).get("/webauthn/factors").status_code == 200
+    assert Api(token=pair["access_token"]).post("/authmgr/logout").status_code == 200
+
+
+def test_session_below_policy_enrolls_and_signs_in_again(new_house: Any, operator: Api) -> None:
+    house = new_house()
+    ann = somebody(house)
+    token = ann.token()
+    require_factor(operator, house)
+    ann.enrol_totp(token=token)
+    assert is_rejected(Api(token=token).get(DOOR))
+    waiting = ann.sign_in().json()["mfa_token"]
+    body = {**ann.name, "mfa_token": waiting, "backup_code": ann.backup_codes[0]}
+    again = Api().post("/webauthn/totp/verifyLogin", body).json()
+    assert Api(token=again["access_token"]).get(DOOR).status_code == 200
+    assert refresh(again["refresh_token"]).status_code == 200
+
+
+def test_operators_without_a_factor_reach_nothing(house: House, operator: Api, settings: Any) -> None:
+    ann = somebody(house)
+    settings.OPERATORS_REQUIRE_FACTOR = True
+    reset = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
+    for answer in (
+        operator.get("/uflow/admin/tenants"),
+        operator.call("DELETE", f"/uflow/admin/tenants/{house.id}", {"confirm": house.made.tenant.slug}),
+        operator.get("/exsvc/api/v1/services", {"tenant_id": str(house.id)}),
+        operator.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}),
+        operator.post("/webauthn/factors/reset", reset),
+        operator.post("/webauthn/totp/beginSetup", ann.name),
+        operator.post("/webauthn/enduser/beginRegistration", ann.name),
+    ):
+        assert is_rejected(answer), answer.content
+
+
+def test_operator_login_without_a_factor_gives_no_token(operator_name: str, settings: Any) -> None:
+    settings.OPERATORS_REQUIRE_FACTOR = True
+    body = {"username": operator_name, "password": PASSWORD}
+    answer = Api().post("/uflow/admin/auth/login", body)
+    assert answer.status_code == 200
+    assert answer.json()["mfa_required"] is True
+    assert "access_token" not in answer.json()
+    ticket = {"X-Enrollment-Ticket": answer.headers["X-Enrollment-Ticket"]}
+    begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": f"{operator_name}@example.com"}, headers=ticket)
+    assert begun.status_code == 200
+
+
+def test_operators_policy_leaves_tenants_alone(house: House, settings: Any) -> None:
+    settings.OPERATORS_REQUIRE_FACTOR = True
+    assert house.api.get(DOOR).status_code == 200
+    assert house.as_user(house.register()).get(DOOR).status_code == 200
