@@ -182,7 +182,8 @@ def _after_password(
     """What a right password earns. One statement or one transaction: the tries are forgiven with it, or not at all.
     Those of this `caller` alone: a sign-in from a familiar place gives strangers no new tries.
 
-    Refuses with WrongCredentials when the password was replaced, or the user switched off, since it was compared.
+    Refuses with WrongCredentials when the password was replaced, the user switched off, or a first factor enrolled since
+    it was compared.
     """
     facts = {"user": user, "tenant_id": speaker.tenant_id, "client_id": speaker.client_id}
     person = ("user", user.pk)
@@ -198,24 +199,30 @@ def _after_password(
     if required_acr(speaker.kind, route.settings if route else {}) == AAL2:
         # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
         with realm.atomic():
-            _hold(realm, user)
+            _hold(realm, user, without_factor=True)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             enrollment = tickets.open_enrollment(realm, user, cause="login")
             realm.record("signin.factor_missing", target=person, tenant_id=speaker.tenant_id)
         return SignIn(**facts, enrollment_ticket=enrollment)
     enrollment, parts = tickets.opening_enrollment(realm, cause="login", source=STANDING)
     parts.append(attempts.clearing(realm, user.pk, factor=attempts.PASSWORD, source=STANDING, caller=caller))
-    tokens = complete_sign_in(realm, user, speaker, amr=PASSWORD_AMR, route=route, user_agent=user_agent, also=parts)
+    tokens = complete_sign_in(
+        realm, user, speaker, amr=PASSWORD_AMR, route=route, user_agent=user_agent, password_only=True, also=parts
+    )
     return SignIn(**facts, tokens=tokens, enrollment_ticket=enrollment)
 
 
-def _hold(realm: Realm, user: Any) -> None:
-    """Lock the user until the transaction ends; WrongCredentials unless active and with the password that was compared.
+def _hold(realm: Realm, user: Any, *, without_factor: bool = False) -> None:
+    """Lock the user until the transaction ends; WrongCredentials unless active and with the password that was compared
+    (and with `without_factor`, without a factor).
 
-    A reset at the same moment is seen here, or waits and ends the ticket that is issued now: without this its row would
-    outlive the old password. (Where there is a session at once, `issue.open_session` asks the same in its statement.)
+    A reset or a first factor at the same moment is seen here, or waits and ends the ticket that is issued now: otherwise
+    the ticket would outlive the state that earned it. (Where there is a session at once, `issue.open_session` asks the
+    same in its statement.)
     """
     standing = realm.users._default_manager.filter(pk=user.pk, active=True, password=user.password)
+    if without_factor:
+        standing = standing.filter(mfa_methods=[])
     if not standing.select_for_update(no_key=True).values_list("pk", flat=True).first():
         raise WrongCredentials
 
@@ -228,14 +235,16 @@ def complete_sign_in(
     amr: tuple[str, ...],
     route: routes.Route | None,
     user_agent: str = "",
+    password_only: bool = False,
     given: Part | None = None,
     also: Sequence[Part] = (),
 ) -> TokenPair:
     """Open the session that all steps of a sign-in have earned, audit it and do what is in `also`: one statement.
 
     Call it in the realm's transaction when the steps have written something; or let the part `given` say that they stand,
-    and do their writes in `also`. Refuses with EmailNotVerified where the
-    tenant wants the address proven first: also a passkey opens no session then.
+    and do their writes in `also`. With `password_only` a user who has a factor by now gets no session. Refuses with
+    WrongCredentials then, and with EmailNotVerified where the tenant wants the address proven first: also a passkey opens
+    no session then.
     """
     if proofs.is_unproven(user, route):
         raise EmailNotVerified
@@ -253,6 +262,7 @@ def complete_sign_in(
         route=route,
         user_agent=user_agent,
         password=user.password,
+        password_only=password_only,
         given=given,
         also=[*also, event],
     )

@@ -78,7 +78,8 @@ def limits_of(subject: Speaker, route: routes.Route | None) -> SessionLimits:
 STANDING = "standing"
 _STANDING = """
 UPDATE {users} SET last_login = %(standing_now)s WHERE id = %(standing_user)s AND active
-AND (%(standing_password)s::text IS NULL OR password = %(standing_password)s::text) {given} RETURNING id
+AND (%(standing_password)s::text IS NULL OR password = %(standing_password)s::text)
+AND (NOT %(standing_password_only)s OR mfa_methods = '[]') {given} RETURNING id
 """
 _SESSION = """
 INSERT INTO {sessions} (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at, end_reason,
@@ -102,20 +103,27 @@ def open_session(
     route: routes.Route | None,
     user_agent: str = "",
     password: str | None = None,
+    password_only: bool = False,
     given: Part | None = None,
     also: Sequence[Part] = (),
 ) -> TokenPair:
     """A new session of the speaker and its first pair of tokens, with the roles and groups as stored now: one statement.
 
     `password` is the hash that the sign-in has seen: if it was replaced since, or the user switched off, there is no
-    session, nor where the part `given` has no row. `also` is what else the sign-in writes, in the same statement; it hangs
-    on the part STANDING, which gives the user's `id`. Refuses with WrongCredentials; then nothing is written.
+    session, nor where the part `given` has no row, nor with `password_only` for a user who has a factor by now. `also` is
+    what else the sign-in writes, in the same statement; it hangs on the part STANDING, which gives the user's `id`.
+    Refuses with WrongCredentials; then nothing is written.
     """
     moment = now()
     limits = limits_of(speaker, route)
     expires = moment + timedelta(seconds=min(limits.idle, limits.absolute))
     refresh_token = new_refresh_token(realm, speaker.tenant_id)
-    standing = {"standing_now": moment, "standing_user": speaker.user_id, "standing_password": password}
+    standing = {
+        "standing_now": moment,
+        "standing_user": speaker.user_id,
+        "standing_password": password,
+        "standing_password_only": password_only,
+    }
     session = {
         "session_client": speaker.client_id,
         "session_amr": orjson.dumps(amr).decode(),

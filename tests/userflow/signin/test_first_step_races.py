@@ -92,6 +92,28 @@ def test_an_admins_gets_none_either(strict: House, change: str) -> None:
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
 
 
+@pytest.mark.parametrize("tenant", ["house", "strict"])
+def test_login_during_first_enrollment_is_rejected(tenant: str, request: pytest.FixtureRequest) -> None:
+    # A session, ticket or window that it opened would come after the end of all others.
+    ann = somebody(request.getfixturevalue(tenant))
+    ann.minutes_pass(60)
+    answer = end_user_during(ann, {"mfa_methods": ["totp"]})
+    assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
+    with in_tenant(ann.house.id):
+        assert not ann.row().sessions.filter(ended_at=None).exists()
+        assert not ann.row().tickets.filter(expires_at__gt=now()).exists()
+
+
+def test_admin_login_during_first_enrollment_is_rejected(new_house: Callable[..., House]) -> None:
+    admin = new_house().admin
+    answer = signed_in_during(
+        ADMINS,
+        lambda: AdminUser.objects.filter(pk=admin.id).update(mfa_methods=["totp"]),
+        lambda: Api().post("/uflow/admin/auth/login", {"username": admin.username, "password": PASSWORD}),
+    )
+    assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
+
+
 def test_statements_of_a_first_step(strict: House, new_house: Callable[..., House]) -> None:
     # Of a tenant of the test's own: the first one in a minute also notes that the client is in use.
     house = new_house()
