@@ -154,7 +154,9 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         cursor.execute(_UPDATE, [moment, moment, *columns])
     moved = [change.person.user_id for change in changes if change.moves]
     if moved:
-        # Whatever address was about to be proven is given up, and links to set a password went to the old one.
+        # As everywhere when an address changes: sessions end, an address that was about to be verified is given up, and
+        # links to set a password went to the old one.
+        _end_sessions(moved, reason="email_changed")
         EmailProof.objects.filter(user_id__in=moved).delete()
         END_USERS.tickets._default_manager.filter(user_id__in=moved).delete()
     _record("end_user.updated", columns[0], config)
@@ -191,9 +193,7 @@ def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
         # Only these: who was switched off here a moment ago stays off when the directory has them back.
         off = [user_id for (user_id,) in cursor.fetchall()]
         cursor.execute(_MARK_OFF, [off])
-    END_USERS.sessions._default_manager.filter(user_id__in=off, ended_at=None).update(
-        ended_at=now(), end_reason="deactivated"
-    )
+    _end_sessions(off, reason="deactivated")
     END_USERS.windows._default_manager.filter(user_id__in=off).delete()
     END_USERS.tickets._default_manager.filter(user_id__in=off).delete()
     proofs.give_up_changes(off)
@@ -201,6 +201,11 @@ def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
     gone = [_about(person, config) | {"active": False} for person in people if person.user_id in set(off)]
     publish_for_each("end_user.deactivated", gone)
     return len(off)
+
+
+def _end_sessions(user_ids: Collection[UUID], *, reason: str) -> None:
+    sessions = END_USERS.sessions._default_manager.filter(user_id__in=user_ids, ended_at=None)
+    sessions.update(ended_at=now(), end_reason=reason)
 
 
 def set_members(group: Group, external_ids: Collection[str], config: DirectoryConfig, *, only_add: bool) -> None:

@@ -23,6 +23,13 @@ def add_people(entra: Entra, directory: Directory, number: int = 3) -> list[str]
     return [entra.add(directory.mail(f"person{n}")) for n in range(number)]
 
 
+def signed_in(directory: Directory, name: str) -> str:
+    """An access token of the person."""
+    person = directory.person(directory.mail(name))
+    body = {"client_id": str(directory.house.client_id), "email": person.email, "password": person.password}
+    return str(Api().post("/uflow/auth/enduser/login", body).json()["access_token"])
+
+
 def set_active(directory: Directory, email: str, *states: bool) -> None:
     path = f"/uflow/user/enduser/{directory.house.id}/{directory.user(email)['id']}/status"
     for active in states:
@@ -121,6 +128,16 @@ def test_disabled_user_loses_everything_open(directory: Directory, entra: Entra)
         directory.sync()
     assert directory.user(person.email)["active"] is True
     assert tried() == [401, 401, 401]
+
+
+def test_changed_address_ends_sessions(directory: Directory, entra: Entra) -> None:
+    moved, kept = add_people(entra, directory)[:2]
+    directory.sync()
+    tokens = [signed_in(directory, name) for name in ("person0", "person1")]
+    entra.change(moved, mail=directory.mail("married"))
+    entra.change(kept, displayName="Married")
+    assert counts(directory.sync())[2] == 2
+    assert [Api(token=token).get("/authmgr/validate").status_code for token in tokens] == [401, 200]
 
 
 def test_addresses_handed_on_arrive_in_one_run(directory: Directory, entra: Entra) -> None:
