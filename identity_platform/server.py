@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -37,6 +38,8 @@ CONNECTIONS_PER_WORKER = 512
 QUEUE = 1024
 # For how long connections are closed one by one before a stop.
 CLOSING_SECONDS = 0.5
+# How long the workers have to stop accepting connections before new ones are refused.
+STOP_ACCEPTING_SECONDS = 0.3
 
 
 def main() -> None:
@@ -221,14 +224,20 @@ class _Granian(MPServer):
         """Stop in an order that loses no request of a proxy, before the workers are told to finish.
 
         For a moment every response ends its connection, so that none is left that the proxy could use just when it is
-        closed. Then new connections are refused, and the proxy tries another instance: while the parent waits for its
-        workers they would be queued, and lost when it ends.
+        closed. Then the workers are told to finish, and new connections are refused, so that the proxy tries another
+        instance: while the parent waits for its workers they would be queued, and lost when it ends.
         """
         ENDING[0] = 1
         time.sleep(CLOSING_SECONDS)
+        # Not before the workers have stopped accepting: a granian worker that meets a socket that was shut down never ends.
+        refuse = threading.Timer(STOP_ACCEPTING_SECONDS, self._refuse_connections)
+        refuse.daemon = True
+        refuse.start()
+        super()._drop_shared_socket()  # type: ignore[no-untyped-call]  # granian is not annotated
+
+    def _refuse_connections(self) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        super()._drop_shared_socket()  # type: ignore[no-untyped-call]  # granian is not annotated
 
     def _init_shared_socket(self) -> None:
         self._ssp = None
