@@ -127,8 +127,12 @@ def _settings_of_pip() -> dict[str, str]:
     told = subprocess.run(
         [str(PYTHON), "-I", "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )
-    found = dict(re.findall(r"^(?:global|install|:env:)\.([a-z-]+)=(.*)$", told.stdout, re.MULTILINE))
-    pip = {name: ast.literal_eval(value).split() for name, value in found.items()}
+    # pip lists them by name; a later section wins.
+    pip = {
+        name: ast.literal_eval(value).split()
+        for section in ("global", "install", ":env:")
+        for name, value in re.findall(rf"^{section}\.([a-z-]+)=(.*)$", told.stdout, re.MULTILINE)
+    }
     uv = {
         "UV_DEFAULT_INDEX": " ".join(pip.get("index-url", [])),
         "UV_INDEX": " ".join(pip.get("extra-index-url", [])),

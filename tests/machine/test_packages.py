@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -64,3 +65,16 @@ def test_a_first_start_says_what_it_does_and_how_long(checkout: Path) -> None:
     progress = [line for line in done.stderr.splitlines() if line.endswith("...")]
     assert "of requirements.txt, requirements-embedded.txt (once, about" in progress[1]
     assert "requirements-dev.txt" not in done.stderr
+
+
+def test_pip_variables_win_over_its_configuration_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As in pip: variables, then the section of the command, then [global].
+    (tmp_path / "pip.conf").write_text(
+        "[global]\nindex-url = https://global.example/\ncert = /global\n[install]\ncert = /install\n"
+    )
+    for name in ("PIP_CERT", "SSL_CERT_FILE", "UV_DEFAULT_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_INDEX_URL", "https://variable.example/")
+    passed_on = runpy.run_path(str(ROOT / "bin" / "_environment.py"))["_settings_of_pip"]()
+    assert (passed_on["UV_DEFAULT_INDEX"], passed_on["SSL_CERT_FILE"]) == ("https://variable.example/", "/install")
