@@ -9,8 +9,10 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -107,10 +109,13 @@ def _rows_of(tenant_id: UUID) -> str:
             # The serializer writes the rows of a ManyToManyField with their owner.
             if related in (TenantDatabase, FinalBackup) or related._meta.auto_created:
                 continue
-            rows = related._base_manager.filter(**{f"{relation.field.name}__in": owners})
-            if hasattr(related, "over"):
-                rows = rows.exclude(related.over(_FAR))
-            new = set(rows.values_list("pk", flat=True)) - found.setdefault(related, set())
+            new: set[Any] = set()
+            for some in _batches(owners):
+                rows = related._base_manager.filter(**{f"{relation.field.name}__in": some})
+                if hasattr(related, "over"):
+                    rows = rows.exclude(related.over(_FAR))
+                new |= set(rows.values_list("pk", flat=True))
+            new -= found.setdefault(related, set())
             if new:
                 found[related] |= new
                 collect(related, new)
@@ -118,8 +123,16 @@ def _rows_of(tenant_id: UUID) -> str:
     collect(Tenant, {tenant_id})
     everything: list[models.Model] = list(ChainHead.objects.filter(owner=str(tenant_id)))
     for model, chosen in found.items():
-        everything += model._base_manager.filter(pk__in=chosen)
+        for some in _batches(chosen):
+            everything += model._base_manager.filter(pk__in=some)
     return str(serializers.serialize("json", everything))
+
+
+def _batches(keys: set[Any]) -> Iterator[list[Any]]:
+    """Yield the keys in lists that fit into one statement: PostgreSQL takes 65,535 parameters."""
+    left = iter(keys)
+    while some := list(islice(left, 10_000)):
+        yield some
 
 
 def keep(tenant_id: UUID, file: Path) -> None:

@@ -279,7 +279,10 @@ def forget_in_global_database(tenant_id: UUID, *, keep_key: bool) -> None:
     tenant = Tenant.objects.get(pk=tenant_id)
     for relation in Tenant._meta.related_objects:
         if relation.related_model not in (TenantDatabase, FinalBackup):
-            relation.related_model._base_manager.filter(**{relation.field.name: tenant}).delete()
+            rows = relation.related_model._base_manager.filter(**{relation.field.name: tenant})
+            # What hangs on them is found by their keys: more would not fit into one statement (65,535 parameters).
+            while some := list(rows.values_list("pk", flat=True)[:10_000]):
+                rows.filter(pk__in=some).delete()
     # Without its data key whatever is left in a backup stays closed. A final backup keeps the key until it expires.
     if not keep_key:
         DataKey.objects.filter(owner=str(tenant_id)).delete()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError
+from django.db import connection
 from django.utils.timezone import now
 
-from tenants import databases, retention, trails
+from tenants import databases, final_backups, retention, trails
 from tenants.capacity import main_server
 from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import AnotherProcess, said_by, throw_away
@@ -89,6 +90,22 @@ def test_restore_deleted_brings_everything_back(folder: Path, furnished: tuple[H
     assert Client.objects.filter(tenant_id=house.id, is_default=True).count() == 1
     assert (states(house), file.exists(), wrong_with(slug)) == (("active", True), False, [])
     assert trails.verify(trails.Owner(slug, house.id)).faults == []
+
+
+def test_delete_keeps_backup_of_very_many_services(folder: Path, new_house: Callable[[], House]) -> None:
+    # More than one statement takes as parameters.
+    house, number = new_house(), 66_000
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO registry_service (id, tenant_id, name, description, type, status, base_url, api_version, metadata,"
+            " created_at, updated_at) SELECT gen_random_uuid(), %s, 'service ' || n, '', 'api', 'active',"
+            " 'https://a.example', '', '{}', now(), now() FROM generate_series(1, %s) n",
+            [house.id, number],
+        )
+    delete(house)
+    assert states(house) == ("deleted", True)
+    *_, rows = final_backups.unpack(file_of(house), house.id, folder)
+    assert rows.count('"registry.service"') == number
 
 
 def test_an_expired_backup_is_deleted_with_its_key(folder: Path, furnished: tuple[House, Person, str]) -> None:
