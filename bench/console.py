@@ -78,8 +78,9 @@ _OWN = (
     " '', now(), now() FROM generate_series(1, 1000) n",
     "INSERT INTO userflow_groupmembership (user_id, group_id, created_at) SELECT u.id, g.id, now() FROM userflow_enduser"
     " u, userflow_group g WHERE g.name = 'Group 1'",
-    "INSERT INTO userflow_endusersession (id, user_id, client_id, amr, auth_time, created_at, expires_at, address,"
-    " user_agent, end_reason) SELECT gen_random_uuid(), id, client_id, '[\"pwd\"]', now(), now(), now() + random() *"
+    "INSERT INTO userflow_endusersession (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at,"
+    " expires_at, address, user_agent, end_reason)"
+    " SELECT gen_random_uuid(), id, client_id, '[\"pwd\"]', 'aal1', now(), now(), now(), now() + random() *"
     " interval '30 days', '10.0.0.1', 'Browser', '' FROM userflow_enduser",
     "INSERT INTO userflow_enduserinvitation (id, email, email_key, roles, invited_by_kind, invited_by_id, token_digest,"
     " created_at, expires_at, client_id) SELECT gen_random_uuid(), n || '@new.example', n || '@new.example', '[]',"

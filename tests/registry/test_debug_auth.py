@@ -41,7 +41,7 @@ def test_the_claims_and_the_rights_of_an_admin(house: House) -> None:
         "permissions",
         "expires_in",
     }
-    assert set(found["claims"]) == CLAIMS | {"sid", "amr", "auth_time"}
+    assert set(found["claims"]) == CLAIMS | {"sid", "amr", "acr", "auth_time"}
     assert set(found["header"]) == {"alg", "kid", "typ"}
     assert found["header"]["alg"] == "ES256"
     assert (found["kind"], found["tenant_id"], found["client_id"]) == ("admin", str(house.id), None)

@@ -80,6 +80,7 @@ def doors(house: House, user: Somebody, phoned: Somebody, refresh_token: str) ->
     }
 
 
+@pytest.mark.needs("python-ldap")
 def test_a_tenants_locked_data_key_is_503_everywhere(
     new_house: Callable[[], House],
     other_house: House,

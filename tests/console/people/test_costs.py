@@ -30,9 +30,9 @@ MEMBERS = """
     SELECT id, %s, now() FROM userflow_enduser ON CONFLICT DO NOTHING
 """
 SIGNED_IN = """
-    INSERT INTO userflow_endusersession (id, user_id, client_id, amr, auth_time, created_at, expires_at, address,
-        user_agent, end_reason)
-    SELECT gen_random_uuid(), id, client_id, '["pwd"]', now(), now(),
+    INSERT INTO userflow_endusersession (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at,
+        address, user_agent, end_reason)
+    SELECT gen_random_uuid(), id, client_id, '["pwd"]', 'aal1', now(), now(), now(),
         now() + random() * interval '30 days', '10.0.0.1', 'Browser', ''
     FROM userflow_enduser
 """

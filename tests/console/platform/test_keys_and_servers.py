@@ -80,7 +80,7 @@ def test_no_page_holds_a_byte_of_a_key(operator: Staff, settings: object) -> Non
 
 def test_servers_show_their_room_and_their_connections(operator: Staff, spare_server: DatabaseServer) -> None:
     page = operator.get(SERVERS).text
-    assert ("main" in page, "db9.example.com" in page, "0 of 10000" in page) == (True, True, True)
+    assert ("main" in page, "db9.example.com" in page, "0 of 1000" in page) == (True, True, True)
     shown = operator.get(f"{SERVERS}{DatabaseServer.objects.get(name='main').pk}/")
     used = next(cell.text for label, cell in shown.context["record"].facts if label == "Connections")
     assert int(used.split(" of ")[0]) >= 1

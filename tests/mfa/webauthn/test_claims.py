@@ -15,14 +15,16 @@ from django.db import connection, connections
 from tenants.models import Tenant, WebAuthnClaim
 from tests.console.staff import new_operator
 from tests.mfa.webauthn.passkeys import ORIGIN
-from tests.world import Api, House
+from tests.world import Api, House, build_house
 
 TENANTS = "/uflow/admin/tenants"
 
 
 @pytest.fixture(scope="module")
-def pair(house: House, other_house: House) -> tuple[House, House]:
-    return house, other_house
+def pair(django_db_setup: None, django_db_blocker: Any) -> tuple[House, House]:
+    """Two tenants of this file's own: an RP ID does not change where other tests have enrolled passkeys."""
+    with django_db_blocker.unblock():
+        return build_house("mine"), build_house("theirs")
 
 
 @pytest.fixture
