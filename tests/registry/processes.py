@@ -45,6 +45,7 @@ def environment(**more: str) -> dict[str, str]:
         "TOKEN_ISSUER": settings.TOKEN_ISSUER,
         "ALLOWED_HOSTS": "127.0.0.1",
         "SECURE_SSL_REDIRECT": "false",
+        "OPERATORS_REQUIRE_FACTOR": "false",
         "EMAIL_URL": "smtp://127.0.0.1:9",  # the discard port: nothing here sends mail
         "TENANT_WARM_POOL": "0",
         "TENANT_CONNECTION_BUDGET": "5",

@@ -205,11 +205,15 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route,
 
 
 def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Principal) -> EndUser:
-    """Switch an end user on or off (off is the specification's soft delete, and ends all sessions). UnknownUser if none."""
+    """Activate or deactivate an end user. Deactivation is the specification's soft delete, and ends all sessions.
+
+    Raises UnknownUser, GrantsMoreThanHeld (a user who holds more than the caller).
+    """
     with in_tenant(tenant_id, editing_users(by)), tenant_atomic():
         user = EndUser.objects.select_for_update().filter(pk=user_id).first()
         if user is None:
             raise UnknownUser
+        must_outrank(by, user)
         user.active = active
         user.save(update_fields=["active", "updated_at"])
         # Whatever a directory had decided before: who is switched off here stays off here.
@@ -227,7 +231,8 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Pri
 def erase_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str, int]:
     """Remove an end user and everything bound to it; gives how many records of each kind went.
 
-    The last active user stays: LastActiveUser. UnknownUser if there is none. Erasures of one tenant run one after the
+    The last active user stays: LastActiveUser. UnknownUser if there is none, GrantsMoreThanHeld for a user who holds more
+    than the caller. Erasures of one tenant run one after the
     other; nothing is locked but the user and one other active user, so it takes as long with a million users as with
     ten. Users who erase themselves get NotSignedIn when their session has ended meanwhile.
     """
@@ -249,6 +254,8 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
             raise UnknownUser
         if by.kind == END_USER:
             must_still_stand(END_USERS, by)
+        else:
+            must_outrank(by, user)
         # The lock on the one that stays makes a deactivation at the same moment wait.
         if user.active and not EndUser.objects.filter(active=True).exclude(pk=user_id).select_for_update()[:1]:
             raise LastActiveUser

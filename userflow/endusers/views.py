@@ -152,7 +152,11 @@ class EndUserViewSet(ApiViewSet):
         }
         return Response(answer)
 
-    @endpoint(serializers.StatusIn, returns={200: serializers.ActivityOut}, refuses=[UnknownUser, *TENANCY])
+    @endpoint(
+        serializers.StatusIn,
+        returns={200: serializers.ActivityOut},
+        refuses=[UnknownUser, GrantsMoreThanHeld, *TENANCY],
+    )
     def set_status(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Switch an end user on or off."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
@@ -160,7 +164,7 @@ class EndUserViewSet(ApiViewSet):
         changed = actions.set_end_user_active(tenant_id=tenant, user_id=user, active=active, by=principal_at(request))
         return activity(changed)
 
-    @endpoint(returns={200: serializers.DeactivatedOut}, refuses=[UnknownUser, *TENANCY])
+    @endpoint(returns={200: serializers.DeactivatedOut}, refuses=[UnknownUser, GrantsMoreThanHeld, *TENANCY])
     def destroy(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Soft delete: deactivate, keep the record."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
@@ -183,7 +187,11 @@ class EndUserViewSet(ApiViewSet):
 class EndUserActivityViewSet(ApiViewSet):
     permission_classes = [needs("endusers:write")]
 
-    @endpoint(serializers.EndUserActiveIn, returns={200: serializers.ActivityOut}, refuses=[UnknownUser, *TENANCY])
+    @endpoint(
+        serializers.EndUserActiveIn,
+        returns={200: serializers.ActivityOut},
+        refuses=[UnknownUser, GrantsMoreThanHeld, *TENANCY],
+    )
     def set_active(self, request: Request) -> Response:
         """Switch an end user on or off, named in the body."""
         asked = self.valid(serializers.EndUserActiveIn)
@@ -197,7 +205,11 @@ class EndUserActivityViewSet(ApiViewSet):
 class EndUserRemovalViewSet(ApiViewSet):
     permission_classes = [needs("endusers:delete")]
 
-    @endpoint(serializers.UserInTenantIn, returns={200: serializers.DeactivatedOut}, refuses=[UnknownUser, *TENANCY])
+    @endpoint(
+        serializers.UserInTenantIn,
+        returns={200: serializers.DeactivatedOut},
+        refuses=[UnknownUser, GrantsMoreThanHeld, *TENANCY],
+    )
     def deactivate(self, request: Request) -> Response:
         """Soft delete, named in the body."""
         asked = self.valid(serializers.UserInTenantIn)
@@ -210,7 +222,7 @@ class EndUserRemovalViewSet(ApiViewSet):
     @endpoint(
         serializers.UserInTenantIn,
         returns={200: serializers.ErasedOut},
-        refuses=[UnknownUser, LastActiveUser, *TENANCY],
+        refuses=[UnknownUser, GrantsMoreThanHeld, LastActiveUser, *TENANCY],
     )
     def erase(self, request: Request) -> Response:
         """Hard delete: the record and everything bound to it goes; the last active user stays."""

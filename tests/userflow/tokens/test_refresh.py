@@ -109,7 +109,7 @@ def test_no_refresh_token_and_no_answer_is_kept_in_clear(house: House) -> None:
         rows = list(EndUserRefreshToken.objects.filter(session__user_id=person.id))
     for row in rows:
         kept = bytes(row.digest) + bytes(row.successor_sealed or b"")
-        assert second["refresh_token"].rpartition("_")[2].encode() not in kept
+        assert second["refresh_token"][-43:].encode() not in kept
 
 
 @pytest.mark.parametrize("spoilt", ["", "x", "a.b.c"])
