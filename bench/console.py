@@ -106,7 +106,6 @@ def main() -> None:
     var = Path(os.environ.get("IDENTITY_VAR") or home.ROOT / "var").resolve()
     console = Console()
     with home.opened(var / "bench-console", keep=False) as own:
-        # Everybody signs in by a password alone here: the second factor is not what is measured.
         os.environ.update(own.environment)
         _prepare()
         about = report.machine(own) | sizes

@@ -92,6 +92,7 @@ def _environment(folder: Path, servers: embedded.Servers) -> dict[str, str]:
         "ENCRYPTION_KEYS": encryption_keys,
         "ALLOWED_HOSTS": "127.0.0.1",
         "SECURE_SSL_REDIRECT": "false",
+        # The second factor is not what is measured.
         "OPERATORS_REQUIRE_FACTOR": "false",
         "EMAIL_URL": f"file:{folder / 'mail'}",
         # Not of the port: the tokens are issued here and read by servers on several.
