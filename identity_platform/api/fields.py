@@ -64,7 +64,7 @@ class NullIsAbsent:
     def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
         """Decide about absent and null values before the value itself is looked at."""
         absent = data is None and not self.required and not self.allow_null
-        decided: tuple[bool, Any] = super().validate_empty_values(empty if absent else data)  # type: ignore[misc]
+        decided: tuple[bool, Any] = super().validate_empty_values(empty if absent else data)  # type: ignore[misc]  # a mixin
         return decided
 
 

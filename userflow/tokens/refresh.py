@@ -179,7 +179,7 @@ def _successor(realm: Realm, principal: Principal, link: Any) -> TokenPair:
     link.successor_sealed = seal(orjson.dumps(pair.members()), data_key=realm.data_key(), context=_context(realm, link))
     link.used_at = moment
     link.save(update_fields=["successor_sealed", "used_at"])
-    # This one's use proves that its holder has it: whoever still presents an earlier one gets no answer of ours again.
+    # The use of this token shows that its holder received it. A caller that still presents its predecessor is another one.
     realm.refresh_tokens._default_manager.filter(session=session).exclude(successor_sealed=None).exclude(
         pk=link.pk
     ).update(successor_sealed=None)

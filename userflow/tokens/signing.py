@@ -28,7 +28,7 @@ ALGORITHM = "ES256"
 FRESH_SECONDS = 10.0
 # A new key is published this long before it signs, so that verifiers that cache the JWKS know it in time.
 PUBLISH_AHEAD = timedelta(minutes=10)
-# No access token outlives it, whatever a tenant sets (tenants.settings): so long a key verifies after its last signature.
+# The longest lifetime of an access token that a tenant can set. A key verifies for this long after its last signature.
 LONGEST_TOKEN = timedelta(seconds=max(LONGEST_ACCESS_TOKEN_SECONDS, settings.ACCESS_TOKEN_SECONDS))
 MAKING_LOCK = 7_215_002
 THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
