@@ -112,14 +112,29 @@ def operator(operator_name: str) -> Api:
 def house(django_db_setup: None, django_db_blocker: Any) -> House:
     """A tenant that many tests share; what a test writes there has a name of its own."""
     with django_db_blocker.unblock():
-        return populate(build_house("house"))
+        return _keep(populate(build_house("house")))
 
 
 @pytest.fixture(scope="session")
 def other_house(django_db_setup: None, django_db_blocker: Any) -> House:
     """A second tenant: no test of isolation without it."""
     with django_db_blocker.unblock():
-        return populate(build_house("other"))
+        return _keep(populate(build_house("other")))
+
+
+_shared: list[House] = []
+
+
+def _keep(shared: House) -> House:
+    _shared.append(shared)
+    return shared
+
+
+@pytest.fixture(autouse=True)
+def fresh_tokens() -> None:
+    """Sign the admins of the shared tenants in again before their last proof is too old for sensitive actions."""
+    for shared in _shared:
+        shared.renew_token()
 
 
 @pytest.fixture

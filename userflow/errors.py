@@ -20,9 +20,12 @@ class AddressNeedsFreshSignIn(errors.NotSignedIn):
 class InsufficientAuthentication(errors.NotSignedIn):
     """401: the session is too old for a sensitive action, or has not proven the user's second factor (RFC 9470)."""
 
-    challenge = 'Bearer error="insufficient_user_authentication", max_age=900'
+    code = "insufficient_user_authentication"
+    shows_code = True
+    challenge = 'Bearer error="insufficient_user_authentication", max_age=900, acr_values="aal2"'
     message = (
-        "Sign in again: this needs a sign-in that is at most 15 minutes old, with your second factor if you have one."
+        "Prove again that it is you: call /authmgr/step-up with your password, or with your second factor if you have one,"
+        " and repeat the call with the new access token. This needs a proof that is at most 15 minutes old."
     )
 
 

@@ -13,6 +13,8 @@ class ApiError(Exception):
 
     status: ClassVar[int] = 400
     code: ClassVar[str] = "VALIDATION_ERROR"
+    # Whether error bodies outside the registry carry `code` as well.
+    shows_code: ClassVar[bool] = False
     message: ClassVar[str] = "The request is not valid."
 
     def __init__(

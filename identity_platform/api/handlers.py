@@ -48,6 +48,8 @@ def envelope(path: str, refusal: errors.ApiError) -> dict[str, Any]:
         plain = text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
         return {"error": name, "error_description": plain}
     body: dict[str, Any] = {"error": refusal.phrase, "message": refusal.text}
+    if refusal.shows_code:
+        body["code"] = refusal.code
     if refusal.details:
         body["details"] = refusal.details
     return body

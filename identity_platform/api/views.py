@@ -31,6 +31,8 @@ class Contract:
     limit_headers: Mapping[str, str] = field(default_factory=dict)
     # Also for a session that proves less than the policy in force asks for: to enroll a factor, or to sign out.
     any_level: bool = False
+    # Row of the action table (userflow.assurance) that the endpoint asks, always or for some bodies.
+    assurance: str | None = None
 
 
 def endpoint(
@@ -44,6 +46,7 @@ def endpoint(
     answer_headers: Mapping[str, str] | None = None,
     limit_headers: Mapping[str, str] | None = None,
     any_level: bool = False,
+    assurance: str | None = None,
 ) -> Callable[[View], View]:
     """Declare an action's contract. The first line of its docstring is the summary in the API document.
 
@@ -53,7 +56,16 @@ def endpoint(
 
     def declare(action: View) -> View:
         action.contract = Contract(  # type: ignore[attr-defined]  # functions carry attributes, typing does not know
-            body, query, returns, refuses, token, headers or {}, answer_headers or {}, limit_headers or {}, any_level
+            body,
+            query,
+            returns,
+            refuses,
+            token,
+            headers or {},
+            answer_headers or {},
+            limit_headers or {},
+            any_level,
+            assurance,
         )
         return action
 

@@ -7,7 +7,7 @@ from identity_platform.api.errors import NotAllowed
 from mfa.errors import AccountDeletionOff
 from mfa.proofs import prove_end_user
 from tenants import routes
-from userflow.assurance import require_assurance
+from userflow.assurance import Action, require_assurance
 from userflow.endusers.actions import erase_end_user
 from userflow.principals import END_USER, Principal
 
@@ -22,6 +22,6 @@ def close_account(*, principal: Principal, proof: Mapping[str, Any], user_agent:
         raise NotAllowed("Only an end user can delete their own account.")
     if routes.find(principal.tenant_id).setting("account_deletion") != "on":
         raise AccountDeletionOff
-    require_assurance(principal)
+    require_assurance(Action.CLOSE_ACCOUNT, principal)
     prove_end_user(principal=principal, proof=proof, user_agent=user_agent)
     return erase_end_user(tenant_id=principal.tenant_id, user_id=principal.id, by=principal)

@@ -151,8 +151,8 @@ class EndUserAttempts(Attempts, TenantModel):
 class Ticket(models.Model):
     """Short-lived proof of a finished first step; 256 bits, stored hashed.
 
-    `purpose` is `second_step` (a login that waits for its second factor; ends with one success) or `enrollment` (may add
-    one factor of each kind while it lasts).
+    `purpose` is `second_step` (a login that waits for its second factor; ends with one success), `enrollment` (may add
+    factors while it lasts) or `proof` (a step-up of the session, for one request that asks for a proof).
     """
 
     digest = models.BinaryField(primary_key=True)
@@ -160,6 +160,10 @@ class Ticket(models.Model):
     client_id = models.UUIDField(null=True)
     amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     wrong_codes = models.PositiveSmallIntegerField(default=0)
+    # Of a proof token: the session that has earned it, and the only one that may use it.
+    session_id = models.UUIDField(null=True)
+    # Of an enrollment ticket that a login issued: the digest of the login's own ticket, which waits for the new factor.
+    login_digest = models.BinaryField(null=True)
     # Factor kinds that this ticket has added.
     spent_on: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -21,10 +21,12 @@ from userflow.signin import attempts
 SECOND_STEP: Final = "second_step"
 ENROLLMENT: Final = "enrollment"
 PASSWORD_RESET: Final = "password_reset"
+PROOF: Final = "proof"
 LIFETIME = {
     SECOND_STEP: timedelta(minutes=10),
     ENROLLMENT: timedelta(minutes=15),
     PASSWORD_RESET: timedelta(minutes=30),
+    PROOF: timedelta(minutes=5),
 }
 WRONG_CODES_ALLOWED = 5
 # Kinds of factors that one enrollment ticket may add.

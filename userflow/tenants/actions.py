@@ -21,7 +21,7 @@ from tenants.states import State
 from tenants.webauthn_claims import claim
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
-from userflow.assurance import require_assurance
+from userflow.assurance import Action, require_assurance
 from userflow.clients.actions import make_default_client
 from userflow.clients.models import Client
 from userflow.principals import OPERATOR, Principal
@@ -134,7 +134,7 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     if by.kind != OPERATOR and (changes or status is not None):
         raise NotAllowed("Only an operator can change more than the settings of a tenant.")
     if stated is not None:
-        require_assurance(by)
+        require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     _check_slug(changes.get("slug"))
     if status is not None and status not in (State.ACTIVE, State.SUSPENDED):
         raise ValidationFailed(details={"status": ["Send active or suspended."]})
