@@ -1,27 +1,12 @@
 """Serializer fields of codes: a wrong form is a bad request (400), not an attempt."""
 
-import re
 from typing import Any, ClassVar
 
 from identity_platform.api.fields import Text
 from mfa.totp import backup_codes
+from userflow.proof_fields import SixDigits
 
-# ASCII only: `\d` takes Arabic digits, and `int()` takes ten more alphabets, underscores and blanks.
-_SIX_DIGITS = re.compile(r"[0-9]{6}")
-
-
-class SixDigits(Text):
-    """A code of exactly six ASCII digits in a string."""
-
-    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send six digits in a string."}
-
-    def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str) or not _SIX_DIGITS.fullmatch(data):
-            self.fail("invalid")
-        return data
-
-    def openapi(self) -> dict[str, Any]:
-        return {"type": "string", "pattern": "^[0-9]{6}$"}
+__all__ = ["BackupCodeText", "SixDigits"]
 
 
 class BackupCodeText(Text):

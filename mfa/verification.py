@@ -59,18 +59,18 @@ class Try:
 
 _PERSON = """
 SELECT {of_user}, {of_factor}, CASE WHEN u.id = %(person_known)s::uuid THEN 'known' ELSE 'stranger' END AS caller
-FROM {users} u LEFT JOIN {table} f ON f.user_id = u.id AND {condition} WHERE u.email_key = %(person_key)s AND u.active
+FROM {users} u LEFT JOIN {table} f ON f.user_id = u.id AND {condition} WHERE {who} AND u.active
 """
 
 
 def count_try(
-    *, realm: Realm, email: str, caller: Caller, mfa_token: str | None, factor: Factor, nobody: bool = False
+    *, realm: Realm, email: str | None, caller: Caller, mfa_token: str | None, factor: Factor, nobody: bool = False
 ) -> Try:
     """Find the active user with this address and count a try at the factor, before it is looked at: one statement.
 
-    `nobody`: also a name that nobody has is counted, unless there is an `mfa_token`. Refuses with NotSignedInByTicket
-    (401) when `mfa_token` is not good or is somebody else's, AttemptsLocked (429), TenantSuspended; a locked try spoils
-    no ticket.
+    Without an address it is the user of the caller's access token. `nobody`: also a name that nobody has is counted,
+    unless there is an `mfa_token`. Refuses with NotSignedInByTicket (401) when `mfa_token` is not good or is somebody
+    else's, AttemptsLocked (429), TenantSuspended; a locked try spoils no ticket.
     """
     names = names_of(realm)
     person = _PERSON.format(
@@ -79,11 +79,13 @@ def count_try(
         users=realm.users._meta.db_table,
         table=factor.table,
         condition=factor.condition,
+        who="u.id = %(person_known)s" if email is None else "u.email_key = %(person_key)s",
     )
-    values = {"person_known": id_in(realm, caller.principal), "person_key": email_key(email), **factor.values}
+    key = email_key(email) if email is not None else None
+    values = {"person_known": id_in(realm, caller.principal), "person_key": key, **factor.values}
     parts = [Part(attempts.PERSON, person, values)]
     if mfa_token is None:
-        stranger = attempts.subject_of(realm, email.lower()) if nobody else None
+        stranger = attempts.subject_of(realm, email.lower()) if nobody and email is not None else None
         parts.append(attempts.trying(nobody=stranger))
     else:
         parts.append(tickets.waiting(realm, mfa_token, tickets.SECOND_STEP, source=attempts.PERSON))
@@ -95,7 +97,7 @@ def count_try(
         user_id, counted_for, waits_for, client_id, amr, *row = cursor.fetchone()
     found = tuple(row[len(names) :])
     if user_id is None:
-        if counted_for is None and nobody and mfa_token is None:
+        if counted_for is None and nobody and mfa_token is None and email is not None:
             _refuse_uncounted(realm, None, email, caller, None, factor.kind)
         return Try(None, found, None, attempts.STRANGER)
     user: Any = realm.users.from_db(realm.alias, list(names), row[: len(names)])
@@ -129,9 +131,9 @@ def _answer(names: Iterable[str], factor: Factor, *, waits: bool) -> str:
 
 
 def _refuse_uncounted(
-    realm: Realm, user: Any, email: str, caller: Caller, login: Spendable | None, kind: str
+    realm: Realm, user: Any, email: str | None, caller: Caller, login: Spendable | None, kind: str
 ) -> NoReturn:
-    subject = attempts.subject_of(realm, user.pk if user is not None else email.lower())
+    subject = attempts.subject_of(realm, user.pk if user is not None else (email or "").lower())
     known = login is not None or (user is not None and id_in(realm, caller.principal) == user.pk)
     if login is not None and not _still_waits(realm, login):
         raise NotSignedInByTicket

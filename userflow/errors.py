@@ -1,5 +1,6 @@
 """Refusals of userflow."""
 
+from typing import Final
 from uuid import UUID
 
 from identity_platform.api import errors
@@ -186,6 +187,12 @@ class WrongCurrentPassword(errors.ApiError):
     """400: a change of password that does not state the present one."""
 
     message = "The current password is not right."
+
+
+class ProofTokenInvalid(errors.ApiError):
+    """400: a proof token that is unknown, used, expired, or of another session."""
+
+    message = "This proof token is used, expired or of another session: call /authmgr/step-up for a new one."
 
 
 class NoPasswordHere(errors.NotAllowed):
@@ -394,3 +401,15 @@ class EndpointOff(errors.Conflict):
     """409: the webhook endpoint is switched off, so nothing is sent to it."""
 
     message = 'This webhook endpoint is switched off: switch it on with {"enabled": true} first.'
+
+
+# What a call that needs a proof in the request raises (userflow.proofs), besides the errors of a wrong factor.
+PROOF_ERRORS: Final[tuple[type[errors.ApiError], ...]] = (
+    InsufficientAuthentication,
+    WrongCurrentPassword,
+    NoPasswordHere,
+    ProofTokenInvalid,
+    AttemptsLocked,
+    TooManyFromAddress,
+    HashersBusy,
+)

@@ -1,27 +1,27 @@
-"""Close one's own account. It is here and not in userflow because the proof can be a factor."""
+"""Close one's own account."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from identity_platform.api.errors import NotAllowed
 from mfa.errors import AccountDeletionOff
-from mfa.proofs import prove_end_user
 from tenants import routes
 from userflow.assurance import Action, require_assurance
 from userflow.endusers.actions import erase_end_user
 from userflow.principals import END_USER, Principal
+from userflow.proofs import check_proof
 
 
 def close_account(*, principal: Principal, proof: Mapping[str, Any], user_agent: str = "") -> dict[str, int]:
     """Erase the calling end user; return the number of deleted records of each kind.
 
     Raises NotAllowed (any other caller), AccountDeletionOff (tenant setting `account_deletion`),
-    InsufficientAuthentication, LastActiveUser, and the errors of `prove_end_user`.
+    InsufficientAuthentication, LastActiveUser, and the errors of `check_proof`.
     """
     if principal.kind != END_USER or principal.tenant_id is None:
         raise NotAllowed("Only an end user can delete their own account.")
     if routes.find(principal.tenant_id).setting("account_deletion") != "on":
         raise AccountDeletionOff
     require_assurance(Action.CLOSE_ACCOUNT, principal)
-    prove_end_user(principal=principal, proof=proof, user_agent=user_agent)
+    check_proof(principal=principal, proof=proof, user_agent=user_agent)
     return erase_end_user(tenant_id=principal.tenant_id, user_id=principal.id, by=principal)

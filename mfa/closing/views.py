@@ -19,6 +19,7 @@ from userflow.errors import (
     InsufficientAuthentication,
     LastActiveUser,
     NoPasswordHere,
+    ProofTokenInvalid,
     UnknownUser,
     WrongCurrentPassword,
 )
@@ -38,6 +39,7 @@ class AccountClosingViewSet(ApiViewSet):
             PasskeyNotVerified,
             CodeExpired,
             WrongCurrentPassword,
+            ProofTokenInvalid,
             InvalidCode,
             AttemptsExceeded,
             AttemptsLocked,

@@ -166,7 +166,7 @@ def verify_totp(
     *,
     realm: Realm,
     tenant_id: UUID | None,
-    email: str,
+    email: str | None,
     caller: Caller,
     code: str | None = None,
     backup_code: str | None = None,
@@ -175,6 +175,7 @@ def verify_totp(
 ) -> Verified:
     """Check a code of the authenticator or, without one, spend a backup code; `mfa_token` completes a waiting login.
 
+    Without `email` it is a code of the caller's own.
     A time step and a backup code are accepted once, also under parallel use. The try is counted before it is compared.
     Refuses with UnknownPerson (404), InvalidCode (400; also where nothing is enrolled), AttemptsLocked,
     TooManyFromAddress (429), NotSignedInByTicket (401).

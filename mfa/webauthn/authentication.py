@@ -94,14 +94,25 @@ def finish_authentication(
         raise PasskeyNotVerified from problem
 
 
+def verify_own_passkey(
+    *, realm: Realm, tenant_id: UUID | None, response: Mapping[str, Any], caller: Caller
+) -> Verified:
+    """Verify the use of a passkey of the caller's own; it opens no session.
+
+    Raises PasskeyNotVerified (401), AttemptsLocked, TooManyFromAddress (429).
+    """
+    attempts.refuse_guessing_address()
+    with entered(realm, tenant_id, Purpose.SIGN_IN):
+        return _finish_named(realm, None, response, caller, None)
+
+
 def _finish_named(
-    realm: Realm, email: str, response: Mapping[str, Any], caller: Caller, mfa_token: str | None
+    realm: Realm, email: str | None, response: Mapping[str, Any], caller: Caller, mfa_token: str | None
 ) -> Verified:
     said = _Said.by(response)
     # A passkey sign-in may name its user all the same.
-    challenge = queries.spent_with_try(
-        realm, said.challenge, ceremony=AUTHENTICATION, or_sign_in=realm is END_USERS and mfa_token is None
-    )
+    or_sign_in = realm is END_USERS and mfa_token is None and email is not None
+    challenge = queries.spent_with_try(realm, said.challenge, ceremony=AUTHENTICATION, or_sign_in=or_sign_in)
     tried = verification.count_try(
         realm=realm,
         email=email,

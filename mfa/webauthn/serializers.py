@@ -4,45 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.errors import MalformedBody
-from identity_platform.api.fields import EmailAddress, Identifier, JsonObject, Text
-from identity_platform.api.parsers import json_object
-
-# base64url of the largest attestation that is read, with room for what else a browser sends along.
-LONGEST_RESPONSE = 256 * 1024
-
-
-class PublicKeyCredential(JsonObject):
-    """What `PublicKeyCredential.toJSON()` gives (Level 3 section 5.1): as a JSON object, or that object in a string."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(max_bytes=LONGEST_RESPONSE, max_depth=12, **options)
-
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
-        if isinstance(data, str):
-            if not data:
-                self.fail("invalid")
-            try:
-                data = json_object(data.encode("utf-8"))
-            except (MalformedBody, UnicodeEncodeError):
-                self.fail("invalid")
-        found = super().to_internal_value(data)
-        if not found:
-            self.fail("invalid")
-        return found
-
-    def openapi(self) -> dict[str, Any]:
-        example = {"id": "…", "rawId": "…", "type": "public-key", "response": {"clientDataJSON": "…"}}
-        return {
-            "oneOf": [
-                {"type": "object", "additionalProperties": {}, "example": example},
-                {
-                    "type": "string",
-                    "minLength": 2,
-                    "description": "The same object as JSON text.",
-                },
-            ]
-        }
+from identity_platform.api.fields import EmailAddress, Identifier, Text
+from userflow.proof_fields import PublicKeyCredential
 
 
 class AdminNamedIn(serializers.Serializer[Any]):

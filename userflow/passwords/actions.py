@@ -1,7 +1,6 @@
 """Passwords after the first one: changed with the present one, or set anew with a link by mail."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownT
 from tenants.states import Purpose
 from userflow import mail
 from userflow.admins.models import AdminUser, known_as
+from userflow.assurance import Action, require_assurance
 from userflow.clients.models import Client
 from userflow.email import proofs
 from userflow.endusers.models import EndUser
@@ -28,14 +28,13 @@ from userflow.errors import (
     ResetTokenInvalid,
     TooManyFromAddress,
     UnknownUser,
-    WrongCurrentPassword,
 )
 from userflow.ids import FORM
 from userflow.principals import CLIENT, END_USER, Principal
+from userflow.proofs import check_proof, wrong_password
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts, passwords, tickets
-from userflow.signin.actions import end_sessions
-from userflow.tokens.issue import realm_of
+from userflow.signin.actions import end_sessions, must_still_stand
 from userflow.webhooks.outbox import publish
 
 LOCAL = "local"
@@ -46,63 +45,45 @@ MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
 # --- with the present one --------------------------------------------------------------------------------------------
 
 
-def change_password(*, principal: Principal, current_password: str, new_password: str) -> int:
-    """Replace the caller's password; every other session ends. Gives how many did.
+def change_password(*, principal: Principal, proof: Mapping[str, Any], new_password: str, user_agent: str = "") -> int:
+    """Replace the caller's password; every other session ends. Return the number of sessions that ended.
 
-    Refuses with WrongCurrentPassword (counted like a wrong try at signing in, with the caller's own budget),
-    AttemptsLocked, WeakPassword, NoPasswordHere, NotAllowed (a client), HashersBusy.
+    Raises InsufficientAuthentication, the errors of `check_proof`, WeakPassword, NoPasswordHere, NotAllowed (a client),
+    HashersBusy.
     """
     if principal.kind == CLIENT:
         raise NotAllowed("A client has no password: its secret is rotated at /clientms.")
+    require_assurance(Action.CHANGE_OWN_PASSWORD, principal)
     if principal.kind == END_USER:
         assert principal.tenant_id is not None  # an end user always has a tenant
         with in_tenant(principal.tenant_id) as route:
-            return _change(END_USERS, principal, route, current_password, new_password)
+            return _change(END_USERS, principal, route, proof, new_password, user_agent)
     own = routes.find(principal.tenant_id) if principal.tenant_id else None
-    return _change(ADMINS, principal, own, current_password, new_password)
+    return _change(ADMINS, principal, own, proof, new_password, user_agent)
 
 
-def _change(realm: Realm, principal: Principal, route: routes.Route | None, current: str, new: str) -> int:
-    user = _proven(realm, principal, current, refused="password.change_refused")
+def _change(
+    realm: Realm,
+    principal: Principal,
+    route: routes.Route | None,
+    proof: Mapping[str, Any],
+    new: str,
+    user_agent: str,
+) -> int:
+    user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
+    if user is None or not _has_password_here(realm, user) or not user.password:
+        raise NoPasswordHere
+    # Before the proof, which may be a code that works once.
     _check(realm, user, new, route, member="new_password")
+    check_proof(principal=principal, proof=proof, user_agent=user_agent)
     encoded = passwords.hashed(new)
     with realm.atomic():
         ended = _set(
             realm, user, encoded, route, keep=principal.session_id, reason="password_changed", present=user.password
         )
-        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+        must_still_stand(realm, principal)
         realm.record("password.changed", target=("user", user.pk), tenant_id=principal.tenant_id)
     return ended
-
-
-def prove_password(*, principal: Principal, password: str) -> None:
-    """Check the caller's own password once more, before something dangerous.
-
-    Refuses with WrongCurrentPassword, AttemptsLocked, TooManyFromAddress, HashersBusy, counted as in `change_password`.
-    """
-    realm = realm_of(principal.kind)
-    with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
-        user = _proven(realm, principal, password, refused="password.refused")
-        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
-
-
-def _proven(realm: Realm, principal: Principal, password: str, *, refused: str) -> Any:
-    """The caller as stored, if this is the caller's password; the try is counted before it is compared."""
-    user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
-    if user is None or not _has_password_here(realm, user) or not user.password:
-        raise NoPasswordHere
-    attempts.refuse_guessing_address()
-    with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN):
-        right = passwords.matches(password, user.password)
-    if not right:
-        attempts.count_wrong_secret()
-        realm.record(refused, target=("user", user.pk), outcome="refused", tenant_id=principal.tenant_id)
-        raise _not_present()
-    return user
-
-
-def _not_present() -> WrongCurrentPassword:
-    return WrongCurrentPassword(details={"current_password": ["This is not your present password."]})
 
 
 def set_admin_password(*, username: str, password: str) -> int:
@@ -345,7 +326,7 @@ def _set(
     if present is not None:
         stored = stored.filter(password=present)
     if not stored.update(password=encoded, updated_at=now()) and present is not None:
-        raise _not_present()
+        raise wrong_password()
     ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
     tickets.end_tickets(realm, user)
     if realm is END_USERS:

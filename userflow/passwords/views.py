@@ -5,18 +5,18 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended
+from userflow.assurance import Action
 from userflow.errors import (
-    AttemptsLocked,
+    PROOF_ERRORS,
     HashersBusy,
     MailBusy,
-    NoPasswordHere,
     ResetTokenInvalid,
     TooManyFromAddress,
     WeakPassword,
-    WrongCurrentPassword,
 )
 from userflow.passwords import actions, serializers
 from userflow.permissions import Anyone, SignedIn, principal_at
+from userflow.proof_fields import proof_in
 
 SENT = {"message": "If this address belongs to a user, a mail with a link is on its way."}
 RESETTING = [ResetTokenInvalid, WeakPassword, TooManyFromAddress, HashersBusy]
@@ -28,11 +28,18 @@ class PasswordViewSet(ApiViewSet):
     @endpoint(
         serializers.ChangeIn,
         returns={200: serializers.PasswordSetOut},
-        refuses=[WrongCurrentPassword, WeakPassword, NoPasswordHere, AttemptsLocked, HashersBusy],
+        refuses=[*PROOF_ERRORS, WeakPassword],
+        assurance=Action.CHANGE_OWN_PASSWORD,
     )
     def change(self, request: Request) -> Response:
         """Change one's own password; every other session ends, and a mail says so."""
-        ended = actions.change_password(principal=principal_at(request), **self.valid(serializers.ChangeIn))
+        asked = self.valid(serializers.ChangeIn)
+        ended = actions.change_password(
+            principal=principal_at(request),
+            proof=proof_in(asked),
+            new_password=asked["new_password"],
+            user_agent=request.META.get("HTTP_USER_AGENT", ""),
+        )
         return Response({"message": "The password is changed.", "sessions_ended": ended})
 
 

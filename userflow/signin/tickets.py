@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
+import orjson
 from django.conf import settings
 from django.db import connections
 from django.db.models import F
@@ -47,9 +48,15 @@ class Spendable:
 
 
 def issue_ticket(
-    realm: Realm, user: Any, purpose: str, *, client_id: UUID | None = None, amr: tuple[str, ...] = ()
+    realm: Realm,
+    user: Any,
+    purpose: str,
+    *,
+    client_id: UUID | None = None,
+    amr: tuple[str, ...] = (),
+    session_id: UUID | None = None,
 ) -> str:
-    """A new ticket for the user; only its hash is stored."""
+    """A new ticket for the user; only its hash is stored. `session_id` is the only session that may use a proof token."""
     token = new_token()
     realm.tickets._default_manager.create(
         digest=hash_token(token),
@@ -57,6 +64,7 @@ def issue_ticket(
         user=user,
         client_id=client_id,
         amr=list(amr),
+        session_id=session_id,
         expires_at=now() + LIFETIME[purpose],
     )
     return token
@@ -100,6 +108,23 @@ def spend_ticket(realm: Realm, ticket: Spendable) -> None:
     )
     if not spent:
         raise NotSignedInByTicket
+
+
+def use_proof_token(realm: Realm, token: str, *, user_id: UUID, session_id: UUID | None) -> tuple[str, ...]:
+    """Use up a proof token of this user and session; return the methods (RFC 8176) that its step-up has proven.
+
+    One statement: of two uses at once one wins. Raises NotSignedInByTicket (401).
+    """
+    with connections[realm.alias].cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {realm.tickets._meta.db_table} SET used_at = now() WHERE digest = %s AND purpose = %s"
+            " AND user_id = %s AND session_id = %s AND used_at IS NULL AND expires_at > now() RETURNING amr::text",
+            [hash_token(token), PROOF, user_id, session_id],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        raise NotSignedInByTicket
+    return tuple(orjson.loads(row[0]))
 
 
 # A waiting login in the statements of its second step. `trying` takes the ticket before the counter of its user, as

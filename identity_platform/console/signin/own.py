@@ -315,7 +315,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
         try:
             ended = change_password(
                 principal=staff.principal,
-                current_password=given["current_password"],
+                proof={"current_password": given["current_password"]},
                 new_password=given["new_password"],
             )
         except ApiError as problem:

@@ -16,7 +16,7 @@ from mfa.totp import actions as totp
 from mfa.webauthn import authentication as passkeys
 from mfa.webauthn.speaking import SECOND_STEP_AMR
 from userflow.errors import NotSignedInByTicket
-from userflow.passwords.actions import prove_password
+from userflow.proofs import prove_password
 from userflow.realms import ADMINS
 from userflow.signin import tickets
 from userflow.tokens.issue import TokenPair

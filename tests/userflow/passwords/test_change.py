@@ -90,4 +90,4 @@ def test_statements_of_a_change(new_house: Callable[[], House]) -> None:
     door = house.as_user(house.register())
     with statements() as seen:
         assert door.post(PATH, body()).status_code == 200
-    assert seen.counts == (1, 10)
+    assert seen.counts == (1, 12)

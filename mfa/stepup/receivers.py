@@ -1,0 +1,66 @@
+"""Check the factors that a request sends as its proof, for `userflow.proofs.check_proof`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from identity_platform.api.errors import AccessTokenInvalid, ValidationFailed
+from mfa.enrollment import Caller
+from mfa.errors import UnknownPerson
+from mfa.sms.actions import AMR as SMS_AMR
+from mfa.sms.actions import verify_sms_code
+from mfa.totp import actions as totp
+from mfa.totp import backup_codes
+from mfa.webauthn.authentication import verify_own_passkey
+from mfa.webauthn.speaking import SECOND_STEP_AMR
+from userflow.principals import Principal
+from userflow.tokens.issue import realm_of
+
+_AMR: Final[Mapping[str, tuple[str, ...]]] = {
+    "code": totp.AMR,
+    "backup_code": totp.AMR,
+    "sms_code": SMS_AMR,
+    "response": SECOND_STEP_AMR,
+}
+
+
+def check_factor_proof(
+    sender: object, *, principal: Principal, kind: str, value: Any, user_agent: str, **_: Any
+) -> tuple[str, ...]:
+    """Receive `userflow.signals.factor_proof`: check the caller's own factor; return the amr that it proves.
+
+    The code is consumed and the try is counted as at sign-in. Raises InvalidCode, AttemptsExceeded, CodeExpired,
+    PasskeyNotVerified, ValidationFailed, AttemptsLocked, TooManyFromAddress.
+    """
+    caller = Caller(principal=principal, user_agent=user_agent)
+    own: dict[str, Any] = {"realm": realm_of(principal.kind), "tenant_id": principal.tenant_id, "caller": caller}
+    try:
+        if kind == "response":
+            verify_own_passkey(**own, response=value)
+        elif kind == "code":
+            totp.verify_totp(**own, email=None, code=value)
+        elif kind == "backup_code":
+            totp.verify_totp(**own, email=None, backup_code=_normalised(value))
+        else:
+            _check_sms_code(principal, value, caller)
+    except UnknownPerson as gone:  # erased or deactivated since the token was checked
+        raise AccessTokenInvalid from gone
+    return _AMR[kind]
+
+
+def _normalised(value: str) -> str:
+    code = backup_codes.normalised(value)
+    if code is None:
+        raise ValidationFailed(details={"backup_code": ["Send a backup code as xxxx-xxxx-xxxx-xxxx."]})
+    return code
+
+
+def _check_sms_code(principal: Principal, code: str, caller: Caller) -> None:
+    if principal.is_admin or principal.tenant_id is None:
+        raise ValidationFailed(details={"sms_code": ["Admin users have no codes by SMS."]})
+    verify_sms_code(
+        tenant_id=principal.tenant_id,
+        client_id=principal.client_id,
+        email=principal.user["email"],
+        code=code,
+        caller=caller,
+    )

@@ -1,0 +1,9 @@
+"""Signals by which userflow asks the apps above it, which it cannot import."""
+
+from typing import Final
+
+from django.dispatch import Signal
+
+# A request proves itself by a factor. Sent with `principal`, `kind` (`code`, `backup_code`, `sms_code` or `response`),
+# `value` and `user_agent`. The receiver checks the factor as at sign-in and returns the amr that it proves, or raises.
+factor_proof: Final = Signal()
