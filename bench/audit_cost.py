@@ -47,7 +47,6 @@ def measure(rounds: int = 30, signins: int = 20) -> None:
             client_id=made.client_id,
             email=email,
             password=PASSWORD,
-            authorise=lambda: None,
         )
 
         def batch() -> float:

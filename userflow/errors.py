@@ -171,6 +171,14 @@ class RegistrationClosed(errors.NotSignedIn):
     message = "This client takes no self-registration: send the token of a caller with endusers:write."
 
 
+class ForeignProvider(errors.NotAllowed):
+    """403: users register themselves for the provider `local` only."""
+
+    message = (
+        "Only users of the provider local register themselves. Another provider needs a token with endusers:write."
+    )
+
+
 class WeakPassword(errors.ValidationFailed):
     """400: the password does not meet the tenant's rules."""
 

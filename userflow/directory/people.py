@@ -18,6 +18,7 @@ from userflow.directory.objects import Entry
 from userflow.directory.plan import Change, Person
 from userflow.email import proofs
 from userflow.email.models import EmailProof
+from userflow.endusers import yielding
 from userflow.endusers.models import EndUser
 from userflow.groups.models import Group
 from userflow.realms import END_USERS
@@ -33,7 +34,6 @@ _LINKED: Final = f"SELECT {_COLUMNS} FROM userflow_directorylink l JOIN userflow
 # An object of a configuration that is no more belongs to whoever reads that same object again.
 _BY_OBJECT: Final = f"{_LINKED} WHERE l.external_id = ANY(%s) AND (l.config_id = %s OR NOT l.config_id = ANY(%s))"
 _AFTER: Final = f"{_LINKED} WHERE l.config_id = %s AND l.id > %s ORDER BY l.id LIMIT %s"
-_HOLDERS: Final = "SELECT email_key, id FROM userflow_enduser WHERE email_key = ANY(%s)"
 _BIND_DEFAULT_ROLE: Final = (
     "INSERT INTO userflow_rolebinding (user_id, role_id, created_at) SELECT u.id, r.id, %s"
     " FROM unnest(%s::uuid[]) AS u(id) CROSS JOIN userflow_role r WHERE r.name = %s"
@@ -91,8 +91,13 @@ def linked_to(external_ids: Collection[str], *, config_id: UUID, living: Collect
 
 
 def holders_of(email_keys: Collection[str]) -> dict[str, UUID]:
-    """Who has these addresses at the moment, by the address's key."""
-    return dict(_rows(_HOLDERS, [list(email_keys)])) if email_keys else {}
+    """Return who has these addresses at the moment, by the address's key. Records that yield theirs are left out."""
+    found = (
+        EndUser.objects.filter(email_key__in=email_keys).exclude(EndUser.YIELDS)
+        if email_keys
+        else EndUser.objects.none()
+    )
+    return dict(found.values_list("email_key", "pk"))
 
 
 def linked_after(link_id: int, *, config_id: UUID, at_once: int) -> list[Person]:
@@ -112,6 +117,7 @@ def lock(user_ids: Collection[UUID]) -> None:
 
 def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID) -> list[UUID]:
     """New users with their links and the default role. IntegrityError when an address was taken at this moment."""
+    yielding.release_addresses([entry.email_key for entry in entries], to="directory")
     moment = now()
     users = [
         EndUser(
@@ -150,9 +156,11 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         [change.name for change in changes],
         [orjson.dumps(change.metadata).decode() for change in changes],
     ]
+    moved = [change.person.user_id for change in changes if change.moves]
+    if moved:
+        yielding.release_addresses([change.email_key for change in changes if change.moves], to="directory")
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_UPDATE, [moment, moment, *columns])
-    moved = [change.person.user_id for change in changes if change.moves]
     if moved:
         # As everywhere when an address changes: sessions end, an address that was about to be verified is given up, and
         # links to set a password went to the old one.

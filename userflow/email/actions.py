@@ -19,6 +19,7 @@ from tenants.states import Purpose
 from userflow import mail
 from userflow.email import proofs
 from userflow.email.models import EmailProof
+from userflow.endusers import yielding
 from userflow.endusers.models import EndUser
 from userflow.errors import AttemptsLocked, EmailProofInvalid, EmailTaken, TooManyFromAddress
 from userflow.mailed_tokens import NotAToken, place_of
@@ -110,6 +111,8 @@ def _prove(proof: EmailProof) -> EndUser:
             if not spent or user is None:
                 raise EmailProofInvalid
             changed = user.email_key != proof.email_key
+            if changed:
+                yielding.release_addresses([proof.email_key], to="verification")
             user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
             user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
             if changed:

@@ -1,6 +1,5 @@
 """End users: register, list, read, update, activate, deactivate, erase, database mapping."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -8,7 +7,7 @@ from uuid import UUID
 import orjson
 from django.apps import apps
 from django.db import IntegrityError, connections
-from django.db.models import Q
+from django.db.models import BooleanField, Case, Q, Value, When
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import Unavailable
@@ -22,18 +21,20 @@ from userflow.clients.models import Client
 from userflow.directory.models import DirectoryLink
 from userflow.email import proofs
 from userflow.email.models import EmailProof
-from userflow.endusers import queries
+from userflow.endusers import queries, yielding
 from userflow.endusers.models import EndUser
 from userflow.errors import (
     AddressNeedsFreshSignIn,
     EmailTaken,
+    ForeignProvider,
     LastActiveUser,
+    RegistrationClosed,
     UnknownClient,
     UnknownUser,
     WeakPassword,
 )
 from userflow.invitations.models import EndUserInvitation
-from userflow.permissions import editing_users
+from userflow.permissions import editing_users, require
 from userflow.principals import END_USER, Principal
 from userflow.realms import END_USERS
 from userflow.roles.actions import must_outrank
@@ -47,8 +48,7 @@ from userflow.webhooks.payloads import person
 LOCAL = "local"
 ERASE_LOCK = 7_215_004
 ERASE_TRIES = 3
-# Whether the caller may register this user although the client takes no self-registration; raises if not.
-Authorise = Callable[[], None]
+_YIELDS = Case(When(EndUser.YIELDS, then=Value(True)), default=Value(False), output_field=BooleanField())
 
 
 def register_end_user(
@@ -56,40 +56,49 @@ def register_end_user(
     tenant_id: UUID,
     client_id: UUID,
     email: str,
-    authorise: Authorise,
+    by: Principal | None = None,
     password: str | None = None,
     name: str = "",
     provider: str = LOCAL,
 ) -> tuple[EndUser, str]:
-    """Store a new end user with the default associations; gives the user and an enrollment ticket.
+    """Store a new end user with the default associations. Return the user and an enrollment ticket.
 
-    `authorise` is asked when the client takes no self-registration. Refuses with UnknownTenant, UnknownClient,
-    EmailTaken, WeakPassword, TenantSuspended, TenantBusy, TooManyFromAddress.
+    `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client takes no
+    self-registration, and users of another provider than `local`. A record with this address that was registered by
+    someone else and never used is replaced; see `yielding`.
+
+    Raises UnknownTenant, UnknownClient, RegistrationClosed, ForeignProvider, InsufficientScope, EmailTaken, WeakPassword,
+    TenantSuspended, TenantBusy, TooManyFromAddress.
     """
     attempts.limit_address("registration")
+    key = email_key(email)
     with in_tenant(tenant_id, Purpose.WRITE) as route:
         client = Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
         if client is None:
             raise UnknownClient
-        if not (client.self_registration and route.setting("self_registration")):
-            authorise()
+        is_open = client.self_registration and route.setting("self_registration")
+        entitled = _may_register(by, provider, is_open=is_open)
         if password is None and provider == LOCAL:
             raise WeakPassword("Send a password.", details={"password": ["A local user needs a password."]})
         if password is not None:
             passwords.check_strength(password, least=route.setting("password_min_length"), personal=(email, name))
         # Cheaper than a hash; the unique index below decides races.
-        if EndUser.objects.filter(email_key=email_key(email)).exists():
+        found = EndUser.objects.filter(email_key=key).annotate(yields=_YIELDS).values_list("yields", flat=True).first()
+        if found is False or (found and yielding.registered_from_here(key)):
             raise EmailTaken
         user = EndUser(
             email=email,
-            email_key=email_key(email),
+            email_key=key,
             name=name,
             provider=provider,
             client_id=client_id,
             password=passwords.hashed(password) if password is not None else "",
+            self_registered=not entitled,
         )
         try:
             with tenant_atomic():
+                if found:
+                    yielding.release_addresses([key], to="registration")
                 user.save(force_insert=True)
                 RoleBinding.objects.bulk_create(
                     RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
@@ -104,6 +113,16 @@ def register_end_user(
         except IntegrityError as clash:
             raise EmailTaken from clash
     return user, ticket
+
+
+def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool:
+    """Whether the caller holds `endusers:write`; raises if the registration needs it and the caller does not."""
+    entitled = by is not None and by.kind != END_USER and by.may("endusers:write")
+    if entitled or (is_open and provider == LOCAL):
+        return entitled
+    if by is not None:
+        require(by, "endusers:write")
+    raise RegistrationClosed if not is_open else ForeignProvider
 
 
 def list_end_users(
@@ -191,7 +210,7 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route,
         # Another spelling of the same address; whatever else was about to be proven is given up.
         proofs.give_up_changes([user.pk])
         return
-    if EndUser.objects.filter(email_key=key).exists():
+    if yielding.holds_address(key):
         raise EmailTaken
     pending = proofs.is_required(route)
     proofs.tell_old_address(user.email, route, pending=pending)
@@ -200,6 +219,7 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route,
         proofs.start_proof(user, wanted, key, route, keep=keep)
         del changes["email"]
     else:
+        yielding.release_addresses([key], to="change")
         EmailProof.objects.filter(user=user).delete()
         changes["email_verified_at"] = None
 

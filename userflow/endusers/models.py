@@ -1,7 +1,7 @@
 """End users: the people of one tenant, in that tenant's own database."""
 
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 
@@ -26,6 +26,11 @@ class EndUser(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     last_login = models.DateTimeField(null=True)
+    # Registered without the permission `endusers:write`, so nothing says yet that the address is the registrant's own.
+    self_registered = models.BooleanField(default=False, db_default=False)
+
+    # A registration that nobody has used; see `userflow.endusers.yielding`. One that an admin has deactivated stays.
+    YIELDS: ClassVar[models.Q] = models.Q(self_registered=True, active=True, email_verified_at=None, last_login=None)
 
     class Meta:
         indexes = [

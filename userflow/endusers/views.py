@@ -15,6 +15,7 @@ from userflow.endusers.models import EndUser
 from userflow.errors import (
     AddressNeedsFreshSignIn,
     EmailTaken,
+    ForeignProvider,
     GrantsMoreThanHeld,
     LastActiveUser,
     RegistrationClosed,
@@ -77,24 +78,31 @@ class RegistrationViewSet(ApiViewSet):
     @endpoint(
         serializers.RegisterIn,
         returns={201: serializers.RegisterOut},
-        refuses=[UnknownTenant, UnknownClient, EmailTaken, WeakPassword, RegistrationClosed, TenantSuspended],
+        refuses=[
+            UnknownTenant,
+            UnknownClient,
+            EmailTaken,
+            WeakPassword,
+            RegistrationClosed,
+            ForeignProvider,
+            TenantSuspended,
+        ],
         token="optional",
         answer_headers=TICKET_MEANS,
     )
     def create(self, request: Request) -> Response:
-        """Register an end user; public where the client takes self-registration, else with `endusers:write`."""
+        """Register an end user; public where the client takes self-registration, else with `endusers:write`.
+
+        Another provider than `local` always needs `endusers:write`. An address that was registered but never used (no
+        sign-in, not verified) can be registered again from elsewhere: the record before is deleted.
+        """
         fields = self.valid(serializers.RegisterIn)
         caller = request.user if isinstance(request.user, Principal) else None
         if caller is not None:
             # A token that is sent must fit, also where none is needed.
             tenant_at(request, fields["tenant_id"])
 
-        def authorise() -> None:
-            if caller is None:
-                raise RegistrationClosed
-            require(caller, "endusers:write")
-
-        user, ticket = actions.register_end_user(**fields, authorise=authorise)
+        user, ticket = actions.register_end_user(**fields, by=caller)
         answer = {
             "user_id": user.pk,
             "email": user.email,

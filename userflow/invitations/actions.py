@@ -25,9 +25,10 @@ from tenants.errors import TenantRequired, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
 from userflow.admins.actions import create_admin_user, grantable_roles
-from userflow.admins.models import LONGEST_NAME
+from userflow.admins.models import LONGEST_NAME, AdminUser
 from userflow.clients.models import Client
 from userflow.email import proofs
+from userflow.endusers import yielding
 from userflow.endusers.actions import LOCAL
 from userflow.endusers.models import EndUser
 from userflow.errors import (
@@ -336,6 +337,7 @@ def _accept_as_end_user(route: routes.Route, token: str, password: str, name: st
     try:
         with END_USERS.atomic():
             _spend(EndUserInvitation, invitation)
+            yielding.release_addresses([invitation.email_key], to="invitation")
             user.save(force_insert=True)
             roles = list(Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles)))
             granted = {p for role in roles if role.name != DEFAULT_ROLE for p in role.permissions}
@@ -395,7 +397,9 @@ def _writable(tenant_id: UUID | None) -> routes.Route | None:
 
 
 def _refuse_taken(realm: Realm, key: str) -> None:
-    if realm.users._default_manager.filter(email_key=key).exists():
+    """Raise EmailTaken if a user has the address. A record that was registered and never used does not count."""
+    taken = yielding.holds_address(key) if realm is END_USERS else AdminUser.objects.filter(email_key=key).exists()
+    if taken:
         raise EmailTaken
 
 

@@ -14,6 +14,7 @@ import orjson
 from django.db import connections
 
 from tenants.context import TENANT_ALIAS
+from userflow.endusers import yielding
 from userflow.groups.models import Group
 from userflow.roles.models import DEFAULT_ROLE, Role
 
@@ -77,9 +78,15 @@ WITH taken AS (
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
 """
-_WOULD_INSERT = """
+# Registrations that nobody has used give their addresses up (`userflow.endusers.yielding`).
+_YIELDING = """
+SELECT u.email_key FROM userflow_enduser u JOIN importing s ON s.email_key = u.email_key
+WHERE u.self_registered AND u.active AND u.email_verified_at IS NULL AND u.last_login IS NULL
+"""
+_WOULD_INSERT = f"""
 SELECT DISTINCT ON (email_key) line, id FROM importing s
-WHERE NOT EXISTS (SELECT FROM userflow_enduser u WHERE u.email_key = s.email_key) ORDER BY email_key, line
+WHERE NOT EXISTS (SELECT FROM userflow_enduser u WHERE u.email_key = s.email_key)
+OR s.email_key IN ({_YIELDING}) ORDER BY email_key, line
 """
 _FOUND = """
 SELECT s.line, u.id FROM importing s JOIN userflow_enduser u ON u.email_key = s.email_key WHERE s.line = ANY(%s)
@@ -136,8 +143,11 @@ def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
     with connections[TENANT_ALIAS].cursor() as cursor:
         if dry_run:
             cursor.execute(_WOULD_INSERT)
-        else:
-            cursor.execute(_INSERT, {"moment": moment})
+            return dict(cursor.fetchall())
+        cursor.execute(_YIELDING)
+        if given_up := [key for (key,) in cursor.fetchall()]:
+            yielding.release_addresses(given_up, to="import")
+        cursor.execute(_INSERT, {"moment": moment})
         return dict(cursor.fetchall())
 
 

@@ -119,6 +119,7 @@ def test_addresses_that_are_handed_on_arrive_in_one_run(directory: Directory, se
 
 def test_a_local_user_with_the_address_is_reported_and_never_merged(directory: Directory, server: ad.Slapd) -> None:
     local = directory.house.register(directory.mail("person1"), name="Local")
+    directory.house.sign_in(local)
     some_people(server, directory)
     done = directory.sync()
     assert counts(done) == (3, 2, 0, 0, 0, 1)
@@ -128,10 +129,23 @@ def test_a_local_user_with_the_address_is_reported_and_never_merged(directory: D
     assert directory.house.sign_in(local)["user"]["id"] == str(local.id)
 
 
+def test_sync_replaces_unused_registrations(directory: Directory, server: ad.Slapd) -> None:
+    person, *_ = some_people(server, directory)
+    directory.sync()
+    squatters = [directory.house.register(directory.mail(name)) for name in ("renamed", "new")]
+    server.change(person, mail=directory.mail("renamed"))
+    server.add(ad.Somebody(9, directory.mail("new")))
+    done = directory.sync()
+    assert (counts(done), done["errors"]) == ((4, 1, 1, 0, 0, 0), [])
+    for squatter in squatters:
+        assert directory.user(squatter.email)["provider"] == "active_directory"
+        assert directory.user(squatter.email)["id"] != str(squatter.id)
+
+
 def test_a_rename_onto_a_local_users_address_changes_the_rest_only(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
-    directory.house.register(directory.mail("local"))
+    directory.house.sign_in(directory.house.register(directory.mail("local")))
     server.change(person, mail=directory.mail("local"), displayName="New Name")
     assert counts(directory.sync()) == (3, 0, 1, 0, 0, 1)
     assert directory.user(person.mail)["name"] == "New Name"

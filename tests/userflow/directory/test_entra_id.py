@@ -128,6 +128,7 @@ def test_a_taken_address_is_looked_at_again_although_nothing_changed_over_there(
     directory: Directory, entra: Entra
 ) -> None:
     local = directory.house.register(directory.mail("person1"))
+    directory.house.sign_in(local)
     some_people(entra, directory)
     assert counts(directory.sync()) == (3, 2, 0, 0, 0, 1)
     path = f"/uflow/user/enduser/{directory.house.id}/{local.id}"

@@ -153,6 +153,7 @@ def test_addresses_handed_on_arrive_in_one_run(directory: Directory, entra: Entr
 
 def test_local_user_with_the_address_is_not_merged(directory: Directory, entra: Entra) -> None:
     local = directory.house.register(directory.mail("person1"), name="Local")
+    directory.house.sign_in(local)
     add_people(entra, directory)
     done = directory.sync()
     assert (counts(done), [each["code"] for each in done["errors"]]) == ((3, 2, 0, 0, 0, 1), ["email_taken"])
@@ -165,6 +166,7 @@ def test_rename_to_a_taken_address_changes_the_rest(directory: Directory, entra:
     person, *_ = add_people(entra, directory)
     directory.sync()
     local = directory.house.register(directory.mail("local"))
+    directory.house.sign_in(local)
     entra.change(person, mail=local.email, displayName="New Name")
     assert counts(directory.sync()) == (1, 0, 1, 0, 0, 1)
     assert directory.user(directory.mail("person0"))["name"] == "New Name"

@@ -171,6 +171,7 @@ def test_sending_again_makes_the_token_before_worthless(house: House, kind: str)
 
 def test_an_address_that_has_a_user_active_or_not_is_409(house: House, other_house: House) -> None:
     person = house.register()
+    house.sign_in(person)
     assert house.api.post(INVITATIONS, {"email": person.email.upper(), "kind": "end_user"}).status_code == 409
     house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": False})
     assert house.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 409
@@ -271,7 +272,7 @@ def test_a_resend_and_an_invitation_at_once_leave_one_open(house: House, kind: s
 
 def test_who_registered_meanwhile_is_told_409(house: House) -> None:
     invitation = invite(house, "end_user")
-    house.register(invitation["email"])
+    house.sign_in(house.register(invitation["email"]))
     assert accept(token_of(invitation)).status_code == 409
     assert house.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
 

@@ -36,6 +36,13 @@ def types(found: list[tuple[str, dict[str, Any]]]) -> list[str]:
     return [event for event, _ in found]
 
 
+def test_a_replaced_registration_is_told_as_an_erasure(listening: Listening, heard: Heard) -> None:
+    squatter = listening.home.register()
+    owner = listening.home.register(squatter.email)
+    found = [(event, data["user_id"]) for event, data in heard()]
+    assert found[-2:] == [("end_user.erased", str(squatter.id)), ("end_user.created", str(owner.id))]
+
+
 def test_the_life_of_a_person(listening: Listening, heard: Heard) -> None:
     home = listening.home
     home.register()
