@@ -2,38 +2,25 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import pyotp
 import pytest
-from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
 from mfa.sms.models import SmsCode
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, code_to, some_phone, somebody
+from tests.parallel import at_once
 from tests.world import Api, House
 
 AT_ONCE = 8
 ROUNDS = 50
 
 
-def at_once(calls: Sequence[Callable[[], Any]]) -> list[int]:
-    """The statuses of calls that start together, each in a thread of its own."""
-    start = Barrier(len(calls))
-
-    def run(call: Callable[[], Any]) -> int:
-        start.wait()
-        try:
-            return int(call().status_code)
-        finally:
-            # Threads of a test end; a server's keep their connections.
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(run, calls))
+def statuses_of(calls: Sequence[Callable[[], Any]]) -> list[int]:
+    """The statuses of calls that start together."""
+    return [int(answer.status_code) for answer in at_once(calls)]
 
 
 def one_winner(statuses: list[int]) -> bool:
@@ -69,7 +56,7 @@ def test_a_backup_code_has_one_winner(ann: Somebody) -> None:
         half = AT_ONCE // 2
         calls = [post("/webauthn/totp/verify", body)] * half
         calls += [post("/webauthn/totp/verify", body, token=ann.ticket)] * half
-        assert one_winner(at_once(calls))
+        assert one_winner(statuses_of(calls))
         ann.locks_end()
 
 
@@ -77,7 +64,7 @@ def test_a_totp_step_has_one_winner(ann: Somebody) -> None:
     for _ in range(ROUNDS):
         ann.minutes_pass(5)
         calls = [post("/webauthn/totp/verify", {**ann.name, "code": ann.code()})] * AT_ONCE
-        assert one_winner(at_once(calls))
+        assert one_winner(statuses_of(calls))
         ann.locks_end()
 
 
@@ -98,7 +85,7 @@ def test_a_login_ticket_has_one_winner(ann: Somebody) -> None:
             post("/webauthn/totp/verifyLogin", {**ann.name, "mfa_token": token, "backup_code": codes.pop()})
             for _ in range(5)
         ]
-        assert one_winner(at_once(calls))
+        assert one_winner(statuses_of(calls))
         ann.locks_end()
 
 
@@ -107,7 +94,7 @@ def test_an_sms_code_has_one_winner(house: House) -> None:
     for _ in range(ROUNDS):
         Api().post("/webauthn/sms/requestCode", ann.named_with_client)
         body = {**ann.named_with_client, "code": code_to(ann.phone)}
-        assert one_winner(at_once([post("/webauthn/sms/verify", body)] * AT_ONCE))
+        assert one_winner(statuses_of([post("/webauthn/sms/verify", body)] * AT_ONCE))
         ann.minutes_pass(200)
         ann.locks_end()
 
@@ -127,7 +114,7 @@ def test_a_window_and_a_ticket_enrol_one_factor_of_a_kind(house: House, proof: s
             )
             for secret in secrets * 3
         ]
-        assert one_winner(at_once(calls))
+        assert one_winner(statuses_of(calls))
         assert ann.row().mfa_methods == ["totp", "backup_code"]
 
 
@@ -139,18 +126,18 @@ def test_a_phone_is_confirmed_by_one_of_two_users(house: House) -> None:
             body = {**person.named_with_client, "phone_number": phone}
             assert person.api.post("/webauthn/sms/beginSetup", body).status_code == 200
             calls.append(post("/webauthn/sms/confirmSetup", {**body, "code": code_to(phone)}, door=person.api))
-        assert sorted(at_once(calls)) == [200, 400]
+        assert sorted(statuses_of(calls)) == [200, 400]
 
 
 def test_three_pending_secrets_at_most_however_many_begin_at_once(house: House) -> None:
     ann = somebody(house)
-    statuses = Counter(at_once([post("/webauthn/totp/beginSetup", ann.name, door=ann.api)] * 12))
+    statuses = Counter(statuses_of([post("/webauthn/totp/beginSetup", ann.name, door=ann.api)] * 12))
     assert statuses == {200: 3, 429: 9}
 
 
 def test_one_message_however_many_ask_at_once(house: House) -> None:
     ann = somebody(house).enrol_phone()
-    statuses = Counter(at_once([post("/webauthn/sms/requestCode", ann.named_with_client)] * 12))
+    statuses = Counter(statuses_of([post("/webauthn/sms/requestCode", ann.named_with_client)] * 12))
     assert statuses == {200: 1, 429: 11}
 
 
@@ -165,7 +152,7 @@ def test_of_sixty_parallel_guesses_five_are_looked_at(house: House) -> None:
     near = {ann.code(steps) for steps in range(-3, 8)}
     guesses = [guess for guess in (f"{number:06d}" for number in range(100)) if guess not in near][:60]
     calls = [post("/webauthn/totp/verify", {**ann.name, "code": guess}) for guess in guesses]
-    statuses = Counter(status for start in range(0, 60, 20) for status in at_once(calls[start : start + 20]))
+    statuses = Counter(status for start in range(0, 60, 20) for status in statuses_of(calls[start : start + 20]))
     assert statuses == {400: 5, 429: 55}
     assert looked_at(ann) == 5
 
@@ -178,7 +165,7 @@ def test_of_sixty_parallel_guesses_at_an_sms_code_five_are_looked_at(house: Hous
         post("/webauthn/sms/verify", {**ann.named_with_client, "code": f"{(right + number) % 1_000_000:06d}"})
         for number in range(1, 61)
     ]
-    statuses = Counter(status for start in range(0, 60, 20) for status in at_once(calls[start : start + 20]))
+    statuses = Counter(status for start in range(0, 60, 20) for status in statuses_of(calls[start : start + 20]))
     assert max(statuses) < 500
     assert statuses[200] == 0
     with in_tenant(house.id):

@@ -3,18 +3,18 @@
 import importlib
 import secrets
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.core.management import call_command
-from django.db import connection, connections
+from django.db import connection
 
 from tenants.models import Tenant, WebAuthnClaim
 from tests.console.staff import new_operator
 from tests.mfa.webauthn.passkeys import ORIGIN
+from tests.parallel import at_once
 from tests.world import Api, House, build_house
 
 TENANTS = "/uflow/admin/tenants"
@@ -141,17 +141,6 @@ def test_settings_reject_what_is_the_platforms(
     assert (answer.status_code, list(answer.json()["details"])) == (400, [f"settings.{name}"])
     created = operator.post(TENANTS, {"name": "Platform", "settings": {name: value}})
     assert (created.status_code, list(created.json()["details"])) == (400, [f"settings.{name}"])
-
-
-def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
-    def run(call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(run, calls))
 
 
 def test_of_twenty_parallel_claims_one_wins(operator: Api, domain: str) -> None:

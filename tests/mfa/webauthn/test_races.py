@@ -1,17 +1,15 @@
 """One challenge, one winner, however many come at once."""
 
 import secrets
-import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connections
 
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import Home, new_authenticator, somebody_with_passkey
+from tests.parallel import at_once
 from tests.world import Api, House, Person
 
 AT_ONCE = 8
@@ -20,17 +18,7 @@ ROUNDS = 50
 
 def _together(calls: list[Callable[[], Any]]) -> Counter[int]:
     """Statuses of calls that all start at the same moment, each in a thread of its own."""
-    barrier = threading.Barrier(len(calls))
-
-    def run(call: Callable[[], Any]) -> int:
-        barrier.wait()
-        try:
-            return int(call().status_code)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return Counter(pool.map(run, calls))
+    return Counter(int(answer.status_code) for answer in at_once(calls))
 
 
 @pytest.fixture

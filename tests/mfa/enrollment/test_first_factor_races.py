@@ -1,0 +1,60 @@
+"""The first factor is confirmed while a window, a ticket and another session are used for the same.
+
+Whatever the order, one proof wins, and what was issued to a user without a factor ends with it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyotp
+import pytest
+
+from tests.mfa.people import Somebody, somebody
+from tests.parallel import at_once
+from tests.userflow.tokens.test_refresh import refresh
+from tests.world import Api, House
+
+ROUNDS = 200
+CONFIRM = "/webauthn/totp/confirmSetup"
+
+
+def works(token: str) -> bool:
+    return bool(Api(token=token).get("/authmgr/validate").status_code == 200)
+
+
+def confirmation(ann: Somebody, secret: str, **how: Any) -> Callable[[], Any]:
+    return partial(ann.api.post, CONFIRM, {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()}, **how)
+
+
+def begins(ann: Somebody, **how: Any) -> bool:
+    return bool(ann.api.post("/webauthn/enduser/beginRegistration", ann.name, **how).status_code == 200)
+
+
+@pytest.mark.timeout(600)
+def test_first_factor_has_one_winner_and_ends_the_rest(house: House) -> None:
+    for _ in range(ROUNDS):
+        ann = somebody(house)
+        first = ann.sign_in(ann.api)
+        session, ticket = first.json(), first.headers["X-Enrollment-Ticket"]
+        proofs: dict[str, dict[str, Any]] = {
+            "window": {},
+            "ticket": {"headers": {"X-Enrollment-Ticket": ann.ticket}},
+            "session": {"token": session["access_token"]},
+        }
+        secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
+        calls = [confirmation(ann, secret, **how) for how in proofs.values()]
+        answers = at_once([*calls, partial(refresh, session["refresh_token"])])
+        refreshed = answers.pop()
+        winners = [proof for proof, answer in zip(proofs, answers, strict=True) if answer.status_code == 200]
+        assert len(winners) == 1, [answer.content for answer in answers]
+        assert max(answer.status_code for answer in [*answers, refreshed]) < 500
+        assert ann.row().mfa_methods == ["totp", "backup_code"]
+        own = winners == ["session"]
+        assert works(session["access_token"]) is own
+        if refreshed.status_code == 200:
+            assert works(refreshed.json()["access_token"]) is own
+        assert begins(ann) is False
+        assert begins(ann, headers={"X-Enrollment-Ticket": ticket}) is False
+        # The ticket that enrolled the first factor may add one more kind.
+        assert begins(ann, headers={"X-Enrollment-Ticket": ann.ticket}) is (winners == ["ticket"])
