@@ -264,6 +264,7 @@ CORS_URLS_REGEX = r"^/(uflow|authmgr|clientms|webauthn|exsvc|\.well-known)/"
 CORS_ALLOW_HEADERS = ["authorization", "content-type", "x-enrollment-ticket", "x-request-id", "x-tenant-id"]
 CORS_EXPOSE_HEADERS = [
     "Retry-After",
+    "WWW-Authenticate",
     "X-Enrollment-Ticket",
     "X-RateLimit-Limit",
     "X-RateLimit-Remaining",
@@ -407,6 +408,10 @@ SMS_LIMITS: dict[str, tuple[int, int]] = {
     "user_hour": (whole("LIMIT_SMS_PER_USER_HOUR", 5, least=1), 3600),
     "user_day": (whole("LIMIT_SMS_PER_USER_DAY", 10, least=1), 86400),
     "address_hour": (whole("LIMIT_SMS_PER_ADDRESS_HOUR", 20, least=1), 3600),
+    # Over all tenants.
+    "number_hour": (whole("LIMIT_SMS_PER_NUMBER_HOUR", 5, least=1), 3600),
+    "number_day": (whole("LIMIT_SMS_PER_NUMBER_DAY", 10, least=1), 86400),
+    # A fifth of it is kept for callers with a proof (mfa/sms/sending.py).
     "tenant_day": (whole("LIMIT_SMS_PER_TENANT_DAY", 1000, least=1), 86400),
 }
 # The alarm: of so many messages to a country within a day, fewer than this share (in percent) were ever used.

@@ -97,9 +97,18 @@ class UnknownFactor(errors.NotFound):
 
 
 class SmsBudgetSpent(errors.TooManyRequests):
-    """429: a limit of messages per user, address or tenant."""
+    """429: a limit of messages per user, phone number, address or tenant."""
 
     message = "Too many messages: wait as long as Retry-After says."
+
+
+class SmsReserved(SmsBudgetSpent):
+    """429: what is left of the tenant's messages for the day is kept for callers with a proof."""
+
+    message = (
+        "The last messages of the day are kept for callers who prove who they are: send the `mfa_token` of a sign-in, an "
+        "X-Enrollment-Ticket or an access token."
+    )
 
 
 class SmsUnavailable(errors.Unavailable):

@@ -12,7 +12,7 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors
 from mfa.completion import complete_second_step, waiting_login
-from mfa.enrollment import Caller, enrollment_proof, is_this_user
+from mfa.enrollment import Caller, Proof, enrollment_proof, is_this_user
 from mfa.errors import AttemptsExceeded, CodeExpired, InvalidCode, NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
 from mfa.people import check_client, find_user
@@ -49,9 +49,9 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A counted message that is still to be handed over."""
+    """A counted message that is still to be handed over; no message where a valid code is another caller's."""
 
-    message: SmsMessage
+    message: SmsMessage | None
     to: str
     body: str
     answer: CodeSent
@@ -66,9 +66,9 @@ def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_numbe
     """
     with in_tenant(tenant_id):
         check_client(client_id, tenant_id)
-        user, _ = _proven(email, caller)
+        user, proof = _proven(email, caller)
         number = codes.mobile_number(phone_number, countries=_countries())
-        waiting = _new_code(user, number, purpose=ENROLLMENT, budget=attempts.KNOWN)
+        waiting = _new_code(user, number, purpose=ENROLLMENT, budget=_budget_of(proof))
     return _send(waiting, tenant_id)
 
 
@@ -86,7 +86,8 @@ def confirm_sms_setup(
         user, proof = _proven(email, caller)
         number = codes.mobile_number(phone_number, countries=_countries())
         digest = codes.number_digest(number.e164, data_key=END_USERS.data_key())
-        row = _try_code(user, ENROLLMENT, digest, code, budget=attempts.KNOWN)
+        budget = _budget_of(proof)
+        row = _try_code(user, ENROLLMENT, digest, code, budget=budget)
         try:
             with tenant_atomic():
                 locked = factors.claim(END_USERS, user, proof)
@@ -96,7 +97,7 @@ def confirm_sms_setup(
                 phone.number_sealed = seal(number.e164.encode(), data_key=END_USERS.data_key(), context=_place(phone))
                 phone.save(force_insert=True)
                 sending.convert(locked)
-                attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=attempts.KNOWN)
+                attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
                 factors.settle(
                     END_USERS,
                     locked,
@@ -112,13 +113,18 @@ def confirm_sms_setup(
     return phone
 
 
-def _proven(email: str, caller: Caller) -> tuple[Any, Any]:
+def _proven(email: str, caller: Caller) -> tuple[Any, Proof]:
     user = find_user(END_USERS, email)
     if user is None:
         # The specification has no 404 here, so nobody is told who exists.
         attempts.limit_address("unknown_user")
         raise NoProof
     return user, enrollment_proof(realm=END_USERS, user=user, caller=caller, kind=factors.SMS)
+
+
+def _budget_of(proof: Proof) -> str:
+    # A window proves the address only, which others may share.
+    return attempts.STRANGER if proof.rung == "window" else attempts.KNOWN
 
 
 def request_sms_code(
@@ -205,14 +211,24 @@ def _countries() -> list[str] | None:
 
 
 def _new_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str) -> _Waiting:
-    """Store a new code and count its message."""
+    """Store a new code and count its message.
+
+    A valid code stays as it is when another caller asks again without a proof: that answers as if a message was sent.
+    """
     key = END_USERS.data_key()
     digest = codes.number_digest(number.e164, data_key=key)
     code = codes.new_code()
     with tenant_atomic():
         if factors.lock(END_USERS, user.pk) is None:  # erased or deactivated since
             raise NoProof if purpose == ENROLLMENT else NoPhone
-        message = sending.reserve(user=user, caller=budget, country_prefix=number.country_prefix)
+        sending.check_caller(user=user, caller=budget)
+        asked_from = "" if budget == attempts.KNOWN else attempts.caller_network() or "local"
+        valid = SmsCode.objects.filter(
+            user=user, purpose=purpose, number_digest=digest, used_at=None, expires_at__gt=now()
+        ).first()
+        if valid is not None and asked_from not in ("", valid.asked_from):
+            return _Waiting(None, "", "", CodeSent(number.display, _remaining(valid, budget)))
+        message = sending.reserve(user=user, caller=budget, number=number)
         # The row stays and with it the tries: asking for a new code does not reset them.
         row, _ = SmsCode.objects.update_or_create(
             user=user,
@@ -224,6 +240,7 @@ def _new_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: 
                 ),
                 "expires_at": now() + codes.LIFETIME,
                 "used_at": None,
+                "asked_from": asked_from,
             },
         )
         record_for_tenant("sms.requested", target=("end_user", user.pk), details={"purpose": purpose})
@@ -233,7 +250,8 @@ def _new_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: 
 
 
 def _send(waiting: _Waiting, tenant_id: UUID) -> CodeSent:
-    sending.hand_over(waiting.message, tenant_id=tenant_id, to=waiting.to, body=waiting.body)
+    if waiting.message is not None:
+        sending.hand_over(waiting.message, tenant_id=tenant_id, to=waiting.to, body=waiting.body)
     return waiting.answer
 
 

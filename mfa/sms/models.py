@@ -58,6 +58,8 @@ class SmsCode(TenantModel):
     code_digest = models.BinaryField()
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
+    # Network of the caller who asked for the code without a proof; empty for a caller with a ticket or token.
+    asked_from = models.CharField(max_length=43, default="")
     # Callers who hold a ticket or token of the user have tries of their own: strangers cannot use them up.
     known_tries = models.PositiveSmallIntegerField(default=0)
     known_tried_at = models.DateTimeField(null=True)

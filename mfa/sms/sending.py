@@ -1,7 +1,7 @@
 """Sending a message within the budgets that keep fraud out (contract.md section 6, "SMS sending").
 
 What counts per user and tenant lies in the tenant's database, so that losing the cache resets nothing. What counts per
-address spans tenants and lies in Valkey; while that cannot be read nothing is sent.
+address and per phone number spans tenants and lies in Valkey; while that cannot be read nothing is sent.
 """
 
 from datetime import timedelta
@@ -19,9 +19,12 @@ from identity_platform.api import ratelimit
 from identity_platform.api.cache import degraded
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_tenant
-from mfa.errors import SmsBudgetSpent, SmsUnavailable
+from identity_platform.crypto import keyed_digest
+from mfa.errors import SmsBudgetSpent, SmsReserved, SmsUnavailable
+from mfa.sms import codes
 from mfa.sms.gateway import NotSent, gateway
 from mfa.sms.models import SmsMessage
+from tenants import keys
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
 from userflow.signin import attempts
@@ -31,20 +34,31 @@ SENT = Counter("identity_sms_messages", "Messages by outcome.", ["outcome"])
 ALARMS = Counter("identity_sms_conversion_alarm", "Countries whose codes were hardly ever used.", ["country_prefix"])
 
 TENANT_BUDGET_LOCK: Final = 7_215_006
+# This share of a tenant's daily budget is kept for callers who hold a ticket or token of the user.
+KEPT_PERCENT: Final = 20
 # A code that is younger may still be used; it says nothing about the conversion yet.
 _YOUNG: Final = timedelta(minutes=5)
 
 
-def reserve(*, user: Any, caller: str, country_prefix: str) -> SmsMessage:
-    """Count one message before it is sent. Call it in a transaction, with the user's row locked.
+def check_caller(*, user: Any, caller: str) -> None:
+    """Check the limits of the user and count one request of the caller's address, whether or not a message follows.
 
     Callers who hold a ticket or token of the user are not held up by what strangers had sent; strangers are counted with
-    everything. Refuses with SmsBudgetSpent (429), SmsUnavailable (503, the counters cannot be read).
+    everything. Raises SmsBudgetSpent (429), or SmsUnavailable (503) if the counters cannot be read.
     """
     _check_user(user, caller)
     _count_address()
-    _check_tenant()
-    return SmsMessage.objects.create(user=user, caller=caller, country_prefix=country_prefix)
+
+
+def reserve(*, user: Any, caller: str, number: codes.Number) -> SmsMessage:
+    """Count one message before it is sent. Call it in a transaction, with the user's row locked.
+
+    Raises SmsReserved or SmsBudgetSpent (429), or SmsUnavailable (503) if the counters cannot be read.
+    """
+    _check_tenant(caller)
+    # Last, so that only what is sent counts: strangers must not use up a number's messages with calls that fail.
+    _count_number(number)
+    return SmsMessage.objects.create(user=user, caller=caller, country_prefix=number.country_prefix)
 
 
 def _check_user(user: Any, caller: str) -> None:
@@ -70,7 +84,18 @@ def _count_address() -> None:
     address = current_origin().address
     most, seconds = settings.SMS_LIMITS["address_hour"]
     network = ratelimit.network_of(address) if address else "local"
-    usage = ratelimit.count(group="sms_address", key=network, limit=most, period=seconds)
+    _check(ratelimit.count(group="sms_address", key=network, limit=most, period=seconds))
+
+
+def _count_number(number: codes.Number) -> None:
+    """Count a message to the number, whichever tenant and user it is for. A failed message counts: it may arrive."""
+    digest = keyed_digest(number.e164, key=keys.platform_key(), purpose="sms number").hex()
+    for name in ("number_hour", "number_day"):
+        most, seconds = settings.SMS_LIMITS[name]
+        _check(ratelimit.count(group=f"sms_{name}", key=digest, limit=most, period=seconds))
+
+
+def _check(usage: ratelimit.Usage) -> None:
     if degraded():
         # A count that this process takes alone would be one of many, each with the whole budget.
         raise SmsUnavailable
@@ -78,16 +103,18 @@ def _count_address() -> None:
         raise SmsBudgetSpent(retry_after=usage.retry_after)
 
 
-def _check_tenant() -> None:
+def _check_tenant(caller: str) -> None:
     most, seconds = settings.SMS_LIMITS["tenant_day"]
     with connections["tenant"].cursor() as cursor:
         # One after the other per tenant, or parallel requests would all see the last free place.
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [TENANT_BUDGET_LOCK])
     today = SmsMessage.objects.filter(sent_at__gt=now() - timedelta(seconds=seconds))
     used = today.aggregate(number=Count("id"), last=Max("sent_at"))
-    if used["number"] >= most:
-        oldest = today.order_by("-sent_at")[most - 1 : most].values_list("sent_at", flat=True)[0]
-        raise SmsBudgetSpent(retry_after=_until(oldest, seconds))
+    free = most if caller == attempts.KNOWN else most - most * KEPT_PERCENT // 100
+    if used["number"] >= free:
+        oldest = today.order_by("-sent_at")[free - 1 : free].values_list("sent_at", flat=True)[0]
+        refusal = SmsBudgetSpent if used["number"] >= most else SmsReserved
+        raise refusal(retry_after=_until(oldest, seconds))
 
 
 def hand_over(message: SmsMessage, *, tenant_id: UUID, to: str, body: str) -> None:

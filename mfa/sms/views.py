@@ -16,6 +16,7 @@ from mfa.errors import (
     PhoneTaken,
     SignInTooOld,
     SmsBudgetSpent,
+    SmsReserved,
     SmsUnavailable,
     SomebodyElse,
 )
@@ -26,7 +27,7 @@ from userflow.errors import AttemptsLocked, NotSignedInByTicket
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
 LADDER = [NoProof, SignInTooOld, SomebodyElse]
-SENDING = [PhoneRefused, SmsBudgetSpent, SmsUnavailable]
+SENDING = [PhoneRefused, SmsBudgetSpent, SmsReserved, SmsUnavailable]
 CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 
 

@@ -30,6 +30,14 @@ def test_a_listed_page_may_call_and_read_what_it_needs(api: Api) -> None:
     assert "Access-Control-Allow-Credentials" not in answer.headers
 
 
+def test_listed_page_reads_the_headers_that_tell_it_what_to_do(api: Api) -> None:
+    answer = api.get("/authmgr/profile", token="none of ours", headers={"Origin": APP})
+    assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"')
+    exposed = set(answer.headers["Access-Control-Expose-Headers"].split(", "))
+    limits = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+    assert exposed == {"Retry-After", "WWW-Authenticate", "X-Enrollment-Ticket", "X-Request-ID", *limits}
+
+
 def test_a_listed_page_reads_that_its_body_was_too_large(api: Api, settings: Any) -> None:
     settings.API_BODY_LIMIT = 8
     answer = api.post(LOGIN, {"email": "somebody@example.com"}, headers={"Origin": APP})

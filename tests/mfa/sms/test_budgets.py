@@ -1,17 +1,23 @@
 """What keeps toll fraud out: budgets per user, address and tenant, and the alarm of a country's conversion."""
 
+import hashlib
+from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
+from identity_platform.crypto import keyed_digest
 from mfa.sms.models import SmsMessage
+from tenants import keys
 from tenants.context import in_tenant
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.mfa.people import Somebody, code_to, messages_to, some_phone, somebody
+from tests.mfa.signin.test_races import at_once
 from tests.mfa.sms.test_phones import request, verify
-from tests.world import Api, House
+from tests.world import Api, House, window_left
 
 
 @pytest.fixture
@@ -29,7 +35,9 @@ def test_one_message_a_minute(ann: Somebody) -> None:
     assert request(ann).status_code == 200
 
 
-def test_five_messages_an_hour_and_ten_a_day(ann: Somebody) -> None:
+def test_five_messages_an_hour_and_ten_a_day(settings: Any, ann: Somebody) -> None:
+    # The day of a number is not that of the user, which the test lets pass.
+    settings.SMS_LIMITS = {**settings.SMS_LIMITS, "number_hour": (100, 3600)}
     sent = 0
     for hour in range(3):
         for _ in range(6):
@@ -79,13 +87,116 @@ def test_twenty_messages_an_hour_from_one_address(house: House) -> None:
 def test_a_daily_budget_for_the_tenant(settings: Any, new_house: Any, house: House) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (2, 86400)}
     own = new_house()
-    people = [somebody(own) for _ in range(3)]
-    answers = [
-        person.api.post("/webauthn/sms/beginSetup", {**person.named_with_client, "phone_number": some_phone()})
-        for person in people
-    ]
+    answers = [begin(somebody(own), some_phone()) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 86_000 < int(answers[-1].headers["Retry-After"]) <= 86_401
+
+
+def begin(person: Somebody, phone: str, *, ticket: bool = True) -> Any:
+    """Ask for a code to enrol a phone, by the ticket of the registration or by its window."""
+    headers = {"X-Enrollment-Ticket": person.ticket} if ticket else {}
+    body = {**person.named_with_client, "phone_number": phone}
+    return person.api.post("/webauthn/sms/beginSetup", body, headers=headers)
+
+
+def test_a_fifth_of_the_tenants_budget_is_kept_for_callers_with_a_proof(settings: Any, new_house: Any) -> None:
+    own = new_house()
+    ann = somebody(own).enrol_phone()
+    settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (5, 86400)}
+    answers = [begin(somebody(own), some_phone(), ticket=False) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert 86_000 < int(answers[-1].headers["Retry-After"]) <= 86_401
+    assert "kept for callers who prove who they are" in answers[-1].json()["message"]
+    assert request(ann).status_code == 429
+    ticket = ann.sign_in().json()["mfa_token"]
+    assert ann.api.post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket}).status_code == 200
+    spent = begin(somebody(own), some_phone())
+    assert (spent.status_code, "kept" in spent.json()["message"]) == (429, False)
+
+
+@pytest.mark.parametrize("proof", ["ticket", "token"])
+def test_an_enrollment_with_a_proof_uses_what_is_kept(settings: Any, new_house: Any, proof: str) -> None:
+    settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (5, 86400)}
+    own = new_house()
+    for _ in range(4):
+        assert begin(somebody(own), some_phone(), ticket=False).status_code == 200
+    ann = somebody(own)
+    body = {**ann.named_with_client, "phone_number": some_phone()}
+    how = {"token": ann.token()} if proof == "token" else {"headers": {"X-Enrollment-Ticket": ann.ticket}}
+    assert Api().post("/webauthn/sms/beginSetup", body, **how).status_code == 200
+
+
+def lasting_phone() -> str:
+    """A number whose windows of an hour and of a day last to the end of the test."""
+    for _ in range(1000):
+        phone = some_phone()
+        digest = keyed_digest(phone, key=keys.platform_key(), purpose="sms number").hex()
+        if all(window_left(digest, period) > 60 for period in (3600, 86400)):
+            break
+    return phone
+
+
+def test_five_messages_an_hour_to_one_number_over_all_tenants(house: House, other_house: House) -> None:
+    phone = lasting_phone()
+    houses = [house, other_house] * 3
+    answers = [begin(somebody(each), phone) for each in houses]
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429]
+    assert 0 < int(answers[-1].headers["Retry-After"]) <= 3600
+    assert len(messages_to(phone)) == 5
+    assert begin(somebody(house), lasting_phone()).status_code == 200
+
+
+def test_ten_messages_a_day_to_one_number(settings: Any, house: House, other_house: House) -> None:
+    settings.SMS_LIMITS = {**settings.SMS_LIMITS, "number_hour": (100, 3600)}
+    phone = lasting_phone()
+    answers = [begin(somebody(each), phone) for each in [house, other_house] * 6]
+    assert [answer.status_code for answer in answers] == [200] * 10 + [429] * 2
+    assert len(messages_to(phone)) == 10
+
+
+def test_the_limit_of_a_number_answers_alike_whose_ever_it_is(house: House, other_house: House) -> None:
+    phone = lasting_phone()
+    ann = somebody(house)
+    ann.phone = phone
+    for _ in range(5):
+        assert begin(somebody(other_house), phone).status_code == 200
+    answers = [begin(ann, phone)]
+    ben = somebody(house).enrol_phone()
+    for _ in range(4):
+        assert begin(somebody(other_house), ben.phone).status_code == 200
+    answers += [begin(somebody(other_house), ben.phone), request(ben)]
+    assert {(answer.status_code, answer.json()["message"]) for answer in answers} == {
+        (429, "Too many messages: wait as long as Retry-After says.")
+    }
+
+
+def test_calls_that_send_nothing_do_not_use_up_a_number(settings: Any, new_house: Any, house: House) -> None:
+    settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (1, 86400)}
+    full, phone = new_house(), lasting_phone()
+    assert begin(somebody(full), some_phone()).status_code == 200
+    for _ in range(6):
+        assert begin(somebody(full), phone).status_code == 429
+    settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (1000, 86400)}
+    assert begin(somebody(house), phone).status_code == 200
+
+
+def test_parallel_messages_to_one_number_stop_at_the_limit(house: House, other_house: House) -> None:
+    phone = lasting_phone()
+    people = [somebody(each) for each in [house, other_house] * 8]
+    statuses = at_once([partial(begin, person, phone) for person in people])
+    assert Counter(statuses) == {200: 5, 429: 11}
+    assert len(messages_to(phone)) == 5
+
+
+def test_no_number_is_kept_where_its_messages_are_counted(settings: Any, house: House, valkey: Valkey) -> None:
+    own = {**settings.CACHES["ratelimit"], "LOCATION": valkey.url}
+    settings.CACHES = {**settings.CACHES, "ratelimit": own}
+    phone = some_phone()
+    assert begin(somebody(house), phone).status_code == 200
+    stored = valkey.client().keys("*")
+    assert stored
+    unkeyed = {hashlib.sha256(text.encode()).hexdigest() for text in (phone, phone[1:])}
+    assert not any(part in key.decode() for key in stored for part in {phone, phone[1:], *unkeyed})
 
 
 @pytest.mark.parametrize("fault", ["kill", "hang"])

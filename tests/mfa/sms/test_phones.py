@@ -12,8 +12,8 @@ from tests.mfa.people import Somebody, code_to, messages_to, some_phone, somebod
 from tests.world import Api, House, statements
 
 
-def request(person: Somebody, **how: Any) -> Any:
-    return Api().post("/webauthn/sms/requestCode", person.named_with_client, **how)
+def request(person: Somebody, door: Api | None = None, **how: Any) -> Any:
+    return (door or person.api).post("/webauthn/sms/requestCode", person.named_with_client, **how)
 
 
 def verify(person: Somebody, code: str, **how: Any) -> Any:
@@ -117,6 +117,78 @@ def test_a_new_code_voids_the_old_one(ann: Somebody) -> None:
     if old != new:
         assert verify(ann, old).status_code == 400
     assert verify(ann, new).status_code == 200
+
+
+def test_a_stranger_does_not_void_a_code_of_a_known_caller(ann: Somebody) -> None:
+    ticket = ann.sign_in().json()["mfa_token"]
+    assert ann.api.post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket}).status_code == 200
+    sent = messages_to(ann.phone)
+    ann.minutes_pass(2)
+    for door in (ann.api, Api()):
+        assert request(ann, door).json() == {
+            "attempts_remaining": 5,
+            "expires_in_minutes": 5,
+            "message": "A code is on its way.",
+            "phone_display": f"***-***-{ann.phone[-4:]}",
+            "success": True,
+        }
+    assert messages_to(ann.phone) == sent
+    assert (
+        Api()
+        .post("/webauthn/sms/verify", {**ann.named_with_client, "code": code_to(ann.phone), "mfa_token": ticket})
+        .json()["access_token"]
+    )
+
+
+def test_a_stranger_elsewhere_does_not_void_a_code(ann: Somebody) -> None:
+    request(ann)
+    sent = messages_to(ann.phone)
+    ann.minutes_pass(2)
+    assert request(ann, Api()).status_code == 200
+    assert messages_to(ann.phone) == sent
+    assert verify(ann, code_to(ann.phone)).status_code == 200
+
+
+def test_a_strangers_request_gives_back_no_tries(ann: Somebody) -> None:
+    request(ann)
+    for number in range(3):
+        verify(ann, other_than(code_to(ann.phone), number + 1))
+    ann.minutes_pass(2)
+    assert request(ann, Api()).json()["attempts_remaining"] == 2
+
+
+def test_a_known_caller_replaces_a_strangers_code(ann: Somebody) -> None:
+    request(ann, Api())
+    before = len(messages_to(ann.phone))
+    ticket = ann.sign_in().json()["mfa_token"]
+    assert ann.api.post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket}).status_code == 200
+    assert len(messages_to(ann.phone)) == before + 1
+    assert verify(ann, code_to(ann.phone)).status_code == 200
+
+
+def test_after_its_five_minutes_a_code_is_in_nobodys_way(ann: Somebody) -> None:
+    request(ann)
+    ann.minutes_pass(6)
+    before = len(messages_to(ann.phone))
+    assert request(ann, Api()).status_code == 200
+    assert len(messages_to(ann.phone)) == before + 1
+
+
+def test_a_neighbour_at_the_window_does_not_void_a_setup_code(house: House) -> None:
+    ann, phone = somebody(house), some_phone()
+    body, ticket = {**ann.named_with_client, "phone_number": phone}, {"X-Enrollment-Ticket": ann.ticket}
+    assert ann.api.post("/webauthn/sms/beginSetup", body, headers=ticket).status_code == 200
+    code = code_to(phone)
+    ann.minutes_pass(2)
+    assert ann.api.post("/webauthn/sms/beginSetup", body).status_code == 200
+    assert len(messages_to(phone)) == 1
+    for number in range(5):
+        assert (
+            ann.api.post("/webauthn/sms/confirmSetup", {**body, "code": other_than(code, number + 1)}).status_code
+            == 400
+        )
+    confirmed = ann.api.post("/webauthn/sms/confirmSetup", {**body, "code": code}, headers=ticket)
+    assert confirmed.status_code == 200, confirmed.content
 
 
 def test_strangers_do_not_use_up_the_persons_tries(house: House) -> None:
