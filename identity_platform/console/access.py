@@ -29,8 +29,6 @@ KIND: Final = "console_kind"
 USER: Final = "console_user"
 TENANT: Final = "console_of_tenant"
 SESSION: Final = "console_session"
-AMR: Final = "console_amr"
-AUTH_TIME: Final = "console_auth_time"
 SEEN: Final = "console_seen"
 
 # A page view writes down that somebody is there only this often: it would be a write to each.
@@ -85,7 +83,7 @@ def staff_at(request: HttpRequest) -> Staff:
 
 def _read(request: HttpRequest) -> Staff | None:
     kept = request.session
-    if AUTH_TIME not in kept:
+    if SESSION not in kept:
         return None
     try:
         staff = _standing(request)
@@ -102,17 +100,10 @@ def _read(request: HttpRequest) -> Staff | None:
 def _standing(request: HttpRequest) -> Staff | None:
     kept = request.session
     moment = time.time()
-    claims = {
-        "kind": kept[KIND],
-        "sub": kept[USER],
-        "sid": kept[SESSION],
-        "tenant_id": kept[TENANT],
-        "amr": kept[AMR],
-        "auth_time": kept[AUTH_TIME],
-    }
-    principal = principal_of(claims)
+    # What was proven, and when, is read from the stored session in the same statement.
+    principal = principal_of({"kind": kept[KIND], "sub": kept[USER], "sid": kept[SESSION], "tenant_id": kept[TENANT]})
     methods = principal.user["mfa_methods"]
-    if (principal.acr == AAL2 and not methods) or not principal.meets_policy():
+    if not principal.meets_policy() or (principal.required_acr == AAL2 and not methods):
         end_sessions(ADMINS, user_id=principal.id, session_id=principal.session_id, reason="factor_gone")
         return None
     if moment - kept[SEEN] > SEEN_EVERY_SECONDS:

@@ -12,10 +12,12 @@ from django.utils.translation import gettext as _
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from identity_platform.api.errors import ApiError
-from identity_platform.console import sudo
 from identity_platform.console.access import staff_at
 from identity_platform.console.inside import drawn_for_another
+from identity_platform.console.step_up import step_up_first, to_step_up
 from tenants.models import Tenant
+from userflow.assurance import Action
+from userflow.errors import InsufficientAuthentication
 
 # The hidden field that says what a form was drawn with.
 DRAWN_FROM: Final = "drawn_from"
@@ -62,12 +64,12 @@ def confirmed(
     title: str,
     text: str,
     back: str,
+    action: Action | None,
     act: Callable[[dict[str, Any]], str],
     form_class: type[forms.Form] = forms.Form,
     form_options: dict[str, Any] | None = None,
     submit: str = "",
     dangerous: bool = True,
-    alarming: bool | None = None,
     shown: Callable[[HttpRequest], HttpResponse] | None = None,
     onward: Callable[[], str] | None = None,
     tenant: Tenant | None = None,
@@ -77,8 +79,9 @@ def confirmed(
     """Ask, then act. The caller has checked the permission.
 
     `act` takes the form's cleaned data, calls the action and gives the sentence that reports success; a refusal of the
-    action is shown at the form and nothing is lost. `dangerous` wants a sign-in not older than fifteen minutes;
-    `alarming` is the red button, which only then stands there if nothing else is said. `shown`
+    action is shown at the form and nothing is lost. `action` is the row of the action table that the page is about, or
+    None if it has none: where the session proves too little for it, the re-authentication page comes first. `dangerous`
+    makes the button red. `shown`
     answers after success in place of the way back (for what is shown once); `onward` gives where else to go then, such
     as the page of what was made. `tenant` is the one that a page inside a tenant is drawn for (console.inside): its form
     carries it, and is refused when another one has been chosen since. A form with `initial` values in its options is
@@ -88,8 +91,8 @@ def confirmed(
     staff_at(request)
     if tenant is not None and (refused := drawn_for_another(request, tenant)) is not None:
         return refused
-    if dangerous and not sudo.is_fresh(request):
-        return sudo.ask_again(request)
+    if (step_up := step_up_first(request, action)) is not None:
+        return step_up
     form = form_class(request.POST if request.method == "POST" else None, **(form_options or {}))
     hidden = dict((context or {}).get("hidden") or {})
     if initial := (form_options or {}).get("initial"):
@@ -103,6 +106,8 @@ def confirmed(
     if request.method == "POST" and form.is_valid():
         try:
             report = act(form.cleaned_data)
+        except InsufficientAuthentication:
+            return to_step_up(request)
         except ApiError as refusal:
             _show(refusal, form)
         else:
@@ -121,7 +126,7 @@ def confirmed(
             "form": form,
             "back": back,
             "verb": submit or title,
-            "dangerous": dangerous if alarming is None else alarming,
+            "dangerous": dangerous,
         },
         status=200 if request.method != "POST" else 400,
     )

@@ -12,6 +12,8 @@ from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
 from identity_platform.console.scope import NoTenantChosen, to_the_chooser
+from identity_platform.console.step_up import to_step_up
+from userflow.errors import InsufficientAuthentication
 
 
 def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -34,6 +36,8 @@ def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., 
         except Http404:
             text = _("There is nothing here that you may see: it was removed, or belongs to somebody else.")
             return _answer(site, request, 404, _("Not found"), text)
+        except InsufficientAuthentication:
+            return to_step_up(request)
         except ApiError as refusal:
             return _answer(site, request, refusal.status, refusal.phrase, refusal.text)
 

@@ -3,10 +3,12 @@
 import secrets
 import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pyotp
+from django.db.models import F
 from django.test import Client
 from django.utils.timezone import now
 
@@ -14,6 +16,7 @@ from tests.mfa.people import a_step_lasts
 from tests.world import PASSWORD, Api, House, some_address
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminRole, AdminUser
+from userflow.signin.models import AdminSession
 
 LOGIN = "/admin/login/"
 
@@ -90,10 +93,10 @@ class Staff:
         return self
 
     def time_passes(self, minutes: float) -> None:
-        """The last sign-in or re-authentication is so much longer ago, as pages that ask for a fresh one see it."""
-        session = self.browser.session
-        session["console_auth_time"] -= minutes * 60
-        session.save()
+        """The last sign-in or re-authentication is so much longer ago."""
+        AdminSession.objects.filter(pk=self.browser.session["console_session"]).update(
+            auth_time=F("auth_time") - timedelta(minutes=minutes)
+        )
 
     def just_seen(self) -> "Staff":
         """As if the last request was a moment ago: the first one in a minute writes down that somebody is there."""

@@ -128,7 +128,7 @@ def test_no_second_door_leads_around_the_fresh_sign_in(house: House) -> None:
     assert admin.post("/admin/inside/roles/new/", {**form, "name": name, "permissions": "bills:pay"}).status_code == 302
     with in_tenant(house.id):
         role = Role.objects.get(name=name)
-    job = Job.objects.create(kind="back_up", tenant_id=house.id, params={"slug": "x"}, state="failed")
+    job = Job.objects.create(kind="delete", tenant_id=house.id, params={"slug": "x"}, state="failed")
     for one in (admin, operator):
         one.time_passes(20)
     evil = {"name": "N", "slug": house.made.tenant.slug, "password_reset_url": "https://evil.example/reset"}

@@ -46,7 +46,8 @@ GROUPS_OF_END_USER = (
 # Seconds by the database's clock: since the session was opened, and since it was last used.
 SESSION_AGES = "extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float"
 ADMIN_STATE = (
-    f"SELECT {routes.COLUMNS}, {SESSION_AGES}, u.username, u.email, u.tenant_id, u.mfa_methods::text,"
+    f"SELECT {routes.COLUMNS}, {SESSION_AGES}, extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr,"
+    " u.username, u.email, u.tenant_id, u.mfa_methods::text,"
     f" {ROLES_OF_ADMIN.format(user='u.id')} FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
     + _ROUTE_OR_NULLS.format(owner="u.tenant_id")
     + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
@@ -107,13 +108,16 @@ def _admin(claims: dict[str, Any]) -> Principal:
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
-    age, unused, username, email, tenant_id, mfa_methods, roles_text = row[routes.WIDTH :]
+    age, unused, auth_time, amr, acr, username, email, tenant_id, mfa_methods, roles_text = row[routes.WIDTH :]
     kind = principals.ADMIN if tenant_id else principals.OPERATOR
     # An admin user never changes sides; a token that says otherwise is of another time or another platform.
     if kind != claims["kind"] or _uuid(claims.get("tenant_id")) != tenant_id:
         raise NotStanding
     tenant_settings = _checked(row[: routes.WIDTH], Purpose.INSPECT).settings if tenant_id else {}
     _check_limits(kind, tenant_settings, age=age, unused=unused)
+    if "auth_time" not in claims:
+        # The console has no token that says what was proven: the stored session does, with every step-up since.
+        claims = {**claims, "auth_time": auth_time, "amr": orjson.loads(amr), "acr": acr}
     roles, permissions = roles_in(roles_text)
     return _principal(
         claims,

@@ -21,6 +21,7 @@ from identity_platform.console.tenants import work
 from identity_platform.console.tenants.work import KIND_NAMES
 from tenants.models import Tenant
 from tenants.states import State
+from userflow.assurance import Action
 
 STATE_NAMES = {
     WAITING: gettext_lazy("waiting"),
@@ -90,9 +91,10 @@ class JobAdmin(ConsoleModelAdmin):
             title=_("Run again: %(what)s") % {"what": self.shown_kind(job)},
             text=_("The job goes on from the step it reached: every step can be run again."),
             back=page,
+            action=Action.CHANGE_TENANT_STATE if job.kind == work.DELETE else None,
             act=lambda _data: self._again(request, job),
             submit=_("Run again"),
-            dangerous=job.kind in (work.DELETE, work.BACK_UP),
+            dangerous=job.kind == work.DELETE,
             shown=lambda request: HttpResponseRedirect(page),
         )
 

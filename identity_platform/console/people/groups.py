@@ -16,6 +16,7 @@ from identity_platform.console.inside import inside
 from identity_platform.console.people import forms, members
 from identity_platform.console.people.person import of_person
 from tenants.models import Tenant
+from userflow.assurance import Action
 from userflow.endusers.models import EndUser
 from userflow.errors import UnknownGroup
 from userflow.groups import actions
@@ -65,6 +66,7 @@ def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         title=_("New group"),
         text=_("A group gives all its members its roles. You can give only what you hold yourself."),
         back=reverse(LIST),
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=forms.GroupForm,
         submit=_("Make the group"),
@@ -94,11 +96,12 @@ def edit(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
         title=_("Change the group"),
         text=_("Roles that are added or taken away count for all members from their next request on."),
         back=reverse("admin:group", args=[shown.pk]),
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=forms.GroupForm,
         form_options={"initial": before},
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
         tenant=tenant,
     )
 
@@ -117,6 +120,7 @@ def delete(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse
         title=_("Delete the group"),
         text=_("All members lose its roles at their next request. The members themselves stay."),
         back=reverse("admin:group", args=[shown.pk]),
+        action=None,
         act=act,
         form_class=TypedName,
         form_options={"wanted": shown.name},
@@ -156,6 +160,7 @@ def take_out(request: HttpRequest, tenant: Tenant, user: EndUser, *, group_id: U
         title=_("Take out of %(name)s") % {"name": shown.name},
         text=_("%(email)s loses the roles of the group at the next request.") % {"email": user.email},
         back=reverse("admin:group", args=[shown.pk]),
+        action=None,
         act=act,
         dangerous=False,
         tenant=tenant,

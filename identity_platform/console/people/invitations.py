@@ -17,6 +17,7 @@ from identity_platform.console.confirm import confirmed
 from identity_platform.console.inside import inside, looking
 from identity_platform.console.people import forms
 from tenants.models import Tenant
+from userflow.assurance import Action
 from userflow.errors import UnknownInvitation
 from userflow.invitations import actions
 from userflow.invitations.models import (
@@ -81,6 +82,7 @@ def invite(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         title=_("Invite a person"),
         text=_("The person gets a mail with a link, good for seven days, and chooses a password there."),
         back=reverse("admin:invitations"),
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=forms.InviteForm,
         form_options={"clients": forms.clients_of(tenant.pk)},
@@ -143,4 +145,4 @@ def _found(tenant: Tenant, invitation_id: UUID) -> AdminInvitation | EndUserInvi
 
 
 def _about(request: HttpRequest, tenant: Tenant, **page: Any) -> HttpResponse:
-    return confirmed(request, back=reverse("admin:invitations"), dangerous=False, tenant=tenant, **page)
+    return confirmed(request, back=reverse("admin:invitations"), action=None, dangerous=False, tenant=tenant, **page)

@@ -16,6 +16,7 @@ from identity_platform.console.people import forms
 from identity_platform.console.people.lists import found as found_in
 from identity_platform.console.people.lists import matching
 from tenants.models import Tenant
+from userflow.assurance import Action
 from userflow.endusers.models import EndUser
 
 ON_A_PAGE: Final = 50
@@ -89,11 +90,12 @@ def take_in(
         title=title,
         text=text,
         back=back,
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=forms.PeopleForm,
         form_options={"choices": [(str(key), f"{email} · {name}" if name else email) for key, email, name in found]},
         submit=_("Take in"),
-        alarming=False,
+        dangerous=False,
         tenant=tenant,
         template="console/people/take_in.html",
         context={"q": words, "found": found, "most": FOUND},

@@ -17,6 +17,7 @@ from identity_platform.console.people.person import of_person, path_of
 from mfa import factors
 from tenants.context import tenant_atomic
 from tenants.models import Tenant
+from userflow.assurance import Action
 from userflow.endusers import actions
 from userflow.endusers.models import EndUser
 from userflow.errors import UnknownSession
@@ -44,6 +45,7 @@ def register(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         title=_("Register a person"),
         text=_("The person can sign in at once with the password that you choose here."),
         back=reverse("admin:userflow_enduser_changelist"),
+        action=None,
         act=act,
         form_class=forms.RegisterForm,
         form_options={"clients": forms.clients_of(tenant.pk), "tenant_id": tenant.pk},
@@ -74,11 +76,12 @@ def edit(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         title=_("Change the record"),
         text=_("A new e-mail address is what the person signs in with; the old address is told of the change."),
         back=path_of(user),
+        action=Action.CHANGE_EMAIL_OF_OTHERS,
         act=act,
         form_class=forms.PersonForm,
         form_options={"initial": {"name": user.name, "email": user.email, "metadata": user.metadata}},
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
         tenant=tenant,
     )
 
@@ -106,6 +109,7 @@ def activity(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRespons
         title=title,
         text=text % {"email": user.email},
         back=path_of(user),
+        action=None,
         act=act,
         dangerous=not active,
         tenant=tenant,
@@ -128,6 +132,7 @@ def erase(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         text=_("%(email)s is removed with factors, sessions, groups and roles. This cannot be undone.")
         % {"email": user.email},
         back=path_of(user),
+        action=None,
         act=act,
         form_class=TypedName,
         form_options={"wanted": user.email},
@@ -160,6 +165,7 @@ def reset_factors(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRe
         )
         % {"email": user.email},
         back=path_of(user),
+        action=Action.RESET_FACTORS,
         act=act,
         form_class=forms.ReasonForm,
         submit=_("Remove all factors"),
@@ -180,6 +186,7 @@ def end_sessions(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRes
         title=_("End all sessions"),
         text=_("%(email)s is signed out everywhere and can sign in again.") % {"email": user.email},
         back=path_of(user),
+        action=Action.END_SESSIONS_OF_OTHERS,
         act=act,
         dangerous=False,
         tenant=tenant,
@@ -203,6 +210,7 @@ def end_session(request: HttpRequest, tenant: Tenant, user: EndUser, *, session_
         title=_("End this session"),
         text=_("%(email)s is signed out there at the next request.") % {"email": user.email},
         back=path_of(user),
+        action=Action.END_SESSIONS_OF_OTHERS,
         act=act,
         dangerous=False,
         tenant=tenant,
@@ -274,10 +282,11 @@ def _chosen(
         title=title,
         text=text % {"email": user.email},
         back=path_of(user),
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=forms.ChosenForm,
         form_options={"label": title, "choices": choices, "had": [str(key) for key in had]},
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
         tenant=tenant,
     )

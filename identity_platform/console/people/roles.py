@@ -16,6 +16,7 @@ from identity_platform.console.inside import inside
 from identity_platform.console.people import forms, members
 from identity_platform.console.people.person import of_person
 from tenants.models import Tenant
+from userflow.assurance import Action
 from userflow.endusers.models import EndUser
 from userflow.errors import UnknownRoleId
 from userflow.permissions_catalogue import EVERY_PERMISSION
@@ -67,6 +68,7 @@ def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
             "Permissions of your applications' own can be chosen freely; those of the platform only if you hold them."
         ),
         back=reverse(LIST),
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=forms.RoleForm,
         submit=_("Make the role"),
@@ -92,11 +94,12 @@ def edit(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
         title=_("Change the role"),
         text=_("The change counts for everybody who has the role from their next request on."),
         back=reverse("admin:role", args=[shown.pk]),
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=forms.RoleForm,
         form_options={"initial": {**before, "permissions": "\n".join(shown.permissions)}},
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
         tenant=tenant,
     )
 
@@ -115,6 +118,7 @@ def delete(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
         title=_("Delete the role"),
         text=_("Everybody who has it loses it at the next request, and no group carries it any more."),
         back=reverse("admin:role", args=[shown.pk]),
+        action=None,
         act=act,
         form_class=TypedName,
         form_options={"wanted": shown.name},
@@ -154,6 +158,7 @@ def take_away(request: HttpRequest, tenant: Tenant, user: EndUser, *, role_id: U
         title=_("Take away the role %(name)s") % {"name": shown.name},
         text=_("%(email)s loses it at the next request, but for groups that carry it.") % {"email": user.email},
         back=reverse("admin:role", args=[shown.pk]),
+        action=None,
         act=act,
         dangerous=False,
         tenant=tenant,

@@ -20,6 +20,7 @@ from identity_platform.console.scope import chosen_tenant
 from mfa.factors import reset_factors
 from userflow.admins import actions
 from userflow.admins.models import AdminUser
+from userflow.assurance import Action
 from userflow.realms import ADMINS
 from userflow.signin import sessions
 from userflow.signin.models import AdminSession
@@ -125,11 +126,12 @@ def create(request: HttpRequest) -> HttpResponse:
         title=_("Add admin user"),
         text=_("Whoever works for the platform is an operator; a tenant's admin sees that tenant only."),
         back=reverse("admin:userflow_adminuser_changelist"),
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=NewAdminForm,
         form_options={"staff": staff, "tenant": chosen_tenant(request)},
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
         onward=lambda: _page_of(made["user"]),
     )
 
@@ -154,6 +156,7 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
         title=_("Edit %(name)s") % {"name": user.username},
         text=_("Roles count from the next request on. Nobody gives a permission that they do not hold themselves."),
         back=_page_of(user),
+        action=Action.CHANGE_OWN_EMAIL if user.pk == staff.user.pk else Action.CHANGE_EMAIL_OF_OTHERS,
         act=act,
         form_class=AdminForm,
         form_options={
@@ -161,7 +164,7 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
             "choices": None if user.pk == staff.user.pk else roles_for(staff, user.tenant_id, held),
         },
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
     )
 
 
@@ -199,7 +202,9 @@ def _activity(request: HttpRequest, user_id: UUID, *, active: bool, title: str, 
         actions.set_admin_active(user_id=user.pk, active=active, by=staff.principal)
         return done
 
-    return confirmed(request, title=title % {"name": user.username}, text=text, back=_page_of(user), act=act)
+    return confirmed(
+        request, title=title % {"name": user.username}, text=text, back=_page_of(user), action=None, act=act
+    )
 
 
 @needs("admins:write")
@@ -220,6 +225,7 @@ def reset(request: HttpRequest, user_id: UUID) -> HttpResponse:
             "whoever knows the password can then enrol a new factor."
         ),
         back=_page_of(user),
+        action=Action.RESET_FACTORS,
         act=act,
         form_class=Reason,
         submit=_("Reset factors"),
@@ -241,6 +247,7 @@ def end_all_sessions(request: HttpRequest, user_id: UUID) -> HttpResponse:
         title=_("End all sessions of %(name)s") % {"name": user.username},
         text=_("The user is signed out everywhere at the next request and can sign in again."),
         back=_page_of(user),
+        action=None if user.pk == staff.user.pk else Action.END_SESSIONS_OF_OTHERS,
         act=act,
         submit=_("End sessions"),
     )

@@ -24,6 +24,7 @@ from identity_platform.console.records import (
     yes_or_no,
 )
 from identity_platform.console.scope import tenant_at
+from userflow.assurance import Action
 from userflow.clients import actions
 from userflow.clients.models import CONFIDENTIAL, Client
 
@@ -103,11 +104,12 @@ def create(request: HttpRequest) -> HttpResponse:
         text=_("An application of %(tenant)s. The secret of a confidential one is shown once, on the next page.")
         % {"tenant": tenant.name},
         back=reverse(LIST),
+        action=Action.WRITE_CLIENT_SECRET,
         act=act,
         form_class=ClientForm,
         submit=_("Save"),
         tenant=tenant,
-        alarming=False,
+        dangerous=False,
         shown=shown,
     )
 
@@ -130,11 +132,12 @@ def edit(request: HttpRequest, client_id: UUID) -> HttpResponse:
         title=_("Edit %(name)s") % {"name": client.name},
         text=_("The application meets the change at its next call."),
         back=_page_of(client),
+        action=None,
         act=act,
         form_class=_FixedTypeForm,
         form_options={"initial": initial},
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
     )
 
 
@@ -152,7 +155,9 @@ def _activity(request: HttpRequest, client_id: UUID, *, active: bool, title: str
         actions.set_client_active(tenant_id=client.tenant_id, client_id=client.pk, by=staff.principal, active=active)
         return done
 
-    return confirmed(request, title=title % {"name": client.name}, text=text, back=_page_of(client), act=act)
+    return confirmed(
+        request, title=title % {"name": client.name}, text=text, back=_page_of(client), action=None, act=act
+    )
 
 
 @needs("clients:write")
@@ -204,6 +209,7 @@ def rotate(request: HttpRequest, client_id: UUID) -> HttpResponse:
             "The new secret is shown once. Two secrets work until the present one ends, so that nothing stands still."
         ),
         back=_page_of(client),
+        action=Action.WRITE_CLIENT_SECRET,
         act=act,
         form_class=OverlapForm,
         submit=_("Make a new secret"),
@@ -226,6 +232,7 @@ def delete(request: HttpRequest, client_id: str) -> HttpResponse:
         title=_("Delete %(name)s") % {"name": client.name},
         text=_("The application stops working and its tokens end; its users stay."),
         back=_page_of(client),
+        action=None,
         act=act,
         onward=lambda: reverse(LIST),
     )

@@ -29,6 +29,7 @@ from identity_platform.console.records import (
     yes_or_no,
 )
 from identity_platform.console.scope import tenant_at
+from userflow.assurance import Action
 from userflow.directory import actions, synchronising
 from userflow.directory.models import FAILED, INCOMPLETE, INTERRUPTED, REFUSED, RUNNING, SUCCEEDED, DirectoryRun
 
@@ -254,6 +255,7 @@ def _synchronise(request: HttpRequest, config_id: UUID, *, dry: bool, title: str
         title=title % {"name": config.name},
         text=text,
         back=_page_of(config.pk),
+        action=None,
         act=act,
         form_class=SyncForm,
         submit=_("Begin"),
@@ -297,6 +299,7 @@ def try_it(request: HttpRequest, config_id: UUID) -> HttpResponse:
         title=_("Try %(name)s") % {"name": config.name},
         text=_("The platform connects with the stored secret and reads the first people; nothing changes."),
         back=_page_of(config.pk),
+        action=None,
         act=act,
         submit=_("Try it"),
         tenant=tenant,
@@ -323,6 +326,7 @@ def change(request: HttpRequest, config_id: UUID) -> HttpResponse:
         title=_("Change %(name)s") % {"name": config.name},
         text=_("Where the directory is and its secret are changed by the API."),
         back=_page_of(config.pk),
+        action=Action.CHANGE_CONNECTIONS,
         act=act,
         form_class=ScheduleForm,
         form_options={"initial": initial},
@@ -347,6 +351,7 @@ def delete(request: HttpRequest, config_id: UUID) -> HttpResponse:
         title=_("Delete %(name)s") % {"name": config.name},
         text=_("Its secret and its runs go with it; the people who came from it stay as they are."),
         back=_page_of(config.pk),
+        action=Action.CHANGE_CONNECTIONS,
         act=act,
         submit=_("Delete"),
         tenant=tenant,

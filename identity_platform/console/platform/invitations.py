@@ -26,6 +26,7 @@ from identity_platform.console.records import (
     record_page,
 )
 from identity_platform.console.scope import chosen_tenant
+from userflow.assurance import Action
 from userflow.invitations import actions
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
 
@@ -88,11 +89,12 @@ def invite(request: HttpRequest) -> HttpResponse:
         title=_("Invite an admin user"),
         text=_("The link in the mail lets this person choose a password and enrol a second factor."),
         back=reverse(LIST),
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=InvitationForm,
         form_options={"staff": staff, "tenant": chosen_tenant(request)},
         submit=_("Invite"),
-        alarming=False,
+        dangerous=False,
     )
 
 
@@ -110,6 +112,7 @@ def resend(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
         title=_("Send the invitation again"),
         text=_("%(email)s gets a new link, and the one before does not work any more.") % {"email": row.email},
         back=_page_of(row),
+        action=None,
         act=act,
         submit=_("Send again"),
         dangerous=False,
@@ -130,6 +133,7 @@ def cancel(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
         title=_("Cancel the invitation"),
         text=_("The link that %(email)s got does not work any more.") % {"email": row.email},
         back=_page_of(row),
+        action=None,
         act=act,
         submit=_("Cancel the invitation"),
         dangerous=False,

@@ -26,6 +26,7 @@ from identity_platform.console.records import (
 )
 from identity_platform.crypto import key_ring
 from tenants import keys
+from userflow.assurance import Action
 from userflow.tokens import signing
 
 _TONES = {"signing": GOOD, "next": PLAIN, "verifying": MIND}
@@ -82,6 +83,7 @@ def rotate(request: HttpRequest) -> HttpResponse:
         title=_("Rotate the signing keys"),
         text=_("A new key is published now and signs in ten minutes; nobody is signed out."),
         back=reverse("admin:signing_keys"),
+        action=Action.ROTATE_KEYS,
         act=act,
         form_class=AtOnceForm,
         submit=_("Rotate"),
@@ -108,6 +110,7 @@ def withdraw(request: HttpRequest, kid: str) -> HttpResponse:
         )
         % {"kid": kid},
         back=reverse("admin:signing_keys"),
+        action=Action.ROTATE_KEYS,
         act=act,
         submit=_("Withdraw"),
     )

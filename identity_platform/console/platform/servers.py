@@ -175,6 +175,7 @@ def change(request: HttpRequest, server_id: int) -> HttpResponse:
         title=_("Change %(name)s") % {"name": server.name},
         text=_("Tenants that are on the server stay there, whatever you set."),
         back=reverse("admin:server", args=[server.pk]),
+        action=None,
         act=act,
         form_class=ServerForm,
         form_options={"initial": {"capacity": server.capacity, "accepts": server.accepts_tenants}},

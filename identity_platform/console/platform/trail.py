@@ -204,6 +204,7 @@ def export(request: HttpRequest) -> HttpResponse:
         )
         % {"most": MOST_EXPORTED},
         back=reverse("admin:audit_trail"),
+        action=None,
         act=act,
         form_class=ExportForm,
         form_options={"operator": staff.is_operator, "initial": initial},

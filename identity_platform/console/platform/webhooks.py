@@ -28,6 +28,7 @@ from identity_platform.console.records import (
     secret_page,
 )
 from identity_platform.console.scope import tenant_at
+from userflow.assurance import Action
 from userflow.webhooks import actions
 from userflow.webhooks.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 
@@ -176,10 +177,11 @@ def create(request: HttpRequest) -> HttpResponse:
         text=_("Events of %(tenant)s are sent there, signed with a secret that the next page shows once.")
         % {"tenant": tenant.name},
         back=reverse("admin:webhooks"),
+        action=Action.REVEAL_SECRET,
         act=act,
         form_class=EndpointForm,
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
         tenant=tenant,
         shown=lambda _request: _secret_page(request, made["endpoint"], made["secret"]),
     )
@@ -203,11 +205,12 @@ def edit(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
         title=_("Edit %(name)s") % {"name": endpoint.url},
         text=_("A new address, or switching it on, has what waits tried at once."),
         back=_page_of(endpoint),
+        action=None,
         act=act,
         form_class=EndpointChangesForm,
         form_options={"initial": initial},
         submit=_("Save"),
-        alarming=False,
+        dangerous=False,
         tenant=tenant,
     )
 
@@ -228,9 +231,10 @@ def rotate(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
         title=_("New secret for %(name)s") % {"name": endpoint.url},
         text=_("Messages are signed with both secrets for a while, so that the receiver can be changed in peace."),
         back=_page_of(endpoint),
+        action=Action.REVEAL_SECRET,
         act=act,
         submit=_("Make a new secret"),
-        alarming=False,
+        dangerous=False,
         tenant=tenant,
         shown=lambda _request: _secret_page(request, endpoint, made["secret"]),
     )
@@ -251,6 +255,7 @@ def test(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
         title=_("Send a test to %(name)s") % {"name": endpoint.url},
         text=_("The endpoint gets a webhook.test event, whatever it listens to."),
         back=_page_of(endpoint),
+        action=None,
         act=act,
         submit=_("Send a test"),
         tenant=tenant,
@@ -274,6 +279,7 @@ def replay(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
         title=_("Replay the dead letters of %(name)s") % {"name": endpoint.url},
         text=_("Messages that were given up go out again in their order, each under the id that it had."),
         back=_page_of(endpoint),
+        action=None,
         act=act,
         submit=_("Replay"),
         tenant=tenant,
@@ -296,6 +302,7 @@ def delete(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
         title=_("Delete %(name)s") % {"name": endpoint.url},
         text=_("Nothing more is sent there; messages that wait for it are dropped."),
         back=_page_of(endpoint),
+        action=None,
         act=act,
         submit=_("Delete"),
         tenant=tenant,

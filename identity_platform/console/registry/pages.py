@@ -39,6 +39,7 @@ from registry import actions
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from tenants import routes
 from tenants.states import Purpose
+from userflow.assurance import Action
 
 # More are never on one page: the service of a tenant has a handful, and whoever has more looks them up by the API.
 MOST_SHOWN = 200
@@ -164,6 +165,7 @@ def create(request: HttpRequest) -> HttpResponse:
         title=_("Add service"),
         text=_("A service that applications of %(tenant)s call.") % {"tenant": tenant_at(request).name},
         back=reverse("admin:registry_service_changelist"),
+        action=None,
         act=act,
         form_class=ServiceForm,
         submit=_("Save"),
@@ -189,6 +191,7 @@ def edit(request: HttpRequest, service_id: UUID) -> HttpResponse:
         title=_("Edit %(name)s") % {"name": service.name},
         text=_("Applications see the change at their next call."),
         back=_page_of(service),
+        action=None,
         act=act,
         form_class=ServiceForm,
         form_options={"initial": {name: getattr(service, name) for name in ServiceForm.base_fields}},
@@ -217,6 +220,7 @@ def delete(request: HttpRequest, service_id: str) -> HttpResponse:
         )
         % {"number": bound},
         back=_page_of(service),
+        action=None,
         act=act,
         onward=lambda: reverse("admin:registry_service_changelist"),
     )
@@ -239,6 +243,7 @@ def add_credential(request: HttpRequest, service_id: UUID) -> HttpResponse:
         title=_("Add credential to %(name)s") % {"name": service.name},
         text=_("Applications with the permission services:credentials can fetch it from now on."),
         back=_page_of(service),
+        action=None,
         act=act,
         form_class=CredentialForm,
         submit=_("Save"),
@@ -273,6 +278,7 @@ def _change(
         title=title % {"name": credential.name},
         text=text,
         back=_page_of(service),
+        action=None,
         act=act,
         form_options={"initial": initial(credential)} if initial else None,
         **how,
@@ -358,6 +364,7 @@ def delete_credential(request: HttpRequest, service_id: UUID, credential_id: UUI
         title=_("Delete %(name)s") % {"name": credential.name},
         text=_("The credential and its secret are removed for good; applications do not get it any more."),
         back=_page_of(service),
+        action=None,
         act=act,
     )
 
@@ -388,6 +395,7 @@ def reveal(request: HttpRequest, service_id: UUID, credential_id: UUID) -> HttpR
         title=_("Reveal %(name)s") % {"name": credential.name},
         text=_("The secret is shown once. Say what it is needed for: your reason is kept in the audit trail."),
         back=_page_of(service),
+        action=Action.REVEAL_SECRET,
         act=act,
         form_class=Reason,
         submit=_("Reveal"),

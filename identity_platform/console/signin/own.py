@@ -17,7 +17,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from identity_platform.api.errors import ApiError
-from identity_platform.console import sudo
 from identity_platform.console.access import Page, staff_at, staff_or_none
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.lists import uuid_or_none
@@ -25,11 +24,13 @@ from identity_platform.console.signin import forms, refusals, steps
 from identity_platform.console.signin.proofs import passkeys_possible
 from identity_platform.console.signin.refusals import page
 from identity_platform.console.signin.views import only_forms
+from identity_platform.console.step_up import step_up_first
 from mfa.enrollment import Caller
 from mfa.errors import SecretNotIssued
 from mfa.factors import TOTP, WEBAUTHN, list_factors, remove_factor
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
+from userflow.assurance import Action
 from userflow.passwords.actions import change_password
 from userflow.realms import ADMINS
 from userflow.session_policy import AAL2
@@ -75,11 +76,16 @@ def for_enrolling(view: Page) -> Page:
         who = enroller_at(request)
         if who is None:
             return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
-        if who.inside and not sudo.is_fresh(request):
-            return sudo.ask_again(request)
+        if who.inside and (step_up := step_up_first(request, Action.ADD_FACTOR, back=_asked_from(request))) is not None:
+            return step_up
         return view(request, who)
 
     return guarded
+
+
+def _asked_from(request: HttpRequest) -> str:
+    """The page to return to: a form of one's own list goes back there."""
+    return reverse("admin:my_sign_in") if request.method == "POST" else request.get_full_path()
 
 
 @never_cache
@@ -297,7 +303,15 @@ def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
             steps.without_factor(request)
         return _("“%(name)s” is removed.") % {"name": factor["name"]}
 
-    return confirmed(request, title=_("Remove a factor"), text=text, back=back, act=act, submit=_("Remove"))
+    return confirmed(
+        request,
+        title=_("Remove a factor"),
+        text=text,
+        back=back,
+        action=Action.REMOVE_FACTOR,
+        act=act,
+        submit=_("Remove"),
+    )
 
 
 # --- password --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from identity_platform.console import access
-from identity_platform.console.access import AMR, AUTH_TIME, KIND, SEEN, SESSION, TENANT, USER
+from identity_platform.console.access import KIND, SEEN, SESSION, TENANT, USER
 from identity_platform.console.middleware import CONSOLE
 from identity_platform.console.signin.verified import DEVICE_ID_SESSION_KEY, mark_verified
 from userflow import principals
@@ -92,16 +92,13 @@ def enter(
     """Every step is done: the person (whatever has its `pk` and `tenant_id`) is in, and goes on to the page asked for."""
     user = AdminUser.from_db("default", ["id", "tenant_id"], [person.pk, person.tenant_id])
     keep_for_console(opened, user=user)
-    moment = time.time()
     request.session.flush()
     facts: dict[str, Any] = {
         KIND: principals.ADMIN if user.tenant_id else principals.OPERATOR,
         USER: str(user.pk),
         TENANT: str(user.tenant_id) if user.tenant_id else None,
         SESSION: str(opened.session_id),
-        AMR: list(amr),
-        AUTH_TIME: moment,
-        SEEN: moment,
+        SEEN: time.time(),
     }
     for name, value in facts.items():
         request.session[name] = value
@@ -113,18 +110,15 @@ def enter(
 
 
 def renew(request: HttpRequest, *, amr: tuple[str, ...]) -> None:
-    """The person has proven again who sits there: fresh for another fifteen minutes, under a new session name."""
+    """Give the browser a new session name after a step-up, and remember the factor."""
     request.session.cycle_key()
-    request.session[AUTH_TIME] = time.time()
-    request.session[AMR] = list(dict.fromkeys([*request.session[AMR], *amr]))
     if not SECOND_FACTORS.isdisjoint(amr):
         mark_verified(request, kind=amr[-1], user=access.staff_at(request).user)
 
 
 def without_factor(request: HttpRequest) -> None:
-    """The only factor was taken away by its owner: from now on the session stands on the password alone."""
+    """Forget the factor of the sign-in after its owner has removed the only one."""
     request.session.cycle_key()
-    request.session[AMR] = [*PASSWORD_AMR]
     request.session.pop(DEVICE_ID_SESSION_KEY, None)
 
 

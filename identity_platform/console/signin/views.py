@@ -20,6 +20,7 @@ from mfa.webauthn.speaking import ONLY_STEP_AMR
 from userflow.passwords.actions import ask_for_admin_reset
 from userflow.realms import ADMINS
 from userflow.signin.actions import end_sessions, sign_in_admin, sign_out
+from userflow.signin.console import raise_session
 
 only_forms = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -152,6 +153,7 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
             refusal = problem
             asked.refuse(problem)
         else:
+            raise_session(staff.principal, amr=proofs.AMR[kind])
             steps.renew(request, amr=proofs.AMR[kind])
             ADMINS.record(
                 "console.reauthenticated",

@@ -20,6 +20,7 @@ from identity_platform.console.tenants.pages import tenant_at
 from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant
 from tenants.provisioning import resume_tenant, suspend_tenant
+from userflow.assurance import Action
 from userflow.tenants.actions import update_tenant
 
 writing = needs("tenants:write", operators_only=True)
@@ -40,6 +41,7 @@ def provision(request: HttpRequest) -> HttpResponse:
         title=_("Provision a tenant"),
         text=_("The tenant gets a database of its own, a client for its first application, and an admin."),
         back=reverse("admin:tenants_tenant_changelist"),
+        action=None,
         submit=_("Provision"),
         form_class=ProvisionForm,
         dangerous=False,
@@ -68,6 +70,7 @@ def settings(request: HttpRequest, tenant_id: str) -> HttpResponse:
         title=_("Settings of %s") % tenant.name,
         text=_("An empty field means: as the platform has it."),
         back=page_of(tenant),
+        action=Action.CHANGE_TENANT_SETTINGS,
         act=act,
         form_class=SettingsForm,
         form_options={
@@ -76,7 +79,7 @@ def settings(request: HttpRequest, tenant_id: str) -> HttpResponse:
         },
         submit=_("Save"),
         # Where people are sent to set a new password stands among them.
-        alarming=False,
+        dangerous=False,
     )
 
 
@@ -95,6 +98,7 @@ def suspend(request: HttpRequest, tenant_id: str) -> HttpResponse:
         title=_("Suspend %s") % tenant.name,
         text=text % tenant.name,
         back=page_of(tenant),
+        action=Action.CHANGE_TENANT_STATE,
         act=act,
         submit=_("Suspend"),
     )
@@ -114,6 +118,7 @@ def resume(request: HttpRequest, tenant_id: str) -> HttpResponse:
         title=_("Resume %s") % tenant.name,
         text=_("Its people can sign in again from the next request on."),
         back=page_of(tenant),
+        action=Action.CHANGE_TENANT_STATE,
         act=act,
         submit=_("Resume"),
         dangerous=False,
@@ -130,6 +135,7 @@ def finish(request: HttpRequest, tenant_id: str) -> HttpResponse:
         tenant=tenant,
         title=_("Finish provisioning %s") % tenant.name,
         text=_("Its provisioning was interrupted, or runs still. It goes on from the step it reached."),
+        action=None,
         submit=_("Finish"),
         dangerous=False,
     )
@@ -148,6 +154,7 @@ def migrate(request: HttpRequest, tenant_id: str) -> HttpResponse:
             "Its database is brought to this release's schema in one transaction. Meanwhile its people read, and what they "
             "write is asked to come again."
         ),
+        action=None,
         submit=_("Migrate"),
         dangerous=False,
     )
@@ -167,6 +174,7 @@ def backup(request: HttpRequest, tenant_id: str) -> HttpResponse:
         tenant=tenant,
         title=_("Back up %s") % tenant.name,
         text=text % configured.BACKUP_FOLDER,
+        action=None,
         submit=_("Back up"),
     )
 
@@ -190,6 +198,7 @@ def delete(request: HttpRequest, tenant_id: str) -> HttpResponse:
         tenant=tenant,
         title=_("Delete %s") % tenant.name,
         text=text % {"tenant": tenant.name, "days": days},
+        action=Action.CHANGE_TENANT_STATE,
         submit=_("Delete"),
         form_class=DeletionForm if days else TypedName,
         form_options={"wanted": tenant.slug},
@@ -203,6 +212,7 @@ def _as_job(
     title: str,
     text: str,
     submit: str,
+    action: Action | None,
     tenant: Tenant | None = None,
     back: str = "",
     form_class: type[forms.Form] = forms.Form,
@@ -223,6 +233,7 @@ def _as_job(
         title=title,
         text=text,
         back=back or (page_of(tenant) if tenant else ""),
+        action=action,
         act=act,
         form_class=form_class,
         form_options=form_options,

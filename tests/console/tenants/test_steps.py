@@ -194,9 +194,9 @@ def test_a_job_whose_process_is_gone_is_shown_so_and_runs_again(operator: Staff)
     assert again.status_code == 400
 
 
-def test_dangerous_steps_ask_for_a_fresh_sign_in(operator: Staff, house: House) -> None:
+def test_actions_of_the_table_ask_for_a_fresh_sign_in(operator: Staff, house: House) -> None:
     operator.time_passes(minutes=16)
-    for step in ("suspend", "backup", "delete"):
+    for step in ("suspend", "settings", "delete"):
         for answer in (
             operator.get(page(house, step)),
             operator.post(page(house, step), {"typed": house.made.tenant.slug}),
