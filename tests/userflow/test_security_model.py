@@ -1,0 +1,29 @@
+"""The page on the security model says what the code's action table says."""
+
+from django.conf import settings
+
+from userflow.assurance import REQUIREMENTS
+
+BEGIN = "<!-- actions: generated from userflow/assurance.py -->\n"
+END = "<!-- actions: end -->"
+
+
+def action_table() -> str:
+    """The table of the page, made from the action table of the code."""
+    rows = [
+        f"| {needs.summary} | {_yes(needs.proof)} | {_yes(needs.rank)} | {_yes(needs.clients)} |"
+        for needs in REQUIREMENTS.values()
+    ]
+    return "\n".join(
+        ["| action | proof in the request | rank | applications by scope |", "|---|---|---|---|", *rows, ""]
+    )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def test_documentation_shows_the_action_table() -> None:
+    page = (settings.BASE_DIR / "docs" / "security-model.md").read_text()
+    shown = page.partition(BEGIN)[2].partition(END)[0]
+    assert shown == action_table(), f"Replace the table in docs/security-model.md by:\n{action_table()}"
