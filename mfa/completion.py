@@ -1,18 +1,27 @@
 """The second step of a sign-in: the login's ticket and a verified factor become tokens."""
 
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from mfa.people import is_active_client
+from mfa.people import active_client
 from mfa.verification import Earned
 from tenants import routes
 from tenants.context import current_tenant
 from tenants.states import Purpose
+from userflow.clients.credentials import is_authenticated, refuse_sign_in
 from userflow.errors import NotSignedInByTicket
 from userflow.realms import END_USERS, Realm
 from userflow.signin import actions, tickets
 from userflow.signin.tickets import Spendable
 from userflow.tokens.issue import Speaker, TokenPair
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProof:
+    """How the client of a sign-in without a ticket authenticates: by its secret, or by none if it is public."""
+
+    secret: str | None
 
 
 def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> Spendable | None:
@@ -54,15 +63,21 @@ def second_step(
     return Earned(speaker, route, (*ticket.amr, *amr), user_agent, ticket)
 
 
-def speaker_of(realm: Realm, user: Any, client_id: UUID | None) -> tuple[Speaker, routes.Route | None]:
+def speaker_of(
+    realm: Realm, user: Any, client_id: UUID | None, *, client_proof: ClientProof | None = None
+) -> tuple[Speaker, routes.Route | None]:
     """Whom a session of the user speaks for, and the tenant's route.
 
-    Refuses with NotSignedInByTicket (401) when the client was switched off between the two steps, TenantSuspended.
+    With `client_proof` the client authenticates now; a login's ticket was given to a client that had authenticated. Raises
+    NotSignedInByTicket (401, the client was switched off between the two steps), ClientNotAuthenticated, TenantSuspended.
     """
     if realm is END_USERS:
         tenant = current_tenant()
-        if not is_active_client(client_id, tenant.tenant_id):
+        client = active_client(client_id, tenant.tenant_id)
+        if client is None or client_id is None:
             raise NotSignedInByTicket
+        if client_proof is not None and not is_authenticated(client_proof.secret, *client):
+            refuse_sign_in(tenant.tenant_id, client_id)
         return actions.end_user_speaker(user, tenant.tenant_id, client_id), tenant
     route = routes.find(user.tenant_id) if user.tenant_id else None
     if route is not None:

@@ -40,6 +40,8 @@ class Caller:
     principal: Principal | None = None
     ticket: str | None = None
     user_agent: str = ""
+    # Of the confidential client that a call without a login's ticket signs in through.
+    client_secret: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

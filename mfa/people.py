@@ -13,6 +13,7 @@ from mfa.errors import UnknownPerson
 from tenants import routes
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
+from userflow.clients.credentials import PROOF_COLUMNS
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts
 
@@ -59,19 +60,24 @@ def refuse_unknown() -> NoReturn:
 
 def check_client(client_id: UUID | None, tenant_id: UUID) -> None:
     """ValidationFailed when a call names a client that is not an active one of the tenant."""
-    if client_id is not None and not is_active_client(client_id, tenant_id):
+    if client_id is not None and not active_client(client_id, tenant_id):
         raise ValidationFailed(details={"client_id": ["No active client of this tenant has this id."]})
 
 
-def is_active_client(client_id: UUID | None, tenant_id: UUID) -> bool:
-    """Whether this is an active client of the tenant; a client that is switched off signs nobody in."""
+def active_client(client_id: UUID | None, tenant_id: UUID) -> tuple[Any, ...] | None:
+    """`credentials.PROOF_COLUMNS` of this active client of the tenant; None if there is none.
+
+    A client that is switched off signs nobody in.
+    """
     if client_id is None:
-        return False
+        return None
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT FROM userflow_client WHERE id = %s AND tenant_id = %s AND active", [client_id, tenant_id]
+            f"SELECT {PROOF_COLUMNS} FROM userflow_client c WHERE c.id = %s AND c.tenant_id = %s AND c.active",
+            [client_id, tenant_id],
         )
-        return bool(cursor.rowcount == 1)
+        row: tuple[Any, ...] | None = cursor.fetchone()
+        return row
 
 
 def settings_of(realm: Realm, user: Any) -> dict[str, Any]:

@@ -30,6 +30,17 @@ class InsufficientAuthentication(errors.NotSignedIn):
     )
 
 
+class ClientNotAuthenticated(errors.NotSignedIn):
+    """401: a sign-in through a confidential client that did not authenticate (RFC 6749 section 5.2, `invalid_client`)."""
+
+    code = "invalid_client"
+    shows_code = True
+    challenge = 'Basic realm="clients", charset="UTF-8"'
+    message = (
+        "The client did not authenticate. Send its current secret as `client_secret`, and none for a public client."
+    )
+
+
 class FactorRequired(InsufficientAuthentication):
     """401: the policy in force wants a second factor, and this session has not proven one."""
 

@@ -226,7 +226,7 @@ def _verified(
         )
     elif signs_in:
         try:
-            earned = only_step(realm, user, client_id=client_id, user_agent=caller.user_agent)
+            earned = only_step(realm, user, client_id=client_id, caller=caller)
         except (UnknownTenant, TenantSuspended, TenantBusy) as closed:
             # An admin of a tenant that lets no admins in: answered like a passkey that is not accepted.
             raise CeremonyFailed("tenant") from closed

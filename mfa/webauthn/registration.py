@@ -108,7 +108,7 @@ def finish_registration_and_sign_in(
                 raise PasskeyNotVerified("The authenticator did not verify the user: a PIN, finger or face is needed.")
             with realm.atomic():
                 _store(realm, user, proof, new)
-                earned = only_step(realm, user, client_id=user.client_id, user_agent=caller.user_agent)
+                earned = only_step(realm, user, client_id=user.client_id, caller=caller)
                 tokens = signin.complete_sign_in(
                     realm, user, earned.speaker, amr=earned.amr, route=earned.route, user_agent=earned.user_agent
                 )

@@ -26,8 +26,16 @@ class EndUserNamedIn(serializers.Serializer[Any]):
     tenant_id = Identifier()
 
 
+def _client_secret() -> Text:
+    return Text(max_length=255, required=False, help_text="Of a confidential client that this signs the user in to.")
+
+
 class EndUserCredentialIn(EndUserNamedIn):
     credential = PublicKeyCredential()
+
+
+class SignUpIn(EndUserCredentialIn):
+    client_secret = _client_secret()
 
 
 class EndUserBeginIn(serializers.Serializer[Any]):
@@ -40,6 +48,7 @@ class EndUserAssertionIn(serializers.Serializer[Any]):
     email = EmailAddress(required=False, help_text="May be left out in a passkey sign-in only.")
     tenant_id = Identifier()
     response = PublicKeyCredential()
+    client_secret = _client_secret()
     mfa_token = Text(max_length=128, required=False, help_text="Ticket of a login that waits for its second step.")
 
 

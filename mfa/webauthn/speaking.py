@@ -5,7 +5,8 @@ from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
 from mfa import factors
-from mfa.completion import speaker_of
+from mfa.completion import ClientProof, speaker_of
+from mfa.enrollment import Caller
 from mfa.errors import PasskeyNotVerified
 from mfa.verification import Earned
 from userflow import principals
@@ -18,14 +19,18 @@ SECOND_STEP_AMR: Final = ("pop",)
 ONLY_STEP_AMR: Final = ("pop", "mfa")
 
 
-def only_step(realm: Realm, user: Any, *, client_id: UUID | None, user_agent: str) -> Earned:
-    """What a passkey with user verification earns. PasskeyNotVerified without a good client, TenantSuspended."""
+def only_step(realm: Realm, user: Any, *, client_id: UUID | None, caller: Caller) -> Earned:
+    """What a passkey with user verification earns.
+
+    Raises PasskeyNotVerified without a good client, ClientNotAuthenticated (a confidential client without its secret),
+    TenantSuspended.
+    """
     set_actor(speaks_as(realm, user), str(user.pk))
     try:
-        speaker, route = speaker_of(realm, user, client_id)
+        speaker, route = speaker_of(realm, user, client_id, client_proof=ClientProof(caller.client_secret))
     except NotSignedInByTicket as switched_off:
         raise PasskeyNotVerified from switched_off
-    return Earned(speaker, route, ONLY_STEP_AMR, user_agent)
+    return Earned(speaker, route, ONLY_STEP_AMR, caller.user_agent)
 
 
 def speaks_as(realm: Realm, user: Any) -> str:

@@ -1,5 +1,6 @@
 """WebAuthn over HTTP, in the order of the specification's table."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from mfa.webauthn.authentication import Verified
 from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
+from userflow.errors import AttemptsLocked, ClientNotAuthenticated, EmailNotVerified, NotSignedInByTicket
 from userflow.permissions import Anyone
 from userflow.realms import ADMINS, END_USERS
 
@@ -169,7 +170,12 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         )
         return Response(options, headers=NO_STORE)
 
-    @endpoint(serializers.EndUserAssertionIn, returns={200: serializers.VerifiedOut}, refuses=VERIFY, token="optional")
+    @endpoint(
+        serializers.EndUserAssertionIn,
+        returns={200: serializers.VerifiedOut},
+        refuses=[*VERIFY, ClientNotAuthenticated],
+        token="optional",
+    )
     def finish_authentication(self, request: Request) -> Response:
         """Verify the use of a passkey.
 
@@ -178,7 +184,9 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         asked = self.valid(serializers.EndUserAssertionIn)
         done = authentication.finish_authentication(
             realm=END_USERS,
-            caller=self.caller_or(PasskeyNotVerified, asked["tenant_id"]),
+            caller=replace(
+                self.caller_or(PasskeyNotVerified, asked["tenant_id"]), client_secret=asked.get("client_secret")
+            ),
             tenant_id=asked["tenant_id"],
             email=asked.get("email"),
             response=asked["response"],
@@ -191,18 +199,19 @@ class PasskeySignUpViewSet(PasskeyViewSet):
     """The general registration, which signs the user in."""
 
     @endpoint(
-        serializers.EndUserCredentialIn,
+        serializers.SignUpIn,
         returns={200: serializers.EnrolledAndSignedInOut},
-        refuses=[*FINISH, PasskeyNotVerified, EmailNotVerified],
+        refuses=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
     )
     def finish_registration(self, request: Request) -> Response:
         """Store an end user's new passkey and answer tokens; the authenticator must have verified the user."""
-        asked = self.valid(serializers.EndUserCredentialIn)
+        asked = self.valid(serializers.SignUpIn)
         asked["response"] = asked.pop("credential")
-        caller = self.caller_or(NoProof, asked["tenant_id"])
+        secret = asked.pop("client_secret", None)
+        caller = replace(self.caller_or(NoProof, asked["tenant_id"]), client_secret=secret)
         done = registration.finish_registration_and_sign_in(caller=caller, **asked)
         assert done.tokens is not None  # this action issues them
         return Response({**enrolled(done), **done.tokens.members()}, headers=NO_STORE)

@@ -19,6 +19,7 @@ from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow import principals
 from userflow.admins.models import AdminUser, known_as, may_enter
+from userflow.clients.credentials import PROOF_COLUMNS, is_authenticated, refuse_sign_in
 from userflow.clients.usage import STALE_USE, note_use
 from userflow.email import proofs
 from userflow.endusers.models import EndUser
@@ -84,15 +85,22 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
 
 
 def sign_in_end_user(
-    *, client_id: UUID, email: str, password: str, tenant_id: UUID | None = None, user_agent: str = ""
+    *,
+    client_id: UUID,
+    email: str,
+    password: str,
+    tenant_id: UUID | None = None,
+    client_secret: str | None = None,
+    user_agent: str = "",
 ) -> SignIn:
-    """Sign an end user in through a client of the tenant.
+    """Sign an end user in through a client of the tenant. A confidential client authenticates with its secret.
 
     Gives tokens, or a ticket when a factor is enrolled. Refuses with WrongCredentials (unknown, wrong, inactive user and
-    inactive client alike), AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
+    inactive client alike), ClientNotAuthenticated, AttemptsLocked, TooManyFromAddress, HashersBusy,
+    TenantSuspended, TenantBusy.
     """
     attempts.limit_guessing_address("signin")
-    route, client_stands, stale = _route_of_client(client_id)
+    route, client_stands, stale = _route_of_client(client_id, client_secret)
     if route is None or (tenant_id is not None and tenant_id != route.tenant_id):
         passwords.matches(password, None)
         attempts.count_wrong_secret()
@@ -142,20 +150,25 @@ def _renew_hash(realm: Realm, user: Any, password: str) -> None:
         raise WrongCredentials
 
 
-def _route_of_client(client_id: UUID) -> tuple[routes.Route | None, bool, bool]:
-    """The tenant's route, whether the client is active, and whether its last use is to be noted."""
+def _route_of_client(client_id: UUID, secret: str | None) -> tuple[routes.Route | None, bool, bool]:
+    """The tenant's route, whether the client is active, and whether its last use is to be noted.
+
+    Raises ClientNotAuthenticated for a confidential client without its secret. This depends on nothing about the user.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {routes.COLUMNS}, c.active, {STALE_USE.format(client='c')} FROM userflow_client c"
+            f"SELECT {routes.COLUMNS}, c.active, {STALE_USE.format(client='c')}, {PROOF_COLUMNS} FROM userflow_client c"
             f" JOIN tenants_tenant t ON t.id = c.tenant_id {routes.JOINS} WHERE c.id = %s",
             [client_id],
         )
         row = cursor.fetchone()
     if row is None:
         return None, False, False
-    active, stale = row[routes.WIDTH :]
+    active, stale, *proof = row[routes.WIDTH :]
     route = routes.remember(routes.from_row(row[: routes.WIDTH]))
     set_tenant(route.tenant_id, client_id)
+    if not is_authenticated(secret, *proof):
+        refuse_sign_in(route.tenant_id, client_id)
     return route, bool(active), bool(stale)
 
 

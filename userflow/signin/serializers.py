@@ -15,6 +15,9 @@ class AdminLoginIn(serializers.Serializer[Any]):
 
 class EndUserLoginIn(serializers.Serializer[Any]):
     client_id = Identifier()
+    client_secret = Text(
+        max_length=255, required=False, help_text="Of a confidential client; or send it by HTTP Basic."
+    )
     email = EmailAddress()
     password = Text(max_length=1024)
     tenant_id = Identifier(required=False)

@@ -6,10 +6,19 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.clients.actions import end_client_tokens
-from userflow.errors import EmailNotVerified, GrantsMoreThanHeld, UnknownSession, UnknownUser, WrongCredentials
+from userflow.clients.credentials import basic_credentials
+from userflow.errors import (
+    ClientNotAuthenticated,
+    EmailNotVerified,
+    GrantsMoreThanHeld,
+    UnknownSession,
+    UnknownUser,
+    WrongCredentials,
+)
 from userflow.ids import id_or
 from userflow.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
 from userflow.signin import actions, serializers, sessions, tickets
@@ -17,6 +26,7 @@ from userflow.signin.actions import SignIn
 
 TICKET_HEADER = "X-Enrollment-Ticket"
 NO_STORE = {"Cache-Control": "no-store"}
+CLIENT_BASIC = {"Authorization": "`Basic` of a confidential client: id and secret, each form-encoded (RFC 6749)."}
 TICKET_MEANS = {TICKET_HEADER: "Proof for enrolling a first factor within 15 minutes; only while there is none."}
 
 
@@ -32,6 +42,21 @@ def answer(done: SignIn, **members: Any) -> Response:
         waiting["expires_in"] = int(tickets.LIFETIME[purpose].total_seconds())
         return Response(waiting, headers=headers)
     return Response({**done.tokens.members(), **members, "mfa_required": False}, headers=headers)
+
+
+def _client_secret(request: Request, asked: dict[str, Any]) -> str | None:
+    """The secret of the client that the body names, by HTTP Basic or in the body.
+
+    A header for someone else is ignored: a proxy in front may ask for a login of its own. Raises ValidationFailed for both
+    at once (RFC 6749 section 2.3).
+    """
+    secret: str | None = asked.get("client_secret")
+    stated = basic_credentials(request.META.get("HTTP_AUTHORIZATION", ""))
+    if stated is None or stated[0].lower() != str(asked["client_id"]):
+        return secret
+    if secret is not None:
+        raise ValidationFailed(details={"client_secret": ["Send the secret by HTTP Basic or in the body, not both."]})
+    return stated[1] or None
 
 
 class AdminSignInViewSet(ApiViewSet):
@@ -61,15 +86,16 @@ class EndUserSignInViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserLoginIn,
         returns={200: serializers.EndUserLoginOut},
-        refuses=[WrongCredentials, EmailNotVerified, TenantSuspended],
+        refuses=[WrongCredentials, ClientNotAuthenticated, EmailNotVerified, TenantSuspended],
         token="none",
+        headers=CLIENT_BASIC,
         answer_headers=TICKET_MEANS,
     )
     def login(self, request: Request) -> Response:
-        """Sign an end user in through a client."""
-        done = actions.sign_in_end_user(
-            **self.valid(serializers.EndUserLoginIn), user_agent=request.META.get("HTTP_USER_AGENT", "")
-        )
+        """Sign an end user in through a client. A confidential client sends its secret, by HTTP Basic or in the body."""
+        asked = self.valid(serializers.EndUserLoginIn)
+        asked["client_secret"] = _client_secret(request, asked)
+        done = actions.sign_in_end_user(**asked, user_agent=request.META.get("HTTP_USER_AGENT", ""))
         user = {"id": done.user.pk, "email": done.user.email, "name": done.user.name}
         return answer(done, user=user, tenant_id=done.tenant_id, client_id=done.client_id)
 

@@ -1,9 +1,6 @@
 """The OAuth 2.0 endpoints (RFC 6749, 7009, 7662), the public keys (RFC 7517) and what describes them (RFC 8414)."""
 
-import base64
-import binascii
 from typing import Any
-from urllib.parse import unquote_plus
 
 from django.conf import settings
 from rest_framework.request import Request
@@ -13,7 +10,7 @@ from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.parsers import StrictFormParser, StrictJSONParser
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.authentication import BearerAuthentication
-from userflow.clients.credentials import KnownClient, authenticate_client
+from userflow.clients.credentials import KnownClient, authenticate_client, basic_credentials
 from userflow.errors import (
     InvalidClient,
     InvalidGrant,
@@ -45,15 +42,10 @@ def stated_client(request: Request, body: dict[str, Any]) -> tuple[str | None, s
         if secret is not None and client_id is None:
             raise InvalidRequest("client_secret needs client_id.")
         return client_id, secret
-    scheme, _, encoded = header.partition(" ")
-    try:
-        pair = base64.b64decode(encoded.strip(), validate=True).decode()
-    except (binascii.Error, ValueError) as problem:
-        raise InvalidClient from problem
-    name, colon, key = pair.partition(":")
-    if scheme.lower() != "basic" or not colon:
+    stated = basic_credentials(header)
+    if stated is None:
         raise InvalidClient
-    name, key = unquote_plus(name), unquote_plus(key)
+    name, key = stated
     if secret is not None or client_id not in (None, name):
         raise InvalidRequest("State the client in one way only: by HTTP Basic or in the body.")
     # A public client that sends its id by Basic has an empty password there.

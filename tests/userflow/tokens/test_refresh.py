@@ -132,7 +132,7 @@ def test_a_confidential_clients_user_is_refreshed_by_that_client_only(house: Hou
     client = make_client(house)
     person = house.register()
     login = {"client_id": client["client_id"], "email": person.email, "password": person.password}
-    token = Api().post("/uflow/auth/enduser/login", login).json()["refresh_token"]
+    token = Api().post("/uflow/auth/enduser/login", login, headers=basic(client)).json()["refresh_token"]
     alone = refresh(token)
     assert (alone.status_code, alone.json()["error"]) == (401, "invalid_client")
     assert refresh(token, client_id=client["client_id"], client_secret="ics_no").status_code == 401
