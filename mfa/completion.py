@@ -37,6 +37,27 @@ def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> Spendabl
     return ticket
 
 
+def spend_login(realm: Realm, login: Spendable | None) -> None:
+    """Use up the sign-in that the factor about to be stored completes; nothing without one.
+
+    Call it in the confirmation's transaction, behind `factors.claim` and before `factors.settle`, which ends the tickets
+    of a user with a first factor. Of two completions at once one wins. Raises NotSignedInByTicket (401).
+    """
+    if login is not None:
+        tickets.spend_ticket(realm, login)
+
+
+def complete_by_enrollment(
+    *, realm: Realm, user: Any, login: Spendable | None, amr: tuple[str, ...], user_agent: str
+) -> TokenPair | None:
+    """Open the session of the sign-in that `spend_login` has used up; None without one.
+
+    The new factor's own proof, `amr`, counts as the second step. Call it behind `factors.settle`, which ends the sessions
+    from before a first factor. Raises NotSignedInByTicket (401), EmailNotVerified (403), TenantSuspended.
+    """
+    return None if login is None else _open_session(realm, user, login, amr, user_agent)
+
+
 def complete_second_step(
     *, realm: Realm, user: Any, ticket: Spendable | None, amr: tuple[str, ...], user_agent: str = ""
 ) -> TokenPair | None:
@@ -49,6 +70,10 @@ def complete_second_step(
     if ticket is None:
         return None
     tickets.spend_ticket(realm, ticket)
+    return _open_session(realm, user, ticket, amr, user_agent)
+
+
+def _open_session(realm: Realm, user: Any, ticket: Spendable, amr: tuple[str, ...], user_agent: str) -> TokenPair:
     speaker, route = speaker_of(realm, user, ticket.client_id)
     return actions.complete_sign_in(realm, user, speaker, amr=(*ticket.amr, *amr), route=route, user_agent=user_agent)
 

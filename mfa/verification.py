@@ -58,7 +58,7 @@ class Try:
 
 
 _PERSON = """
-SELECT {of_user}, {of_factor}, CASE WHEN u.id = %(person_known)s::uuid THEN 'known' ELSE 'stranger' END AS caller
+SELECT {of_user}, {of_factor}, CASE WHEN u.id = %(person_known)s::uuid THEN 'known' ELSE {otherwise} END AS caller
 FROM {users} u LEFT JOIN {table} f ON f.user_id = u.id AND {condition} WHERE {who} AND u.active
 """
 
@@ -80,9 +80,14 @@ def count_try(
         table=factor.table,
         condition=factor.condition,
         who="u.id = %(person_known)s" if email is None else "u.email_key = %(person_key)s",
+        otherwise=f"'{attempts.STRANGER}'"
+        if mfa_token is None
+        else attempts.login_budget(realm, user="u.id", network="%(person_network)s"),
     )
     key = email_key(email) if email is not None else None
     values = {"person_known": id_in(realm, caller.principal), "person_key": key, **factor.values}
+    if mfa_token is not None:
+        values["person_network"] = attempts.caller_network()
     parts = [Part(attempts.PERSON, person, values)]
     if mfa_token is None:
         stranger = attempts.subject_of(realm, email.lower()) if nobody and email is not None else None
@@ -94,11 +99,11 @@ def count_try(
     parts.extend(factor.also)
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(*together(parts, _answer(names, factor, waits=mfa_token is not None)))
-        user_id, counted_for, waits_for, client_id, amr, *row = cursor.fetchone()
+        user_id, budget, counted_for, waits_for, client_id, amr, *row = cursor.fetchone()
     found = tuple(row[len(names) :])
     if user_id is None:
         if counted_for is None and nobody and mfa_token is None and email is not None:
-            _refuse_uncounted(realm, None, email, caller, None, factor.kind)
+            _refuse_uncounted(realm, email.lower(), attempts.STRANGER, None, factor.kind)
         return Try(None, found, None, attempts.STRANGER)
     user: Any = realm.users.from_db(realm.alias, list(names), row[: len(names)])
     if realm is not END_USERS and user.tenant_id is not None:
@@ -109,7 +114,7 @@ def count_try(
             raise NotSignedInByTicket
         login = Spendable(hash_token(mfa_token), tickets.SECOND_STEP, user, client_id, orjson.loads(amr), [])
     if counted_for is None:
-        _refuse_uncounted(realm, user, email, caller, login, factor.kind)
+        _refuse_uncounted(realm, user.pk, budget, login, factor.kind)
     return Try(user, found, login, counted_for)
 
 
@@ -123,21 +128,17 @@ def _answer(names: Iterable[str], factor: Factor, *, waits: bool) -> str:
     of_login = "waiting.user_id, waiting.client_id, waiting.amr" if waits else "NULL, NULL, NULL"
     shown = [f"person.{name}" for name in names] + [f"person.factor_{name}" for name in factor.columns]
     return (
-        f"SELECT person.id, counted.caller, {of_login}, {', '.join(shown)}{factor.shown} FROM (SELECT) AS one"
+        f"SELECT person.id, person.caller, counted.caller, {of_login}, {', '.join(shown)}{factor.shown} FROM (SELECT) AS one"
         " LEFT JOIN person ON true LEFT JOIN counted ON true"
         + (" LEFT JOIN waiting ON true" if waits else "")
         + "".join(f" LEFT JOIN {part.name} ON true" for part in factor.also)
     )
 
 
-def _refuse_uncounted(
-    realm: Realm, user: Any, email: str | None, caller: Caller, login: Spendable | None, kind: str
-) -> NoReturn:
-    subject = attempts.subject_of(realm, user.pk if user is not None else (email or "").lower())
-    known = login is not None or (user is not None and id_in(realm, caller.principal) == user.pk)
+def _refuse_uncounted(realm: Realm, who: object, budget: str, login: Spendable | None, kind: str) -> NoReturn:
     if login is not None and not _still_waits(realm, login):
         raise NotSignedInByTicket
-    attempts.refuse_locked(realm, subject, factor=kind, caller=attempts.KNOWN if known else attempts.STRANGER)
+    attempts.refuse_locked(realm, attempts.subject_of(realm, who), factor=kind, caller=budget)
 
 
 def _still_waits(realm: Realm, login: Spendable) -> bool:

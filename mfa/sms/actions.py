@@ -11,7 +11,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors
-from mfa.completion import complete_second_step, waiting_login
+from mfa.completion import complete_by_enrollment, complete_second_step, spend_login, waiting_login
 from mfa.enrollment import Caller, Proof, enrollment_proof, is_this_user
 from mfa.errors import AttemptsExceeded, CodeExpired, InvalidCode, NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
@@ -37,6 +37,14 @@ class CodeSent:
     phone_display: str
     attempts_remaining: int
     expires_in_minutes: int = int(codes.LIFETIME.total_seconds()) // 60
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """An enrolled phone; with the tokens of the sign-in that waited for it."""
+
+    phone: Phone
+    tokens: TokenPair | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +81,25 @@ def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_numbe
 
 
 def confirm_sms_setup(
-    *, tenant_id: UUID, client_id: UUID, email: str, phone_number: str, code: str, caller: Caller
-) -> Phone:
-    """Enrol the number with the code that it received.
+    *,
+    tenant_id: UUID,
+    client_id: UUID,
+    email: str,
+    phone_number: str,
+    code: str,
+    caller: Caller,
+    mfa_token: str | None = None,
+) -> Confirmed:
+    """Enroll the number with the code that it received; `mfa_token` completes the sign-in that waits for a factor.
 
     Refuses with PhoneRefused, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired, NoProof, SignInTooOld (401),
-    SomebodyElse (403), AttemptsLocked, TooManyFromAddress (429).
+    SomebodyElse (403), AttemptsLocked, TooManyFromAddress (429), NotSignedInByTicket (401).
     """
     attempts.refuse_guessing_address()
     with in_tenant(tenant_id):
         check_client(client_id, tenant_id)
         user, proof = _proven(email, caller)
+        login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
         number = codes.mobile_number(phone_number, countries=_countries())
         digest = codes.number_digest(number.e164, data_key=END_USERS.data_key())
         budget = _budget_of(proof)
@@ -91,6 +107,7 @@ def confirm_sms_setup(
         try:
             with tenant_atomic():
                 locked = factors.claim(END_USERS, user, proof)
+                spend_login(END_USERS, login)
                 _spend(row)
                 replaced = bool(locked.phones.all().delete()[0])
                 phone = Phone(user=locked, number_digest=digest, last_four=number.last_four)
@@ -107,10 +124,13 @@ def confirm_sms_setup(
                     proof=proof,
                     factor_id=phone.pk,
                 )
+                tokens = complete_by_enrollment(
+                    realm=END_USERS, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
+                )
         except IntegrityError as clash:
             # The index on the number's digest: also when two users confirm it at once.
             raise PhoneTaken from clash
-    return phone
+    return Confirmed(phone, tokens)
 
 
 def _proven(email: str, caller: Caller) -> tuple[Any, Proof]:
@@ -146,7 +166,14 @@ def request_sms_code(
         e164 = _opened(phone)
         # Checked again: the tenant may have taken a country off its list since.
         number = codes.mobile_number(e164, countries=_countries())
-        waiting = _new_code(user, number, purpose=VERIFICATION, budget=_budget(user, caller, login))
+        known = login is not None or is_this_user(END_USERS, user, caller.principal)
+        waiting = _new_code(
+            user,
+            number,
+            purpose=VERIFICATION,
+            budget=attempts.KNOWN if known else attempts.STRANGER,
+            login=login,
+        )
     return _send(waiting, tenant_id)
 
 
@@ -201,8 +228,15 @@ def _refuse_unknown(user: Any, email: str, budget: str) -> NoReturn:
 
 
 def _budget(user: Any, caller: Caller, login: Any) -> str:
-    known = login is not None or (user is not None and is_this_user(END_USERS, user, caller.principal))
-    return attempts.KNOWN if known else attempts.STRANGER
+    """Whose tries are counted: those of the user's own session, of tickets, or of all other callers."""
+    if user is not None and is_this_user(END_USERS, user, caller.principal):
+        return attempts.KNOWN
+    if login is None:
+        return attempts.STRANGER
+    budget = attempts.login_budget(END_USERS, user="%(user)s", network="%(network)s")
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(f"SELECT {budget}", {"user": user.pk, "network": attempts.caller_network()})
+        return str(cursor.fetchone()[0])
 
 
 def _countries() -> list[str] | None:
@@ -210,8 +244,10 @@ def _countries() -> list[str] | None:
     return countries
 
 
-def _new_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str) -> _Waiting:
-    """Store a new code and count its message.
+def _new_code(
+    user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str, login: tickets.Spendable | None = None
+) -> _Waiting:
+    """Store a new code and count its message. The code has the tries of `budget`, a login those of its ticket.
 
     A valid code stays as it is when another caller asks again without a proof: that answers as if a message was sent.
     """
@@ -244,9 +280,10 @@ def _new_code(user: Any, number: codes.Number, *, purpose: CodePurpose, budget: 
             },
         )
         record_for_tenant("sms.requested", target=("end_user", user.pk), details={"purpose": purpose})
+    remaining = _remaining(row, budget) if login is None else tickets.WRONG_CODES_ALLOWED - login.wrong_codes
     issuer = issuer_of(END_USERS, user)
     text = f"{code} is your code for {issuer}. It is good for 5 minutes."
-    return _Waiting(message, number.e164, text, CodeSent(number.display, _remaining(row, budget)))
+    return _Waiting(message, number.e164, text, CodeSent(number.display, remaining))
 
 
 def _send(waiting: _Waiting, tenant_id: UUID) -> CodeSent:
@@ -286,12 +323,9 @@ def _try_code(
         raise InvalidCode
     if row.expires_at <= now():
         raise CodeExpired
-    with connections["tenant"].cursor() as cursor:
-        counted: dict[str, Any] = {"id": row.pk, "most": codes.TRIES, "kept": codes.TRIES_KEPT}
-        cursor.execute(_TRY.format(budget=budget), counted)
-        if cursor.rowcount != 1:
-            _record_refusal(user)
-            raise AttemptsExceeded
+    if login is None and not _count_try(row, budget):
+        _record_refusal(user)
+        raise AttemptsExceeded
     attempts.count(END_USERS, user.pk, factor=factors.SMS, caller=budget)
     if login is not None:
         tickets.count_wrong_code(END_USERS, login)
@@ -300,6 +334,14 @@ def _try_code(
         _record_refusal(user)
         raise InvalidCode
     return row
+
+
+def _count_try(row: SmsCode, budget: str) -> bool:
+    """Whether the code has a try left for this budget; a login's ticket has tries of its own."""
+    with connections["tenant"].cursor() as cursor:
+        counted: dict[str, Any] = {"id": row.pk, "most": codes.TRIES, "kept": codes.TRIES_KEPT}
+        cursor.execute(_TRY.format(budget=budget), counted)
+        return bool(cursor.rowcount == 1)
 
 
 def _record_refusal(user: Any) -> None:

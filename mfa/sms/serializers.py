@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import SixDigits
-from mfa.totp.serializers import LoginTokens
+from mfa.totp.serializers import COMPLETES, LoginTokens
 
 
 class SmsWhom(serializers.Serializer[Any]):
@@ -21,6 +21,7 @@ class SmsBegin(SmsWhom):
 
 class SmsConfirm(SmsBegin):
     code = SixDigits()
+    mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
 class SmsRequestCode(SmsWhom):
@@ -39,7 +40,7 @@ class SmsSentOut(serializers.Serializer[Any]):
     success = serializers.BooleanField()
 
 
-class SmsConfirmedOut(serializers.Serializer[Any]):
+class SmsConfirmedOut(LoginTokens):
     message = serializers.CharField()
     phone_display = serializers.CharField()
     success = serializers.BooleanField()

@@ -23,7 +23,7 @@ from mfa.errors import (
 from mfa.sms import actions, serializers
 from mfa.views import NO_STORE, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, NotSignedInByTicket
+from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
 LADDER = [NoProof, SignInTooOld, SomebodyElse]
@@ -48,16 +48,20 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsConfirm,
         returns={200: serializers.SmsConfirmedOut},
-        refuses=[*TENANCY, *LADDER, *CODE, PhoneRefused, PhoneTaken],
+        refuses=[*TENANCY, *LADDER, *CODE, PhoneRefused, PhoneTaken, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
     )
     def confirm(self, request: Request) -> Response:
-        """Enrol the phone with the code that it received."""
+        """Enroll the phone with the code that it received.
+
+        With `mfa_token` it completes the login that waits for a factor and returns its tokens.
+        """
         asked = self.valid(serializers.SmsConfirm)
-        phone = actions.confirm_sms_setup(**asked, caller=self.caller(asked["tenant_id"]))
-        return Response({"message": "The phone is enrolled.", "phone_display": phone.display, "success": True})
+        done = actions.confirm_sms_setup(**asked, caller=self.caller(asked["tenant_id"]))
+        answer = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
+        return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
 
     @endpoint(
         serializers.SmsRequestCode,

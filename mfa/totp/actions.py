@@ -11,7 +11,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors, verification
-from mfa.completion import complete_second_step, second_step
+from mfa.completion import complete_by_enrollment, complete_second_step, second_step, spend_login, waiting_login
 from mfa.enrollment import Caller, enrollment_proof
 from mfa.errors import InvalidCode, NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
@@ -40,6 +40,14 @@ class Setup:
     qr_code: str
     account: str
     issuer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """An enrolled authenticator: ten backup codes, shown once, and the tokens of the sign-in that waited for it."""
+
+    backup_codes: list[str]
+    tokens: TokenPair | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +123,20 @@ def confirm_totp_setup(
     code: str,
     caller: Caller,
     client_id: UUID | None = None,
-) -> list[str]:
-    """Enrol the secret with its first code; gives ten backup codes, once.
+    mfa_token: str | None = None,
+) -> Confirmed:
+    """Enroll the secret with its first code; `mfa_token` completes the sign-in that waits for a factor.
 
     Only a secret that was issued to this user and is still held is taken. No attempt is counted: whoever knows the
     secret can compute the code. Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403),
-    SecretNotIssued, InvalidCode (400), TooManyFromAddress (429).
+    SecretNotIssued, InvalidCode (400), TooManyFromAddress (429), NotSignedInByTicket (401).
     """
     attempts.refuse_guessing_address()
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
+        login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
         row = _pending(realm, user, secret)
         step = engine.matching_step(_opened(realm, row), code, at=time.time())
         if step is None:
@@ -134,6 +144,7 @@ def confirm_totp_setup(
             raise InvalidCode
         with realm.atomic():
             locked = factors.claim(realm, user, proof)
+            spend_login(realm, login)
             replaced = bool(locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0])
             # A parallel confirmation of the same secret has taken the row meanwhile.
             if not locked.totp_secrets.filter(pk=row.pk, confirmed_at=None).update(confirmed_at=now(), last_step=step):
@@ -149,7 +160,10 @@ def confirm_totp_setup(
                 proof=proof,
                 factor_id=row.pk,
             )
-    return codes
+            tokens = complete_by_enrollment(
+                realm=realm, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
+            )
+    return Confirmed(codes, tokens)
 
 
 def _pending(realm: Realm, user: Any, secret: str) -> Any:

@@ -7,6 +7,8 @@ from rest_framework import serializers
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import BackupCodeText, SixDigits
 
+COMPLETES = "Ticket of the login that must enroll first: the new factor completes it."
+
 
 class AdminTotpBegin(serializers.Serializer[Any]):
     email = EmailAddress()
@@ -20,6 +22,7 @@ class TotpBegin(AdminTotpBegin):
 class AdminTotpConfirm(AdminTotpBegin):
     code = SixDigits()
     secret = Text(max_length=128, help_text="From beginSetup.")
+    mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
 class TotpConfirm(AdminTotpConfirm):
@@ -51,6 +54,15 @@ class TotpVerifyLogin(AdminTotpVerifyLogin):
     client_id = Identifier(required=False)
 
 
+class LoginTokens(serializers.Serializer[Any]):
+    """What a success with `mfa_token` returns besides."""
+
+    access_token = serializers.CharField(required=False)
+    refresh_token = serializers.CharField(required=False)
+    token_type = serializers.CharField(required=False)
+    expires_in = serializers.IntegerField(required=False)
+
+
 class TotpBeginOut(serializers.Serializer[Any]):
     account = serializers.CharField()
     issuer = serializers.CharField()
@@ -66,18 +78,13 @@ class BackupCodesOut(serializers.Serializer[Any]):
     success = serializers.BooleanField()
 
 
+class TotpConfirmedOut(LoginTokens, BackupCodesOut):
+    """The backup codes, and with `mfa_token` the login's tokens."""
+
+
 class TotpDoneOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     success = serializers.BooleanField()
-
-
-class LoginTokens(serializers.Serializer[Any]):
-    """What a success with `mfa_token` answers besides."""
-
-    access_token = serializers.CharField(required=False)
-    refresh_token = serializers.CharField(required=False)
-    token_type = serializers.CharField(required=False)
-    expires_in = serializers.IntegerField(required=False)
 
 
 class AdminTotpVerifiedOut(LoginTokens):

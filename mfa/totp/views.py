@@ -19,7 +19,7 @@ from mfa.errors import (
 from mfa.totp import actions, serializers
 from mfa.views import NO_STORE, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, NotSignedInByTicket
+from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
 from userflow.realms import ADMINS, END_USERS, Realm
 
 REALM = [TenantSuspended, TenantBusy, TenantMismatch, UnknownPerson]
@@ -45,9 +45,10 @@ class TotpMechanism(FactorViewSet):
 
     def answer_confirm(self, asked: dict[str, Any]) -> Response:
         """200 with the backup codes, once."""
-        codes = actions.confirm_totp_setup(**self.whom(asked))
+        done = actions.confirm_totp_setup(**self.whom(asked))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
-        return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
+        answer = {"backup_codes": done.backup_codes, "message": message, "success": True}
+        return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
 
     def answer_verify(self, asked: dict[str, Any]) -> Response:
         """200 with what was verified, and the tokens of a login that waited for it."""
@@ -91,14 +92,17 @@ class TotpViewSet(TotpMechanism):
 
     @endpoint(
         serializers.TotpConfirm,
-        returns={200: serializers.BackupCodesOut},
-        refuses=[*TENANCY, *LADDER, SecretNotIssued, InvalidCode],
+        returns={200: serializers.TotpConfirmedOut},
+        refuses=[*TENANCY, *LADDER, SecretNotIssued, InvalidCode, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
     )
     def confirm(self, request: Request) -> Response:
-        """Enrol the authenticator with its first code; answers the backup codes once."""
+        """Enroll the authenticator with its first code; returns the backup codes once.
+
+        With `mfa_token` it completes the login that waits for a factor and returns its tokens.
+        """
         return self.answer_confirm(self.valid(serializers.TotpConfirm))
 
     @endpoint(
@@ -159,14 +163,14 @@ class AdminTotpViewSet(TotpMechanism):
 
     @endpoint(
         serializers.AdminTotpConfirm,
-        returns={200: serializers.BackupCodesOut},
-        refuses=[*REALM, *LADDER, SecretNotIssued, InvalidCode],
+        returns={200: serializers.TotpConfirmedOut},
+        refuses=[*REALM, *LADDER, SecretNotIssued, InvalidCode, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,
     )
     def confirm(self, request: Request) -> Response:
-        """Enrol an admin user's authenticator with its first code."""
+        """Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login."""
         return self.answer_confirm(self.valid(serializers.AdminTotpConfirm))
 
     @endpoint(

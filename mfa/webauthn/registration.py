@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import IntegrityError
 
 from mfa import factors
+from mfa.completion import complete_by_enrollment, spend_login, waiting_login
 from mfa.enrollment import Caller, Proof, enrollment_proof
 from mfa.errors import NoProof, PasskeyNotVerified, PasskeyRefused, TooManyPasskeys
 from mfa.notices import issuer_of
@@ -17,12 +18,13 @@ from mfa.webauthn.ceremony import NewPasskey
 from mfa.webauthn.queries import REGISTRATION
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
-from mfa.webauthn.speaking import only_step, record
+from mfa.webauthn.speaking import SECOND_STEP_AMR, only_step, record
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import actions as signin
 from userflow.signin import attempts
+from userflow.signin.tickets import Spendable
 from userflow.tokens.issue import TokenPair
 
 # Every one of them travels in the options of each ceremony.
@@ -71,19 +73,24 @@ def finish_registration(
     response: Mapping[str, Any],
     caller: Caller,
     name: str = "",
+    mfa_token: str | None = None,
 ) -> Enrolled:
     """Store the passkey that the response proves; an admin user's with the name that its owner knows it by.
 
-    Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys
-    (400); then nothing is stored.
+    `mfa_token` completes the sign-in that waits for a factor. Refuses with UnknownPerson (404), NoProof, SignInTooOld
+    (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys (400), NotSignedInByTicket (401); then nothing is stored.
     """
     with entered(realm, tenant_id):
         user = require_user(realm, email)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
+        login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
         new = _verified_registration(realm, user, response)
         with realm.atomic():
-            _store(realm, user, proof, new, **({"name": name} if realm is ADMINS else {}))
-    return Enrolled(user, responses.base64url(new.credential_id))
+            locked = _store(realm, user, proof, new, login, **({"name": name} if realm is ADMINS else {}))
+            tokens = complete_by_enrollment(
+                realm=realm, user=locked, login=login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent
+            )
+    return Enrolled(user, responses.base64url(new.credential_id), tokens)
 
 
 def finish_registration_and_sign_in(
@@ -134,9 +141,10 @@ def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any])
         raise PasskeyRefused from problem
 
 
-def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, **named: str) -> None:
-    """Claim, store, settle: one transaction of the caller's."""
+def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: Spendable | None = None, **named: str) -> Any:
+    """Claim, store, settle: one transaction of the caller's. Return the user as stored now."""
     locked = factors.claim(realm, user, proof)
+    spend_login(realm, login)
     if locked.passkeys.count() >= MOST_PASSKEYS:
         raise TooManyPasskeys
     try:
@@ -157,6 +165,7 @@ def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, **named: str)
     factors.settle(
         realm, locked, change="enrolled", kind=factors.WEBAUTHN, rung=proof.rung, proof=proof, factor_id=passkey.pk
     )
+    return locked
 
 
 def _display_name(user: Any) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
+from mfa.totp.serializers import COMPLETES, LoginTokens
 from userflow.proof_fields import PublicKeyCredential
 
 
@@ -12,8 +13,9 @@ class AdminNamedIn(serializers.Serializer[Any]):
     email = EmailAddress()
 
 
-class AdminCredentialIn(AdminNamedIn):
+class AdminPasskeyIn(AdminNamedIn):
     credential = PublicKeyCredential()
+    mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
 class AdminAssertionIn(AdminNamedIn):
@@ -36,6 +38,10 @@ class EndUserCredentialIn(EndUserNamedIn):
 
 class SignUpIn(EndUserCredentialIn):
     client_secret = _client_secret()
+
+
+class EndUserPasskeyIn(EndUserCredentialIn):
+    mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
 class EndUserBeginIn(serializers.Serializer[Any]):
@@ -103,7 +109,7 @@ class RequestOptionsOut(serializers.Serializer[Any]):
     userVerification = serializers.CharField()
 
 
-class EnrolledOut(serializers.Serializer[Any]):
+class EnrolledOut(LoginTokens):
     success = serializers.BooleanField()
     message = serializers.CharField()
     credential_id = serializers.CharField(help_text="base64url")

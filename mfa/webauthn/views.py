@@ -40,8 +40,9 @@ PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 
 
 def enrolled(done: Enrolled) -> dict[str, Any]:
-    """Members of a finished registration."""
-    return {"success": True, "message": "The passkey is enrolled.", "credential_id": done.credential_id}
+    """Fields of a finished registration, with the tokens of a sign-in that it completes."""
+    fields = {"success": True, "message": "The passkey is enrolled.", "credential_id": done.credential_id}
+    return {**fields, **(done.tokens.members() if done.tokens else {})}
 
 
 def verified(done: Verified) -> Response:
@@ -81,20 +82,19 @@ class AdminPasskeyViewSet(FactorViewSet):
         return Response(options, headers=NO_STORE)
 
     @endpoint(
-        serializers.AdminCredentialIn,
+        serializers.AdminPasskeyIn,
         returns={200: serializers.EnrolledOut},
-        refuses=[UnknownPerson, *FINISH],
+        refuses=[UnknownPerson, *FINISH, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,
     )
     def finish_registration(self, request: Request) -> Response:
-        """Store the new passkey."""
-        asked = self.valid(serializers.AdminCredentialIn)
-        done = registration.finish_registration(
-            realm=ADMINS, tenant_id=None, email=asked["email"], response=asked["credential"], caller=self.caller()
-        )
-        return Response(enrolled(done))
+        """Store the new passkey; with `mfa_token` it completes the login that waits for a factor."""
+        asked = self.valid(serializers.AdminPasskeyIn)
+        asked["response"] = asked.pop("credential")
+        done = registration.finish_registration(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked)
+        return Response(enrolled(done), headers=NO_STORE)
 
     @endpoint(
         serializers.AdminNamedIn,
@@ -135,19 +135,19 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         return Response(options, headers=NO_STORE)
 
     @endpoint(
-        serializers.EndUserCredentialIn,
+        serializers.EndUserPasskeyIn,
         returns={200: serializers.EnrolledOut},
-        refuses=[UnknownPerson, UnknownTenant, *FINISH],
+        refuses=[UnknownPerson, UnknownTenant, *FINISH, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
     )
     def finish_registration(self, request: Request) -> Response:
-        """Store the new passkey."""
-        asked = self.valid(serializers.EndUserCredentialIn)
+        """Store the new passkey; with `mfa_token` it completes the login that waits for a factor."""
+        asked = self.valid(serializers.EndUserPasskeyIn)
         asked["response"] = asked.pop("credential")
         done = registration.finish_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
-        return Response(enrolled(done))
+        return Response(enrolled(done), headers=NO_STORE)
 
     @endpoint(
         serializers.EndUserBeginIn,
@@ -214,7 +214,7 @@ class PasskeySignUpViewSet(PasskeyViewSet):
         caller = replace(self.caller_or(NoProof, asked["tenant_id"]), client_secret=secret)
         done = registration.finish_registration_and_sign_in(caller=caller, **asked)
         assert done.tokens is not None  # this action issues them
-        return Response({**enrolled(done), **done.tokens.members()}, headers=NO_STORE)
+        return Response(enrolled(done), headers=NO_STORE)
 
 
 class RelatedOriginsViewSet(ApiViewSet):

@@ -36,8 +36,8 @@ PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """How a first step ended: with tokens, with a ticket for the second step, or (the tenant requires a factor and there
-    is none) with an enrollment ticket only."""
+    """How a first step ended: with tokens, or with a ticket for the second step. Where the policy requires a factor and
+    the user has none, an enrollment ticket comes with the latter."""
 
     user: Any
     tenant_id: UUID | None
@@ -48,12 +48,17 @@ class SignIn:
     # For the header X-Enrollment-Ticket; only while the user has no factor.
     enrollment_ticket: str | None = None
 
+    @property
+    def enrollment_required(self) -> bool:
+        """Whether the second step waits for a first factor to be enrolled."""
+        return self.mfa_token is not None and self.enrollment_ticket is not None
+
 
 def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> SignIn:
     """Sign an admin user in by username or e-mail address and password.
 
-    Gives tokens, or a ticket when a factor is enrolled; where the policy in force wants a factor, a user without one gets
-    only the ticket to enrol it. Refuses with WrongCredentials
+    Returns tokens, or a ticket for the second step; where the policy in force requires a factor, a user without one gets
+    a ticket to enroll it as well. Refuses with WrongCredentials
     (unknown, wrong, inactive, or of a tenant that lets no admins in: all alike, or the answer would tell that the
     password is right), AttemptsLocked, TooManyFromAddress, HashersBusy.
     """
@@ -210,13 +215,16 @@ def _after_password(
             realm.record("signin.first_step", target=person, tenant_id=speaker.tenant_id)
         return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
     if required_acr(speaker.kind, route.settings if route else {}) == AAL2:
-        # No session before there is a factor: the ticket enrols one, and the next sign-in asks for it.
+        # No session before there is a factor: one ticket enrolls it, the other one completes the sign-in with it.
         with realm.atomic():
             _hold(realm, user, without_factor=True)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
-            enrollment = tickets.open_enrollment(realm, user, cause="login")
+            ticket = tickets.issue_ticket(
+                realm, user, tickets.SECOND_STEP, client_id=speaker.client_id, amr=PASSWORD_AMR
+            )
+            enrollment = tickets.open_enrollment(realm, user, cause="login", login=ticket)
             realm.record("signin.factor_missing", target=person, tenant_id=speaker.tenant_id)
-        return SignIn(**facts, enrollment_ticket=enrollment)
+        return SignIn(**facts, mfa_token=ticket, enrollment_ticket=enrollment)
     enrollment, parts = tickets.opening_enrollment(realm, cause="login", source=STANDING)
     parts.append(attempts.clearing(realm, user.pk, factor=attempts.PASSWORD, source=STANDING, caller=caller))
     tokens = complete_sign_in(

@@ -27,13 +27,19 @@ KNOWN, STRANGER = "known", "stranger"
 # Whoever tries a password is somebody unknown. But from where the user has signed in before tries are counted apart, so
 # that strangers elsewhere, with five wrong passwords every quarter of an hour, do not keep the user out there.
 FAMILIAR = "familiar"
+# Tries at a second step with the ticket of a login, from any network and from one where the user has signed in lately.
+# They are counted apart from `known`: who has guessed the password, and so gets tickets, must not lock the user's own
+# session out of step-up. Five wrong codes end a ticket; the budget limits what all tickets together may try.
+LOGIN, HOME_LOGIN = "login", "home"
+# Wrong codes with tickets before the first lock, beyond FREE_TRIES: a user who mistypes signs in again without a wait.
+LOGIN_GRACE = 20
 _FAMILIAR = (
     "EXISTS (SELECT FROM (SELECT address FROM {sessions} WHERE user_id = {user} ORDER BY created_at DESC LIMIT 20)"
     " AS lately WHERE nullif(lately.address, '')::inet <<= {network}::inet)"
 )
 
-# One statement: count and, at every fifth failure, lock for 60 s doubling to 15 min. A locked row is not touched and
-# gives no row back, however many callers come at once.
+# One statement: count and, at every fifth failure, lock for 60 s doubling to 15 min; the first 20 failures with tickets of
+# logins do not lock. A locked row is not touched and gives no row back, however many callers come at once.
 _COUNT = """
 INSERT INTO {table} AS a (subject, factor, caller, failures, updated_at, locked_until)
 {tried}
@@ -42,11 +48,12 @@ ON CONFLICT (subject, factor, caller) DO UPDATE SET
   updated_at = now(),
   locked_until = CASE
     WHEN a.updated_at >= now() - %(counted_forgotten)s::interval AND (a.failures + 1) %% %(counted_free)s = 0
-    THEN now() + least(%(counted_first)s::interval * power(2, (a.failures + 1) / %(counted_free)s - 1),
+      AND a.failures + 1 > {grace}
+    THEN now() + least(%(counted_first)s::interval * power(2, (a.failures + 1 - {grace}) / %(counted_free)s - 1),
       %(counted_longest)s::interval) END
 WHERE a.locked_until IS NULL OR a.locked_until <= now()
 RETURNING caller
-"""
+""".replace("{grace}", f"CASE WHEN a.caller IN ('{LOGIN}', '{HOME_LOGIN}') THEN {LOGIN_GRACE} ELSE 0 END")
 _RULE: dict[str, str | int] = {
     "counted_forgotten": str(FORGOTTEN_AFTER),
     "counted_free": FREE_TRIES,
@@ -83,6 +90,11 @@ def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> 
 def is_familiar(realm: Realm, *, user: str, network: str) -> str:
     """The condition, as SQL over these expressions, that the user has lately signed in from the network (None: no)."""
     return _FAMILIAR.format(sessions=realm.sessions._meta.db_table, user=user, network=network)
+
+
+def login_budget(realm: Realm, *, user: str, network: str) -> str:
+    """The budget, as SQL over these expressions, for tries with the ticket of the user's login from the network."""
+    return f"CASE WHEN {is_familiar(realm, user=user, network=network)} THEN '{HOME_LOGIN}' ELSE '{LOGIN}' END"
 
 
 def caller_network() -> str | None:

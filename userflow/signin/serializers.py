@@ -28,9 +28,15 @@ class SignInOut(serializers.Serializer[Any]):
     access_token = serializers.CharField(required=False, help_text="JWT; absent while a second step is missing.")
     refresh_token = serializers.CharField(required=False)
     token_type = serializers.CharField(required=False, help_text="Bearer")
-    expires_in = serializers.IntegerField(help_text="Seconds: of the access token, or of the ticket.")
+    expires_in = serializers.IntegerField(help_text="Seconds: of the access token, or of `mfa_token`.")
     mfa_token = serializers.CharField(required=False, help_text="Ticket for the second step.")
     methods = serializers.ListField(child=serializers.CharField(), required=False)
+    enrollment_required = serializers.BooleanField(
+        required=False, help_text="True: the user has no factor and must enroll one to complete the sign-in."
+    )
+    enrollment_ticket = serializers.CharField(
+        required=False, help_text="With `enrollment_required`: for the header X-Enrollment-Ticket, 15 minutes."
+    )
 
 
 class AdminBrief(serializers.Serializer[Any]):

@@ -45,6 +45,7 @@ class Spendable:
     client_id: UUID | None
     amr: list[str]
     spent_on: list[str]
+    wrong_codes: int = 0
 
 
 def issue_ticket(
@@ -89,7 +90,7 @@ def find_ticket(realm: Realm, token: str, purpose: str) -> Spendable:
     )
     if row is None:
         raise NotSignedInByTicket
-    return Spendable(bytes(row.digest), row.purpose, row.user, row.client_id, row.amr, row.spent_on)
+    return Spendable(bytes(row.digest), row.purpose, row.user, row.client_id, row.amr, row.spent_on, row.wrong_codes)
 
 
 def count_wrong_code(realm: Realm, ticket: Spendable) -> None:
@@ -132,19 +133,22 @@ def use_proof_token(realm: Realm, token: str, *, user_id: UUID, session_id: UUID
 # are not looked at would use the ticket up.
 WAITING: Final = "waiting"
 _WAITING = """
-SELECT t.digest, t.user_id, t.client_id, t.amr FROM {table} t JOIN {source} ON t.user_id = {source}.id
+SELECT t.digest, t.user_id, t.client_id, t.amr, {source}.caller FROM {table} t JOIN {source} ON t.user_id = {source}.id
 WHERE t.digest = %(waiting_digest)s AND t.purpose = %(waiting_purpose)s AND t.used_at IS NULL AND t.expires_at > now()
   AND t.wrong_codes < %(waiting_allowed)s
 """
 _TRIED = """
 UPDATE {table} t SET wrong_codes = t.wrong_codes + 1 FROM waiting
 WHERE t.digest = waiting.digest AND t.used_at IS NULL AND t.wrong_codes < %(tried_allowed)s AND NOT {locked}
-RETURNING waiting.user_id::text AS subject, %(tried_caller)s::text AS caller
+RETURNING waiting.user_id::text AS subject, waiting.caller
 """
 
 
 def waiting(realm: Realm, token: str, purpose: str, *, source: str) -> Part:
-    """`find_ticket` as a part of another statement, for the user whose `id` the part `source` gives."""
+    """`find_ticket` as a part of another statement, for the user whose `id` the part `source` gives.
+
+    `source` also gives `caller`, the budget for tries with the ticket.
+    """
     values = {"waiting_digest": hash_token(token), "waiting_purpose": purpose, "waiting_allowed": WRONG_CODES_ALLOWED}
     return Part(WAITING, _WAITING.format(table=realm.tickets._meta.db_table, source=source), values)
 
@@ -152,12 +156,12 @@ def waiting(realm: Realm, token: str, purpose: str, *, source: str) -> Part:
 def trying(realm: Realm, *, factor: str) -> Part:
     """`count_wrong_code` as a part behind `waiting`, unless the user's counter of `factor` is locked.
 
-    Gives `subject` and `caller` for `attempts.counting`: whoever has the ticket is known.
+    Gives `subject` and `caller` for `attempts.counting`.
     """
     locked = attempts.is_locked(
-        realm, subject="waiting.user_id::text", factor="%(tried_factor)s", caller="%(tried_caller)s"
+        realm, subject="waiting.user_id::text", factor="%(tried_factor)s", caller="waiting.caller"
     )
-    values = {"tried_allowed": WRONG_CODES_ALLOWED, "tried_factor": factor, "tried_caller": attempts.KNOWN}
+    values = {"tried_allowed": WRONG_CODES_ALLOWED, "tried_factor": factor}
     return Part("tried", _TRIED.format(table=realm.tickets._meta.db_table, locked=locked), values)
 
 
@@ -200,16 +204,17 @@ SELECT id, %(window_network)s::text, %(window_cause)s::text, %(window_now)s::tim
 FROM {source} WHERE %(window_network)s::text <> ''
 """
 _TICKET = """
-INSERT INTO {table} (digest, purpose, user_id, amr, wrong_codes, spent_on, created_at, expires_at)
+INSERT INTO {table} (digest, purpose, user_id, amr, wrong_codes, spent_on, created_at, expires_at, login_digest)
 SELECT %(ticket_digest)s::bytea, %(ticket_purpose)s::text, id, '[]', 0, '[]', %(ticket_now)s::timestamptz,
-  %(ticket_ends)s::timestamptz FROM {source}
+  %(ticket_ends)s::timestamptz, %(ticket_login)s::bytea FROM {source}
 """
 
 
-def opening_enrollment(realm: Realm, *, cause: str, source: str) -> tuple[str, list[Part]]:
+def opening_enrollment(realm: Realm, *, cause: str, source: str, login: str | None = None) -> tuple[str, list[Part]]:
     """Window and enrollment ticket for the user whose id the part `source` gives, one without a factor.
 
-    Gives the ticket for the header X-Enrollment-Ticket, and the parts of a statement that store both.
+    Gives the ticket for the header X-Enrollment-Ticket, and the parts of a statement that store both. `login` is the
+    second-step ticket of a sign-in that waits for the factor: enrolling with the enrollment ticket does not end it.
     """
     lasting = LOGIN_WINDOW if cause == "login" else timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
     address, moment, token = current_origin().address, now(), new_token()
@@ -224,6 +229,7 @@ def opening_enrollment(realm: Realm, *, cause: str, source: str) -> tuple[str, l
         "ticket_purpose": ENROLLMENT,
         "ticket_now": moment,
         "ticket_ends": moment + LIFETIME[ENROLLMENT],
+        "ticket_login": hash_token(login) if login is not None else None,
     }
     return token, [
         Part("enrollment_window", _WINDOW.format(table=realm.windows._meta.db_table, source=source), window),
@@ -231,10 +237,13 @@ def opening_enrollment(realm: Realm, *, cause: str, source: str) -> tuple[str, l
     ]
 
 
-def open_enrollment(realm: Realm, user: Any, *, cause: str) -> str:
-    """Window and enrollment ticket for a user without a factor; gives the ticket for the header X-Enrollment-Ticket."""
+def open_enrollment(realm: Realm, user: Any, *, cause: str, login: str | None = None) -> str:
+    """Window and enrollment ticket for a user without a factor; gives the ticket for the header X-Enrollment-Ticket.
+
+    `login` as in `opening_enrollment`.
+    """
     owner = Part("owner", "SELECT %(owner_id)s::uuid AS id", {"owner_id": user.pk})
-    token, parts = opening_enrollment(realm, cause=cause, source=owner.name)
+    token, parts = opening_enrollment(realm, cause=cause, source=owner.name, login=login)
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(*together([owner, *parts], "SELECT"))
     return token
@@ -243,11 +252,12 @@ def open_enrollment(realm: Realm, user: Any, *, cause: str) -> str:
 def end_tickets(realm: Realm, user: Any, *, purpose: str | None = None, keep: bytes | None = None) -> int:
     """End every ticket and window of the user (row or id), or the tickets of one purpose; gives how many there were.
 
-    `keep` is the digest of a ticket that stays.
+    `keep` is the digest of an enrollment ticket that stays, with the login's ticket that it was issued together with.
     """
     found = realm.tickets._default_manager.filter(user=user)
     if keep is not None:
-        found = found.exclude(digest=keep)
+        paired = found.filter(digest=keep, login_digest__isnull=False).values("login_digest")
+        found = found.exclude(digest=keep).exclude(digest__in=paired)
     if purpose is not None:
         return found.filter(purpose=purpose).delete()[0]
     realm.windows._default_manager.filter(user=user).delete()

@@ -31,15 +31,17 @@ TICKET_MEANS = {TICKET_HEADER: "Proof for enrolling a first factor within 15 min
 
 
 def answer(done: SignIn, **members: Any) -> Response:
-    """The answer of a sign-in: tokens and `members`, or the ticket for the second step."""
+    """The response of a sign-in: tokens and `members`, or the ticket for the second step."""
     headers = {**NO_STORE, **({TICKET_HEADER: done.enrollment_ticket} if done.enrollment_ticket else {})}
     if done.tokens is None:
-        waiting = {"mfa_required": True, "methods": list(done.methods)}
-        if done.mfa_token is not None:
-            waiting["mfa_token"] = done.mfa_token
-        # Of the ticket that this answer hands out: for the second step, or in the header for enrolling a first factor.
-        purpose = tickets.ENROLLMENT if done.mfa_token is None else tickets.SECOND_STEP
-        waiting["expires_in"] = int(tickets.LIFETIME[purpose].total_seconds())
+        waiting = {
+            "mfa_required": True,
+            "methods": list(done.methods),
+            "mfa_token": done.mfa_token,
+            "expires_in": int(tickets.LIFETIME[tickets.SECOND_STEP].total_seconds()),
+        }
+        if done.enrollment_required:
+            waiting |= {"enrollment_required": True, "enrollment_ticket": done.enrollment_ticket}
         return Response(waiting, headers=headers)
     return Response({**done.tokens.members(), **members, "mfa_required": False}, headers=headers)
 

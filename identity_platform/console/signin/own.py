@@ -182,7 +182,7 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
         return _same_secret(request, who, form)
     given = form.cleaned_data
     try:
-        codes = totp.confirm_totp_setup(
+        done = totp.confirm_totp_setup(
             realm=ADMINS,
             tenant_id=None,
             email=who.email,
@@ -195,7 +195,7 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
     except ApiError as problem:
         refusals.add_to(form, problem)
         return _same_secret(request, who, form, refusal=problem)
-    return _codes_page(request, who, codes, _("The authenticator app is enrolled."))
+    return _codes_page(request, who, done.backup_codes, _("The authenticator app is enrolled."))
 
 
 def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:

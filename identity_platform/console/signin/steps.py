@@ -66,7 +66,7 @@ def after_password(request: HttpRequest, done: SignIn, *, next_path: str) -> Htt
     if done.tokens is not None:
         return enter(request, done.user, done.tokens, amr=PASSWORD_AMR, next_path=next_path)
     request.session.flush()
-    if done.mfa_token is not None:
+    if done.mfa_token is not None and not done.enrollment_required:
         request.session[PENDING] = asdict(Pending(done.mfa_token, done.user.email, list(done.methods), next_path))
         return HttpResponseRedirect(reverse("admin:second_step"))
     assert done.enrollment_ticket is not None  # without tokens and second step a factor is to be enrolled
