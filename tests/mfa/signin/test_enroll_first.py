@@ -13,7 +13,7 @@ from tenants.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.people import Somebody, code_to, some_phone, somebody
 from tests.mfa.signin.test_admins import Admin
-from tests.mfa.signin.test_races import at_once, one_winner, post
+from tests.mfa.signin.test_races import one_winner, post, statuses_of
 from tests.mfa.signin.test_two_steps import claims
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.userflow.mailbox import mails_to
@@ -251,7 +251,7 @@ def test_parallel_completions_open_one_session(strict: House) -> None:
         ann = somebody(strict)
         login = ann.sign_in().json()
         body, headers = begin(ann, login), {"X-Enrollment-Ticket": login["enrollment_ticket"]}
-        assert one_winner(at_once([post(f"{TOTP}/confirmSetup", body, headers=headers) for _ in range(4)]))
+        assert one_winner(statuses_of([post(f"{TOTP}/confirmSetup", body, headers=headers) for _ in range(4)]))
         with in_tenant(strict.id):
             assert ann.row().sessions.filter(ended_at=None).count() == 1
 
@@ -262,6 +262,6 @@ def test_parallel_second_steps_open_one_session(strict: House) -> None:
         login = ann.sign_in().json()
         enroll(ann, login)
         body = {**ann.name, "mfa_token": login["mfa_token"], "code": ann.code(1)}
-        assert one_winner(at_once([post(f"{TOTP}/verifyLogin", body) for _ in range(4)]))
+        assert one_winner(statuses_of([post(f"{TOTP}/verifyLogin", body) for _ in range(4)]))
         with in_tenant(strict.id):
             assert ann.row().sessions.filter(ended_at=None).count() == 1

@@ -15,7 +15,7 @@ from tenants import keys
 from tenants.context import in_tenant
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.mfa.people import Somebody, code_to, messages_to, some_phone, somebody
-from tests.mfa.signin.test_races import at_once
+from tests.mfa.signin.test_races import statuses_of
 from tests.mfa.sms.test_phones import request, verify
 from tests.world import Api, House, window_left
 
@@ -183,7 +183,7 @@ def test_calls_that_send_nothing_do_not_use_up_a_number(settings: Any, new_house
 def test_parallel_messages_to_one_number_stop_at_the_limit(house: House, other_house: House) -> None:
     phone = lasting_phone()
     people = [somebody(each) for each in [house, other_house] * 8]
-    statuses = at_once([partial(begin, person, phone) for person in people])
+    statuses = statuses_of([partial(begin, person, phone) for person in people])
     assert Counter(statuses) == {200: 5, 429: 11}
     assert len(messages_to(phone)) == 5
 
