@@ -29,7 +29,6 @@ class Action(StrEnum):
     RESET_FACTORS = "user.reset_factors"
     ISSUE_ENROLLMENT_PASS = "user.enrollment_pass"
     CHANGE_EMAIL_OF_OTHERS = "user.email"
-    CHANGE_PASSWORD_OF_OTHERS = "user.password"
     END_SESSIONS_OF_OTHERS = "user.end_sessions"
     EXPORT_PASSWORD_HASHES = "user.export_hashes"
     WRITE_CLIENT_SECRET = "client.secret"
@@ -66,14 +65,17 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
         Action.CLOSE_ACCOUNT: Requirement("Delete one's own account", proof=True, clients=False),
         Action.RESET_FACTORS: Requirement("Reset another user's factors", clients=False, rank=True),
         Action.ISSUE_ENROLLMENT_PASS: Requirement("Issue an enrollment pass", clients=False, rank=True),
+        # Passwords of others have no row: no entry point sets one, they are reset by a link to the user.
         Action.CHANGE_EMAIL_OF_OTHERS: Requirement("Change another user's e-mail address", rank=True),
-        Action.CHANGE_PASSWORD_OF_OTHERS: Requirement("Change another user's password", rank=True),
-        Action.END_SESSIONS_OF_OTHERS: Requirement("End another user's sessions", rank=True),
+        Action.END_SESSIONS_OF_OTHERS: Requirement(
+            "End another user's sessions: sign out, deactivate or erase the user, deactivate or delete the client",
+            rank=True,
+        ),
         Action.EXPORT_PASSWORD_HASHES: Requirement("Export password hashes", clients=False),
         Action.WRITE_CLIENT_SECRET: Requirement("Create or rotate a client secret", rank=True),
-        Action.GRANT_ROLES: Requirement("Grant roles", rank=True),
+        Action.GRANT_ROLES: Requirement("Grant roles, group memberships that carry roles, or client scopes", rank=True),
         Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings"),
-        Action.CHANGE_CONNECTIONS: Requirement("Change directories and their secrets"),
+        Action.CHANGE_CONNECTIONS: Requirement("Change directories and webhook endpoints, and their secrets"),
         Action.CHANGE_TENANT_STATE: Requirement("Delete, suspend, resume, move or restore a tenant"),
         Action.ROTATE_KEYS: Requirement("Rotate signing or encryption keys", clients=False),
         Action.REVEAL_SECRET: Requirement("Reveal a secret in the console", clients=False),
@@ -81,13 +83,17 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
 )
 
 
-def require_assurance(action: Action, principal: Principal) -> None:
+def require_assurance(action: Action, principal: Principal | None) -> None:
     """Raise InsufficientAuthentication (401) unless the session proves what the action needs.
+
+    `principal` is None for a command on the machine, which needs no proof.
 
     The last proof is at most 15 minutes old. A user who has a factor has proven it in this session: a session from before
     the first factor was enrolled does not count. A proof in the request (`Requirement.proof`) is checked apart, by
     `userflow.proofs.check_proof`. Raises NotAllowed (403) for a client where the action is not for clients.
     """
+    if principal is None:
+        return
     if principal.kind == CLIENT:
         if not REQUIREMENTS[action].clients:
             raise NotAllowed("Only a signed-in user can do this, not an application.")

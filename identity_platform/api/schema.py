@@ -216,6 +216,10 @@ class ContractSchema(AutoSchema):
         )
         return found
 
+    def get_extensions(self) -> dict[str, Any]:
+        """Name the rows of the action table that the operation asks (`userflow.assurance`)."""
+        return {"x-assurance": [str(row) for row in self.contract.assurance]} if self.contract.assurance else {}
+
     def _is_list_view(self, serializer: Any = None) -> bool:
         """Our lists are objects with rows and totals, never bare arrays."""
         return False

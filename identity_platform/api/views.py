@@ -31,8 +31,8 @@ class Contract:
     limit_headers: Mapping[str, str] = field(default_factory=dict)
     # Also for a session that proves less than the policy in force asks for: to enroll a factor, or to sign out.
     any_level: bool = False
-    # Row of the action table (userflow.assurance) that the endpoint asks, always or for some bodies.
-    assurance: str | None = None
+    # Rows of the action table (userflow.assurance) that the endpoint asks, always or for some bodies.
+    assurance: Sequence[str] = ()
 
 
 def endpoint(
@@ -46,7 +46,7 @@ def endpoint(
     answer_headers: Mapping[str, str] | None = None,
     limit_headers: Mapping[str, str] | None = None,
     any_level: bool = False,
-    assurance: str | None = None,
+    assurance: str | Sequence[str] = (),
 ) -> Callable[[View], View]:
     """Declare an action's contract. The first line of its docstring is the summary in the API document.
 
@@ -65,7 +65,7 @@ def endpoint(
             answer_headers or {},
             limit_headers or {},
             any_level,
-            assurance,
+            (assurance,) if isinstance(assurance, str) else tuple(assurance),
         )
         return action
 

@@ -13,6 +13,7 @@ from identity_platform.audit.writer import record_for_platform
 from tenants import routes
 from userflow import mail
 from userflow.admins.models import AdminRole, AdminUser, username_is
+from userflow.assurance import Action, require_assurance
 from userflow.errors import (
     AddressNeedsFreshSignIn,
     EmailTaken,
@@ -46,8 +47,9 @@ def create_admin_user(
     """Make an admin user of a tenant, or an operator when `tenant_id` is None.
 
     Gives the user and an enrollment ticket. `by` is who asks (None: the command line). Refuses with UsernameTaken,
-    EmailTaken, WeakPassword, UnknownRole, GrantsMoreThanHeld, UnknownTenant.
+    EmailTaken, WeakPassword, UnknownRole, GrantsMoreThanHeld, UnknownTenant, InsufficientAuthentication.
     """
+    require_assurance(Action.GRANT_ROLES, by)
     least = passwords.SHORTEST
     if tenant_id is not None:
         least = routes.find(tenant_id).setting("password_min_length")
@@ -146,12 +148,17 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
 
     Refuses with UnknownUser, UsernameTaken, EmailTaken, UnknownRole, GrantsMoreThanHeld (also for a user who holds more
     than the caller does), LastAdmin (roles that would leave a tenant, or the platform, without an admin),
-    AddressNeedsFreshSignIn (one's own address by an old sign-in).
+    AddressNeedsFreshSignIn (one's own address by an old sign-in), InsufficientAuthentication (roles, or another user's
+    address).
     """
     changes = dict(changes)
     roles = changes.pop("roles", None)
     with transaction.atomic():
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
+        if roles is not None and set(roles) != {role.name for role in user.roles.all()}:
+            require_assurance(Action.GRANT_ROLES, by)
+        if user.pk != by.id and changes.get("email", user.email) != user.email:
+            require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
         must_outrank(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
         username, email = changes.get("username", user.username), changes.get("email", user.email)
@@ -188,8 +195,10 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
     """Switch an admin user on or off; off ends all sessions.
 
     Refuses with UnknownUser, NotYourself, LastAdmin (the last active admin of a tenant, the last operator),
-    GrantsMoreThanHeld (a user who holds more than the caller).
+    GrantsMoreThanHeld (a user who holds more than the caller), InsufficientAuthentication (to deactivate).
     """
+    if not active:
+        require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with transaction.atomic():
         # The row before the lock of all admins, as an edit does: in the other order two of them would wait for each other.
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)

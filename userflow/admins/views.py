@@ -10,10 +10,12 @@ from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
 from userflow.admins import actions, serializers
+from userflow.assurance import Action
 from userflow.errors import (
     AddressNeedsFreshSignIn,
     EmailTaken,
     GrantsMoreThanHeld,
+    InsufficientAuthentication,
     LastAdmin,
     NotYourself,
     UnknownRole,
@@ -40,7 +42,16 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminUserIn,
         returns={201: serializers.AdminUserOut},
-        refuses=[UsernameTaken, EmailTaken, WeakPassword, UnknownRole, GrantsMoreThanHeld, UnknownTenant],
+        refuses=[
+            UsernameTaken,
+            EmailTaken,
+            WeakPassword,
+            UnknownRole,
+            GrantsMoreThanHeld,
+            UnknownTenant,
+            InsufficientAuthentication,
+        ],
+        assurance=Action.GRANT_ROLES,
         answer_headers=TICKET_MEANS,
     )
     def create(self, request: Request) -> Response:
@@ -94,7 +105,9 @@ class AdminUserViewSet(ApiViewSet):
             UnknownRole,
             GrantsMoreThanHeld,
             LastAdmin,
+            InsufficientAuthentication,
         ],
+        assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS),
     )
     def update(self, request: Request, user_id: str) -> Response:
         """Change the members that are there."""
@@ -103,7 +116,9 @@ class AdminUserViewSet(ApiViewSet):
         return Response(serializers.profile(user))
 
     @endpoint(
-        returns={200: serializers.AdminActiveOut}, refuses=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld]
+        returns={200: serializers.AdminActiveOut},
+        refuses=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, user_id: str) -> Response:
         """Deactivate an admin user; all sessions end."""
@@ -112,7 +127,8 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminActiveIn,
         returns={200: serializers.AdminActiveOut},
-        refuses=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld],
+        refuses=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def activity(self, request: Request) -> Response:
         """Switch an admin user on or off."""

@@ -22,10 +22,12 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.models import Tenant
 from tenants.states import Purpose
+from userflow.assurance import Action, require_assurance
 from userflow.clients.models import CONFIDENTIAL, PUBLIC, Client
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
-from userflow.permissions_catalogue import EVERY_PERMISSION, OPERATOR_PERMISSIONS
+from userflow.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.principals import Principal
+from userflow.rank import lacking
 from userflow.realms import END_USERS
 from userflow.roles.models import Role
 from userflow.tokens.revocation import revoke_client_token
@@ -121,8 +123,14 @@ def create_client(
     """Make a client; gives it and, for a confidential one, its secret, which is stored hashed and never shown again.
 
     `members`: `tags`, `project_id`, `owner_id` (the caller if unsaid), `self_registration`. Refuses with UnknownTenant,
-    TenantSuspended, TenantBusy, ValidationFailed (scopes, redirect URIs), GrantsMoreThanHeld.
+    TenantSuspended, TenantBusy, ValidationFailed (scopes, redirect URIs), GrantsMoreThanHeld, InsufficientAuthentication
+    (a confidential client, or scopes).
     """
+    scopes = set(scopes)
+    if type == CONFIDENTIAL:
+        require_assurance(Action.WRITE_CLIENT_SECRET, by)
+    if scopes:
+        require_assurance(Action.GRANT_ROLES, by)
     routes.find(tenant_id).check(Purpose.WRITE)
     members.setdefault("owner_id", str(by.id))
     secret = new_token(SECRET_PREFIX) if type == CONFIDENTIAL else None
@@ -145,13 +153,18 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
     """Change the members that are there: `name`, `scopes`, `redirect_uris`, `tags`, `project_id`, `owner_id`,
     `self_registration`, `active`. The type stays what it is.
 
-    Refuses with UnknownClient, ValidationFailed, GrantsMoreThanHeld (also for a client that holds more than the caller).
+    Refuses with UnknownClient, ValidationFailed, GrantsMoreThanHeld (also for a client that holds more than the caller),
+    InsufficientAuthentication (scopes that come in, or to deactivate it).
     """
     changes = dict(changes)
     active = changes.pop("active", None)
     stated_type = changes.pop("type", None)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
+        if set(changes.get("scopes", ())) - set(client.scopes):
+            require_assurance(Action.GRANT_ROLES, by)
+        if active is False and client.active:
+            require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         _must_outrank(by, client)
         if stated_type not in (None, client.type):
             raise ValidationFailed(details={"type": ["The type of a client cannot be changed: make a new client."]})
@@ -173,8 +186,10 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
     """Switch a client on or off. Off: it signs nobody in, its tokens and its users' sessions end for good.
 
     Refuses with UnknownClient, GrantsMoreThanHeld (a client that holds more than the caller); switching on also with
-    TenantSuspended, TenantBusy.
+    TenantSuspended, TenantBusy; off also with InsufficientAuthentication.
     """
+    if not active:
+        require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     before = find_client(tenant_id=tenant_id, client_id=client_id)
     _must_outrank(by, before)
     if active and not before.active:
@@ -209,9 +224,10 @@ def rotate_client_secret(
     """A new secret; the one before works for `overlap_seconds` more (CLIENT_SECRET_OVERLAP_SECONDS if unsaid, 0: at once
     no longer). One before that one ends now.
 
-    Refuses with UnknownClient, NoClientSecret (public client), GrantsMoreThanHeld: who holds the secret acts with the
-    client's scopes.
+    Refuses with UnknownClient, NoClientSecret (public client), InsufficientAuthentication, GrantsMoreThanHeld: who holds
+    the secret acts with the client's scopes.
     """
+    require_assurance(Action.WRITE_CLIENT_SECRET, by)
     secret = new_token(SECRET_PREFIX)
     overlap = settings.CLIENT_SECRET_OVERLAP_SECONDS if overlap_seconds is None else overlap_seconds
     with transaction.atomic():
@@ -229,7 +245,8 @@ def rotate_client_secret(
 
 def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
     """Remove a client; its tokens end with it, its users stay. Refuses with UnknownClient, DefaultClientStays,
-    GrantsMoreThanHeld."""
+    GrantsMoreThanHeld, InsufficientAuthentication."""
+    require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
         _must_outrank(by, client)
@@ -266,14 +283,14 @@ def _record(action: str, client: Client, details: dict[str, Any] | None = None) 
 def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iterable[str] = ()) -> list[str]:
     """The scopes in order and once each, if the caller may give all that the client does not hold already.
 
-    A scope is a permission of the platform, which the caller must hold, or one that a role of the tenant carries, for
-    which the caller must be one who makes roles (`roles:write`). Refuses with ValidationFailed, GrantsMoreThanHeld.
+    A scope is a permission of the platform that a client may hold, or one that a role of the tenant carries. None of them
+    is beyond the caller (`userflow.rank`). Refuses with ValidationFailed, GrantsMoreThanHeld.
     """
     wanted = sorted(set(scopes))
     new = set(wanted) - set(held)
     platform = {scope for scope in new if scope.partition(":")[0] in PLATFORM_RESOURCES}
     own = new - platform
-    wrong = sorted((platform - set(EVERY_PERMISSION)) | (platform & set(OPERATOR_PERMISSIONS)))
+    wrong = sorted((platform - set(EVERY_PERMISSION)) | (platform & set(USERS_ONLY_PERMISSIONS)))
     if own:
         with in_tenant(tenant_id, Purpose.READ):
             known = {
@@ -286,14 +303,16 @@ def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iter
         raise ValidationFailed(
             details={"scopes": [f"Neither the platform nor a role of this tenant knows {name}." for name in shown]}
         )
-    if not platform <= by.permissions or (own and not by.may("roles:write")):
+    if lacking(by, new):
         raise GrantsMoreThanHeld
     return wanted
 
 
 def _must_outrank(by: Principal, client: Client) -> None:
-    """Who could take a stronger client's secret or send its users elsewhere would in the end hold its permissions."""
-    if not {scope for scope in client.scopes if scope in EVERY_PERMISSION} <= by.permissions:
+    """Raise GrantsMoreThanHeld if a scope of the client is beyond the caller.
+
+    A caller who could take a stronger client's secret or send its users elsewhere would in the end hold its scopes."""
+    if lacking(by, client.scopes):
         raise GrantsMoreThanHeld("This client holds permissions that you do not hold.")
 
 

@@ -9,14 +9,22 @@ from rest_framework.response import Response
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.assurance import Action
 from userflow.clients import actions, serializers
-from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
+from userflow.errors import (
+    DefaultClientStays,
+    GrantsMoreThanHeld,
+    InsufficientAuthentication,
+    NoClientSecret,
+    UnknownClient,
+)
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.permissions import needs, principal_at, tenant_at
 from userflow.signin.views import NO_STORE
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
-CHANGING = [UnknownClient, GrantsMoreThanHeld, ValidationFailed, *TENANCY]
+ACTIVATING = [UnknownClient, GrantsMoreThanHeld, ValidationFailed, *TENANCY]
+CHANGING = [InsufficientAuthentication, *ACTIVATING]
 
 
 class ClientViewSet(ApiViewSet):
@@ -36,7 +44,12 @@ class ClientViewSet(ApiViewSet):
         clients = [serializers.record(client) for client in found.rows]
         return Response({"clients": clients, "pagination": found.totals()})
 
-    @endpoint(serializers.ClientIn, returns={201: serializers.NewClientOut}, refuses=[GrantsMoreThanHeld, *TENANCY])
+    @endpoint(
+        serializers.ClientIn,
+        returns={201: serializers.NewClientOut},
+        refuses=[GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES),
+    )
     def create(self, request: Request, tenant_id: str) -> Response:
         """Register a client; a confidential one gets a secret that is shown this once."""
         tenant = _tenant(request, tenant_id)
@@ -51,7 +64,12 @@ class ClientViewSet(ApiViewSet):
         tenant, client = _named(request, tenant_id, client_id)
         return Response(serializers.record(actions.find_client(tenant_id=tenant, client_id=client)))
 
-    @endpoint(serializers.ClientChanges, returns={200: serializers.ClientOut}, refuses=CHANGING)
+    @endpoint(
+        serializers.ClientChanges,
+        returns={200: serializers.ClientOut},
+        refuses=CHANGING,
+        assurance=(Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
+    )
     def update(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Change the members that are there."""
         tenant, client = _named(request, tenant_id, client_id)
@@ -59,14 +77,20 @@ class ClientViewSet(ApiViewSet):
         changed = actions.update_client(tenant_id=tenant, client_id=client, by=principal_at(request), changes=changes)
         return Response(serializers.record(changed))
 
-    @endpoint(serializers.ClientChanges, returns={200: serializers.ClientOut}, refuses=CHANGING)
+    @endpoint(
+        serializers.ClientChanges,
+        returns={200: serializers.ClientOut},
+        refuses=CHANGING,
+        assurance=(Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
+    )
     def partial_update(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """The same as PUT."""
         return self.update(request, tenant_id, client_id)
 
     @endpoint(
         returns={200: serializers.DeletedOut},
-        refuses=[UnknownClient, DefaultClientStays, GrantsMoreThanHeld, *TENANCY],
+        refuses=[UnknownClient, DefaultClientStays, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Remove a client for good; its tokens end, its users stay."""
@@ -74,12 +98,12 @@ class ClientViewSet(ApiViewSet):
         actions.delete_client(tenant_id=tenant, client_id=client, by=principal_at(request))
         return Response({"message": "The client is deleted.", "id": client})
 
-    @endpoint(returns={200: serializers.ClientOut}, refuses=CHANGING)
+    @endpoint(returns={200: serializers.ClientOut}, refuses=ACTIVATING)
     def activate(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Switch a client on."""
         return self._activity(request, tenant_id, client_id, active=True)
 
-    @endpoint(returns={200: serializers.ClientOut}, refuses=CHANGING)
+    @endpoint(returns={200: serializers.ClientOut}, refuses=CHANGING, assurance=Action.END_SESSIONS_OF_OTHERS)
     def deactivate(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Switch a client off: it signs nobody in, and its tokens end for good."""
         return self._activity(request, tenant_id, client_id, active=False)
@@ -89,7 +113,12 @@ class ClientViewSet(ApiViewSet):
         changed = actions.set_client_active(tenant_id=tenant, client_id=client, by=principal_at(request), active=active)
         return Response(serializers.record(changed))
 
-    @endpoint(serializers.SecretIn, returns={200: serializers.RotatedOut}, refuses=[NoClientSecret, *CHANGING])
+    @endpoint(
+        serializers.SecretIn,
+        returns={200: serializers.RotatedOut},
+        refuses=[NoClientSecret, *CHANGING],
+        assurance=Action.WRITE_CLIENT_SECRET,
+    )
     def secret(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """A new secret, shown this once; the one before works for a while longer."""
         tenant, client = _named(request, tenant_id, client_id)

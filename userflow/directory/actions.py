@@ -20,6 +20,7 @@ from tenants import keys
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
+from userflow.assurance import Action, require_assurance
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.addresses import refuse_plainly_forbidden
 from userflow.directory.configs import client_of, config_of, record
@@ -92,7 +93,8 @@ def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) 
     """Configure a directory. Refuses with DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (members
     that its kind needs, an address that is not allowed, groups that are not there), GrantsMoreThanHeld (a mapped group
     carries more than the caller holds, or somebody who may come to it from a deleted directory), TooManyDirectories,
-    DataKeyLocked."""
+    DataKeyLocked, InsufficientAuthentication."""
+    require_assurance(Action.CHANGE_CONNECTIONS, by)
     kind, secret = fields["kind"], fields["secret"]
     if kind == ACTIVE_DIRECTORY:
         ldap.must_be_installed()
@@ -124,8 +126,10 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
     Who changes the server, or anything else of the target, must enter the secret again: it would otherwise be sent to
     whatever server is named now. And as that server says who is in a mapped group, the caller must hold all that the
     directory may give (`grants.refuse_beyond`). Refuses with UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run
-    would go on with the old target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DataKeyLocked.
+    would go on with the old target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DataKeyLocked,
+    InsufficientAuthentication.
     """
+    require_assurance(Action.CHANGE_CONNECTIONS, by)
     seen = config_of(tenant_id, config_id)  # 404 before anything is looked at
     groups_known = _known_groups(tenant_id, by, changes["groups"]) if changes.get("groups") else None
     retargets = bool(RETARGETS & set(changes))
@@ -169,7 +173,8 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
 def delete_directory(*, tenant_id: UUID, config_id: UUID, by: Principal) -> None:
     """Remove a directory with its secret and its runs; its people stay as they are. A new configuration that reads the
     same objects takes them over, so who deletes holds what they hold. Refuses with UnknownDirectory, DirectoryBusy,
-    GrantsMoreThanHeld."""
+    GrantsMoreThanHeld, InsufficientAuthentication."""
+    require_assurance(Action.CHANGE_CONNECTIONS, by)
     config_of(tenant_id, config_id)
     refuse_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=())
     with transaction.atomic():

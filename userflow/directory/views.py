@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.assurance import Action
 from userflow.directory import actions, serializers, synchronising
 from userflow.errors import (
     DirectoryBusy,
@@ -16,6 +17,7 @@ from userflow.errors import (
     DirectoryNameTaken,
     DirectorySecretLocked,
     GrantsMoreThanHeld,
+    InsufficientAuthentication,
     LdapNotInstalled,
     TooManyDirectories,
     UnknownClient,
@@ -57,8 +59,10 @@ class DirectoryViewSet(ApiViewSet):
             UnknownClient,
             GrantsMoreThanHeld,
             DataKeyLocked,
+            InsufficientAuthentication,
             *TENANCY,
         ],
+        assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
         """Configure an Active Directory (over LDAP) or an Entra ID (over Microsoft Graph); nothing is read yet."""
@@ -83,8 +87,10 @@ class DirectoryViewSet(ApiViewSet):
             UnknownClient,
             GrantsMoreThanHeld,
             DataKeyLocked,
+            InsufficientAuthentication,
             *TENANCY,
         ],
+        assurance=Action.CHANGE_CONNECTIONS,
     )
     def update(self, request: Request, config_id: str) -> Response:
         """Change the members that are there; with the target (server, names, TLS) the secret must be entered again."""
@@ -99,7 +105,8 @@ class DirectoryViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.DirectoryDeletedOut},
-        refuses=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, *TENANCY],
+        refuses=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, config_id: str) -> Response:
         """Remove a directory with its secret and its runs; its people stay as they are."""

@@ -17,6 +17,7 @@ from tenants import routes
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
+from userflow.assurance import Action, require_assurance
 from userflow.clients.models import Client
 from userflow.directory.models import DirectoryLink
 from userflow.email import proofs
@@ -159,8 +160,8 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
 
     Where the tenant wants addresses proven, a new one counts only then; the user that comes back still has the old one,
     which is told in any case. Refuses with UnknownUser, EmailTaken, TooManyFromAddress (too many new addresses),
-    GrantsMoreThanHeld (the address of somebody else who holds more than the caller), AddressNeedsFreshSignIn (one's own
-    by an old sign-in).
+    GrantsMoreThanHeld (another user, who holds more than the caller), InsufficientAuthentication (the address of another
+    user), AddressNeedsFreshSignIn (one's own by an old sign-in).
     """
     changes = dict(changes)
     with in_tenant(tenant_id, editing_users(by)) as route:
@@ -173,9 +174,11 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                 old_key = user.email_key
                 # By kind too: an import may give somebody the id of an admin.
                 own = by.kind == END_USER and by.id == user.pk
+                if not own:
+                    if changes.get("email", user.email) != user.email:
+                        require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
+                    must_outrank(by, user)
                 if "email" in changes:
-                    if not own:
-                        must_outrank(by, user)
                     if own and changes["email"] != user.email:
                         if not by.is_fresh():
                             raise AddressNeedsFreshSignIn
@@ -227,8 +230,11 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route,
 def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Principal) -> EndUser:
     """Activate or deactivate an end user. Deactivation is the specification's soft delete, and ends all sessions.
 
-    Raises UnknownUser, GrantsMoreThanHeld (a user who holds more than the caller).
+    Raises UnknownUser, GrantsMoreThanHeld (a user who holds more than the caller), InsufficientAuthentication (to
+    deactivate).
     """
+    if not active:
+        require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with in_tenant(tenant_id, editing_users(by)), tenant_atomic():
         user = EndUser.objects.select_for_update().filter(pk=user_id).first()
         if user is None:
@@ -252,10 +258,12 @@ def erase_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str
     """Remove an end user and everything bound to it; gives how many records of each kind went.
 
     The last active user stays: LastActiveUser. UnknownUser if there is none, GrantsMoreThanHeld for a user who holds more
-    than the caller. Erasures of one tenant run one after the
+    than the caller, InsufficientAuthentication. Erasures of one tenant run one after the
     other; nothing is locked but the user and one other active user, so it takes as long with a million users as with
     ten. Users who erase themselves get NotSignedIn when their session has ended meanwhile.
     """
+    if by.kind != END_USER:
+        require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with in_tenant(tenant_id, editing_users(by)):
         for _ in range(ERASE_TRIES):
             # A session that goes may be given a refresh token at this very moment: seen only by the next try.

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.assurance import Action
 from userflow.endusers import actions, serializers
 from userflow.endusers.models import EndUser
 from userflow.errors import (
@@ -17,6 +18,7 @@ from userflow.errors import (
     EmailTaken,
     ForeignProvider,
     GrantsMoreThanHeld,
+    InsufficientAuthentication,
     LastActiveUser,
     RegistrationClosed,
     TooManyFromAddress,
@@ -138,8 +140,10 @@ class EndUserViewSet(ApiViewSet):
             TooManyFromAddress,
             GrantsMoreThanHeld,
             AddressNeedsFreshSignIn,
+            InsufficientAuthentication,
             *TENANCY,
         ],
+        assurance=Action.CHANGE_EMAIL_OF_OTHERS,
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Change name, e-mail or metadata (replaced whole); an end user may change only themselves."""
@@ -163,7 +167,8 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.StatusIn,
         returns={200: serializers.ActivityOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, *TENANCY],
+        refuses=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def set_status(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Switch an end user on or off."""
@@ -172,7 +177,11 @@ class EndUserViewSet(ApiViewSet):
         changed = actions.set_end_user_active(tenant_id=tenant, user_id=user, active=active, by=principal_at(request))
         return activity(changed)
 
-    @endpoint(returns={200: serializers.DeactivatedOut}, refuses=[UnknownUser, GrantsMoreThanHeld, *TENANCY])
+    @endpoint(
+        returns={200: serializers.DeactivatedOut},
+        refuses=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
+    )
     def destroy(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Soft delete: deactivate, keep the record."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
@@ -198,7 +207,8 @@ class EndUserActivityViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserActiveIn,
         returns={200: serializers.ActivityOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, *TENANCY],
+        refuses=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def set_active(self, request: Request) -> Response:
         """Switch an end user on or off, named in the body."""
@@ -216,7 +226,8 @@ class EndUserRemovalViewSet(ApiViewSet):
     @endpoint(
         serializers.UserInTenantIn,
         returns={200: serializers.DeactivatedOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, *TENANCY],
+        refuses=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def deactivate(self, request: Request) -> Response:
         """Soft delete, named in the body."""
@@ -230,7 +241,8 @@ class EndUserRemovalViewSet(ApiViewSet):
     @endpoint(
         serializers.UserInTenantIn,
         returns={200: serializers.ErasedOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, LastActiveUser, *TENANCY],
+        refuses=[UnknownUser, GrantsMoreThanHeld, LastActiveUser, InsufficientAuthentication, *TENANCY],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def erase(self, request: Request) -> Response:
         """Hard delete: the record and everything bound to it goes; the last active user stays."""

@@ -10,11 +10,12 @@ from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
+from userflow.assurance import Action, require_assurance
 from userflow.endusers.members import must_exist, page_of_members
 from userflow.errors import GroupNameTaken, UnknownGroup
 from userflow.groups.models import Group, GroupMembership
 from userflow.principals import Principal
-from userflow.roles.actions import refuse_granting, roles_named
+from userflow.roles.actions import refuse_granting, refuse_taking, roles_named
 from userflow.roles.models import Role
 from userflow.webhooks.outbox import publish
 
@@ -46,7 +47,10 @@ def find_group(*, tenant_id: UUID, group_id: UUID) -> Group:
 def create_group(
     *, tenant_id: UUID, by: Principal, name: str, description: str = "", roles: Sequence[str] = ()
 ) -> Group:
-    """Make a group that carries the roles of these names. Refuses with GroupNameTaken, UnknownRole, GrantsMoreThanHeld."""
+    """Make a group that carries the roles of these names. Refuses with GroupNameTaken, UnknownRole, GrantsMoreThanHeld,
+    InsufficientAuthentication (a group with roles)."""
+    if roles:
+        require_assurance(Action.GRANT_ROLES, by)
     group = Group(name=name, description=description)
     with in_tenant(tenant_id):
         try:
@@ -65,8 +69,8 @@ def create_group(
 def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dict[str, Any]) -> Group:
     """Change `name`, `description`, `roles` (replaced whole): those that are there.
 
-    Refuses with UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (roles that come in; another name for a group
-    that carries more than the caller holds).
+    Refuses with UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (roles that come in or go; another name for
+    a group that carries more than the caller holds), InsufficientAuthentication (roles that come in, and another name).
     """
     changes = dict(changes)
     names = changes.pop("roles", None)
@@ -76,12 +80,17 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
                 group = _found(group_id, lock=True)
                 if changes.get("name", group.name) != group.name:
                     # Directories give groups by their name: under that of another one it would be given to its people.
+                    require_assurance(Action.GRANT_ROLES, by)
                     refuse_granting(by, _permissions(group.roles.all()))
                 details: dict[str, Any] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
                 if names is not None:
                     carried = roles_named(names)
-                    before = set(group.roles.values_list("pk", flat=True))
-                    refuse_granting(by, _permissions([role for role in carried if role.pk not in before]))
+                    before = {role.pk: role for role in group.roles.all()}
+                    after = {role.pk: role for role in carried}
+                    if after.keys() - before.keys():
+                        require_assurance(Action.GRANT_ROLES, by)
+                    refuse_granting(by, _permissions(after[key] for key in after.keys() - before.keys()))
+                    refuse_taking(by, _permissions(before[key] for key in before.keys() - after.keys()))
                     group.roles.set(carried)
                     details |= _ids(carried)
                 for member, value in changes.items():
@@ -95,10 +104,11 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
         return _with_roles(group)
 
 
-def delete_group(*, tenant_id: UUID, group_id: UUID) -> None:
-    """Remove a group; its members lose its roles from their next request on. UnknownGroup if there is none."""
+def delete_group(*, tenant_id: UUID, by: Principal, group_id: UUID) -> None:
+    """Remove a group; its members lose its roles from their next request on. Raises UnknownGroup, GrantsMoreThanHeld."""
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
+        refuse_taking(by, _permissions(group.roles.all()))
         _, removed = group.delete()
         record_for_tenant(
             "group.deleted",
@@ -119,11 +129,13 @@ def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Col
     """Take all of the users into the group, or none; gives how many were not in it.
 
     Refuses with UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller
-    holds).
+    holds), InsufficientAuthentication (a group that carries roles).
     """
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
-        refuse_granting(by, _permissions(group.roles.all()))
+        if roles := list(group.roles.all()):
+            require_assurance(Action.GRANT_ROLES, by)
+            refuse_granting(by, _permissions(roles))
         must_exist(user_ids)
         already = set(
             GroupMembership.objects.filter(group=group, user_id__in=user_ids).values_list("user_id", flat=True)
@@ -136,13 +148,14 @@ def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Col
     return len(new)
 
 
-def remove_members(*, tenant_id: UUID, group_id: UUID, user_ids: Collection[UUID]) -> int:
+def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Collection[UUID]) -> int:
     """Take all of the users out of the group, or none; gives how many were in it. Counts from their next request on.
 
-    Refuses with UnknownGroup, UnknownUsers (names them).
+    Refuses with UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller holds).
     """
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
+        refuse_taking(by, _permissions(group.roles.all()))
         must_exist(user_ids)
         members = GroupMembership.objects.filter(group=group, user_id__in=user_ids)
         were = sorted(members.values_list("user_id", flat=True))

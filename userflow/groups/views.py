@@ -8,7 +8,15 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.errors import GrantsMoreThanHeld, GroupNameTaken, UnknownGroup, UnknownRole, UnknownUsers
+from userflow.assurance import Action
+from userflow.errors import (
+    GrantsMoreThanHeld,
+    GroupNameTaken,
+    InsufficientAuthentication,
+    UnknownGroup,
+    UnknownRole,
+    UnknownUsers,
+)
 from userflow.groups import actions, serializers
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant, TenantPageQuery
@@ -33,7 +41,8 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         serializers.GroupIn,
         returns={201: serializers.GroupOut},
-        refuses=[GroupNameTaken, UnknownRole, GrantsMoreThanHeld, *TENANCY],
+        refuses=[GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
         """Make a group that carries the named roles."""
@@ -51,7 +60,15 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         serializers.GroupChanges,
         returns={200: serializers.GroupOut},
-        refuses=[UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld, *TENANCY],
+        refuses=[
+            UnknownGroup,
+            GroupNameTaken,
+            UnknownRole,
+            GrantsMoreThanHeld,
+            InsufficientAuthentication,
+            *TENANCY,
+        ],
+        assurance=Action.GRANT_ROLES,
     )
     def update(self, request: Request, group_id: str) -> Response:
         """Change the members that are there; roles are replaced whole and count from the next request on."""
@@ -61,11 +78,15 @@ class GroupViewSet(ApiViewSet):
         group = actions.update_group(tenant_id=tenant_id, by=principal_at(request), group_id=wanted, changes=changes)
         return Response(serializers.record(group))
 
-    @endpoint(query=NamedTenant, returns={200: serializers.GroupDeletedOut}, refuses=[UnknownGroup, *TENANCY])
+    @endpoint(
+        query=NamedTenant,
+        returns={200: serializers.GroupDeletedOut},
+        refuses=[UnknownGroup, GrantsMoreThanHeld, *TENANCY],
+    )
     def destroy(self, request: Request, group_id: str) -> Response:
         """Delete a group; its members lose its roles at the next request."""
         wanted = id_or(group_id, UnknownGroup)
-        actions.delete_group(tenant_id=self._tenant(request), group_id=wanted)
+        actions.delete_group(tenant_id=self._tenant(request), by=principal_at(request), group_id=wanted)
         return Response({"message": "The group is deleted.", "id": wanted})
 
     @endpoint(query=TenantPageQuery, returns={200: MemberListOut}, refuses=[UnknownGroup, *TENANCY])
@@ -79,7 +100,8 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         UserIdsIn,
         returns={200: serializers.JoinedOut},
-        refuses=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
+        refuses=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.GRANT_ROLES,
     )
     def join(self, request: Request, group_id: str) -> Response:
         """Take all of these users into the group, or none; who is in it stays."""
@@ -88,12 +110,18 @@ class GroupViewSet(ApiViewSet):
         changed = actions.add_members(tenant_id=tenant_id, by=principal_at(request), group_id=wanted, user_ids=user_ids)
         return Response({"message": "The users are in the group.", "group_id": wanted, "changed": changed})
 
-    @endpoint(UserIdsIn, returns={200: serializers.JoinedOut}, refuses=[UnknownGroup, UnknownUsers, *TENANCY])
+    @endpoint(
+        UserIdsIn,
+        returns={200: serializers.JoinedOut},
+        refuses=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
+    )
     def leave(self, request: Request, group_id: str) -> Response:
         """Take all of these users out of the group, or none; it counts from their next request on."""
         tenant_id, user_ids = self._users(request)
         wanted = id_or(group_id, UnknownGroup)
-        changed = actions.remove_members(tenant_id=tenant_id, group_id=wanted, user_ids=user_ids)
+        changed = actions.remove_members(
+            tenant_id=tenant_id, by=principal_at(request), group_id=wanted, user_ids=user_ids
+        )
         return Response({"message": "The users are not in the group.", "group_id": wanted, "changed": changed})
 
     def _tenant(self, request: Request) -> UUID:

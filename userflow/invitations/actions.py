@@ -26,6 +26,7 @@ from tenants.states import Purpose
 from userflow import mail
 from userflow.admins.actions import create_admin_user, grantable_roles
 from userflow.admins.models import LONGEST_NAME, AdminUser
+from userflow.assurance import Action, require_assurance
 from userflow.clients.models import Client
 from userflow.email import proofs
 from userflow.endusers import yielding
@@ -86,8 +87,11 @@ def invite(
     The mail leaves once the invitation is stored. An address has one open invitation of a kind in a tenant; one that has
     expired gives way to the new one. Refuses with EmailTaken (a user has the address, active or not), AlreadyInvited,
     UnknownRole, GrantsMoreThanHeld, NotAllowed (an admin user is invited by who may make one), UnknownClient,
-    TenantRequired, UnknownTenant, TenantSuspended, TenantBusy, TooManyFromAddress (too many invitations).
+    TenantRequired, UnknownTenant, TenantSuspended, TenantBusy, TooManyFromAddress (too many invitations),
+    InsufficientAuthentication (an admin user, or roles).
     """
+    if kind == ADMIN or roles:
+        require_assurance(Action.GRANT_ROLES, by)
     _limit_mails(by.id)
     if kind == ADMIN:
         return _invite_admin(by, tenant_id, email, roles)
@@ -191,10 +195,13 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
 
     It gives what has expired another time, so the caller must be one who could invite so, and is the inviter from then
     on. Refuses with UnknownInvitation, InvitationClosed (accepted or cancelled), NotAllowed (an admin user's, by who may
-    not make one), UnknownRole, GrantsMoreThanHeld, EmailTaken, TooManyFromAddress (too many mails of the caller).
+    not make one), UnknownRole, GrantsMoreThanHeld, EmailTaken, TooManyFromAddress (too many mails of the caller),
+    InsufficientAuthentication (an invitation that `invite` would not store either).
     """
 
     def again(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
+        if row.kind == ADMIN or row.roles:
+            require_assurance(Action.GRANT_ROLES, by)
         _refuse_beyond(by, row)
         _limit_mails(by.id)
         _refuse_taken(realm, row.email_key)
@@ -303,6 +310,8 @@ def _accept_as_admin(token: str, password: str, username: str | None, name: str)
         raise InvitationInvalid
     with ADMINS.atomic():
         _spend(AdminInvitation, invitation)
+        # The inviter proved enough when it invited. Its rights are those that it has now.
+        grantable_roles(invitation.roles, invitation.tenant_id, inviter)
         user, ticket = create_admin_user(
             tenant_id=invitation.tenant_id,
             username=username,
@@ -311,7 +320,6 @@ def _accept_as_admin(token: str, password: str, username: str | None, name: str)
             first_name=first,
             last_name=last,
             roles=invitation.roles,
-            by=inviter,
         )
         _close(ADMINS, AdminInvitation, invitation, user.pk, invitation.tenant_id)
     return Accepted(user, ADMIN, invitation.tenant_id, None, ticket)

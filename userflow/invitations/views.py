@@ -8,11 +8,13 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.assurance import Action
 from userflow.errors import (
     AlreadyInvited,
     EmailTaken,
     GrantsMoreThanHeld,
     HashersBusy,
+    InsufficientAuthentication,
     InvitationClosed,
     InvitationInvalid,
     TooManyFromAddress,
@@ -46,7 +48,17 @@ class InvitationViewSet(ApiViewSet):
     @endpoint(
         serializers.InvitationIn,
         returns={201: serializers.InvitationOut},
-        refuses=[EmailTaken, AlreadyInvited, UnknownRole, UnknownClient, GrantsMoreThanHeld, TenantRequired, *TENANCY],
+        refuses=[
+            EmailTaken,
+            AlreadyInvited,
+            UnknownRole,
+            UnknownClient,
+            GrantsMoreThanHeld,
+            InsufficientAuthentication,
+            TenantRequired,
+            *TENANCY,
+        ],
+        assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
         """Invite an admin user or an end user; the token travels by mail only and is good for seven days."""
@@ -58,7 +70,16 @@ class InvitationViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
-        refuses=[UnknownInvitation, InvitationClosed, EmailTaken, UnknownRole, GrantsMoreThanHeld, *TENANCY],
+        refuses=[
+            UnknownInvitation,
+            InvitationClosed,
+            EmailTaken,
+            UnknownRole,
+            GrantsMoreThanHeld,
+            InsufficientAuthentication,
+            *TENANCY,
+        ],
+        assurance=Action.GRANT_ROLES,
     )
     def resend(self, request: Request, invitation_id: str) -> Response:
         """Send the mail again with a new token and seven new days; the token sent before ends."""

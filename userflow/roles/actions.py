@@ -12,34 +12,34 @@ from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
+from userflow.assurance import Action, require_assurance
 from userflow.endusers.members import must_exist, page_of_members
 from userflow.endusers.models import EndUser
 from userflow.errors import BuiltInRole, GrantsMoreThanHeld, RoleNameTaken, UnknownRole, UnknownRoleId
-from userflow.permissions_catalogue import EVERY_PERMISSION
 from userflow.principals import Principal
+from userflow.rank import lacking_for_user, must_hold
 from userflow.roles.models import Role, RoleBinding
 from userflow.webhooks.outbox import publish
 
 
 def refuse_granting(by: Principal, permissions: Iterable[str]) -> None:
-    """GrantsMoreThanHeld (403) when one of the platform's own permissions is among them that the caller does not hold.
+    """Raise GrantsMoreThanHeld (403) if any of the permissions is beyond the caller (`userflow.rank`)."""
+    must_hold(by, permissions, to="grant")
 
-    Permissions of the tenant's own choosing mean something to the tenant's applications only; whoever may write roles
-    may give them.
-    """
-    beyond = (set(permissions) & set(EVERY_PERMISSION)) - by.permissions
-    if beyond:
-        raise GrantsMoreThanHeld(f"You cannot grant {', '.join(sorted(beyond))}: you do not hold it yourself.")
+
+def refuse_taking(by: Principal, permissions: Iterable[str]) -> None:
+    """Raise GrantsMoreThanHeld (403) if any permission that users would lose is beyond the caller (`userflow.rank`)."""
+    must_hold(by, permissions, to="take away")
 
 
 def outranks(by: Principal, user: EndUser) -> bool:
-    """Whether the caller holds all of the platform's permissions that this user of the tenant that is entered holds.
+    """Whether no permission of this user of the entered tenant is beyond the caller (`userflow.rank`).
 
-    Who could change a stronger user's address or enrol a factor for them would in the end hold those permissions.
+    A caller who could change a stronger user's address or reset their factors would in the end hold those permissions.
     """
     roles = Role.objects.filter(Q(bindings__user=user) | Q(groups__memberships__user=user))
     held = {permission for permissions in roles.values_list("permissions", flat=True) for permission in permissions}
-    return held & set(EVERY_PERMISSION) <= by.permissions
+    return not lacking_for_user(by, held)
 
 
 def must_outrank(by: Principal, user: EndUser) -> None:
@@ -105,7 +105,8 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
     """Change `name`, `description`, `permissions` (replaced whole): those that are there.
 
     Refuses with UnknownRoleId, RoleNameTaken, BuiltInRole (renaming a built-in role), GrantsMoreThanHeld (permissions
-    that come in; another name for a role that holds more than the caller; taking a permission away grants nothing).
+    that come in or go; another name for a role that holds more than the caller), InsufficientAuthentication (permissions
+    that come in, and another name).
     """
     with in_tenant(tenant_id):
         try:
@@ -116,11 +117,15 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
                         raise BuiltInRole
                     # Imports, invitations and groups give roles by name: in the place of a plain one a strong one would
                     # be given to that one's people.
+                    require_assurance(Action.GRANT_ROLES, by)
                     refuse_granting(by, role.permissions)
                 details: dict[str, Any] = {"changed": sorted(changes)}
                 if "permissions" in changes:
                     before, after = set(role.permissions), set(changes["permissions"])
+                    if after - before:
+                        require_assurance(Action.GRANT_ROLES, by)
                     refuse_granting(by, after - before)
+                    refuse_taking(by, before - after)
                     changes["permissions"] = sorted(after)
                     details |= {"added": sorted(after - before), "removed": sorted(before - after)}
                 for member, value in changes.items():
@@ -133,12 +138,13 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
     return role
 
 
-def delete_role(*, tenant_id: UUID, role_id: UUID) -> None:
-    """Remove a role and every binding of it. Refuses with UnknownRoleId, BuiltInRole."""
+def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
+    """Remove a role and every binding of it. Raises UnknownRoleId, BuiltInRole, GrantsMoreThanHeld."""
     with in_tenant(tenant_id), tenant_atomic():
         role = _found(role_id, lock=True)
         if role.built_in:
             raise BuiltInRole
+        refuse_taking(by, role.permissions)
         _, removed = role.delete()
         record_for_tenant(
             "role.deleted",
@@ -158,8 +164,9 @@ def list_bindings(*, tenant_id: UUID, role_id: UUID, page: int, limit: int) -> P
 def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:
     """Give the role to all of the users, or to none; gives how many did not have it.
 
-    Refuses with UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld.
+    Refuses with UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld, InsufficientAuthentication.
     """
+    require_assurance(Action.GRANT_ROLES, by)
     with in_tenant(tenant_id), tenant_atomic():
         # Locked against a change of its permissions between this check and the binding.
         role = _found(role_id, lock=True)
@@ -174,13 +181,14 @@ def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Colle
     return len(new)
 
 
-def unbind_users(*, tenant_id: UUID, role_id: UUID, user_ids: Collection[UUID]) -> int:
+def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:
     """Take the role from all of the users, or from none; gives how many had it. Counts from their next request on.
 
-    Refuses with UnknownRoleId, UnknownUsers (names them).
+    Refuses with UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld (the role holds more than the caller).
     """
     with in_tenant(tenant_id), tenant_atomic():
         role = _found(role_id, lock=True)
+        refuse_taking(by, role.permissions)
         must_exist(user_ids)
         bound = RoleBinding.objects.filter(role=role, user_id__in=user_ids)
         had = sorted(bound.values_list("user_id", flat=True))

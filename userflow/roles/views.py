@@ -8,9 +8,11 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.assurance import Action
 from userflow.errors import (
     BuiltInRole,
     GrantsMoreThanHeld,
+    InsufficientAuthentication,
     RoleNameTaken,
     UnknownRoleId,
     UnknownUsers,
@@ -56,7 +58,15 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         serializers.RoleChanges,
         returns={200: serializers.RoleOut},
-        refuses=[UnknownRoleId, RoleNameTaken, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
+        refuses=[
+            UnknownRoleId,
+            RoleNameTaken,
+            BuiltInRole,
+            GrantsMoreThanHeld,
+            InsufficientAuthentication,
+            *TENANCY,
+        ],
+        assurance=Action.GRANT_ROLES,
     )
     def update(self, request: Request, role_id: str) -> Response:
         """Change the members that are there; permissions are replaced whole and count from the next request on."""
@@ -69,12 +79,12 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.RoleDeletedOut},
-        refuses=[UnknownRoleId, BuiltInRole, *TENANCY],
+        refuses=[UnknownRoleId, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, role_id: str) -> Response:
         """Delete a role; whoever had it loses it at the next request."""
         wanted = id_or(role_id, UnknownRoleId)
-        actions.delete_role(tenant_id=self._tenant(request), role_id=wanted)
+        actions.delete_role(tenant_id=self._tenant(request), by=principal_at(request), role_id=wanted)
         return Response({"message": "The role is deleted.", "id": wanted})
 
     @endpoint(query=TenantPageQuery, returns={200: serializers.MemberListOut}, refuses=[UnknownRoleId, *TENANCY])
@@ -88,7 +98,8 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         serializers.UserIdsIn,
         returns={200: serializers.BoundOut},
-        refuses=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
+        refuses=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        assurance=Action.GRANT_ROLES,
     )
     def bind(self, request: Request, role_id: str) -> Response:
         """Give the role to all of these users, or to none; who has it already keeps it."""
@@ -100,13 +111,13 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         serializers.UserIdsIn,
         returns={200: serializers.BoundOut},
-        refuses=[UnknownRoleId, UnknownUsers, *TENANCY],
+        refuses=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def unbind(self, request: Request, role_id: str) -> Response:
         """Take the role from all of these users, or from none; it counts from their next request on."""
         tenant_id, user_ids = self._users(request)
         wanted = id_or(role_id, UnknownRoleId)
-        changed = actions.unbind_users(tenant_id=tenant_id, role_id=wanted, user_ids=user_ids)
+        changed = actions.unbind_users(tenant_id=tenant_id, by=principal_at(request), role_id=wanted, user_ids=user_ids)
         return Response({"message": "The users are not bound to the role.", "role_id": wanted, "changed": changed})
 
     def _tenant(self, request: Request) -> UUID:

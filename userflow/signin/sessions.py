@@ -12,6 +12,7 @@ from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.admins import actions as admins
 from userflow.admins.models import AdminUser
+from userflow.assurance import Action, require_assurance
 from userflow.endusers.models import EndUser
 from userflow.errors import UnknownSession, UnknownUser
 from userflow.permissions import editing_users, reading, require
@@ -51,21 +52,22 @@ def end_one_session(
 ) -> None:
     """End a session: one's own, or with `sessions:write` that of a user of the tenant (of an admin user: `admins:write`
     as well). UnknownSession for any other, whether or not it exists; GrantsMoreThanHeld when the user holds permissions
-    that the caller lacks."""
-    places = [] if by.kind == CLIENT else [(issue.realm_of(by.kind), by.tenant_id, {"user_id": by.id})]
+    that the caller lacks; InsufficientAuthentication for another user's session."""
+    places = [] if by.kind == CLIENT else [(issue.realm_of(by.kind), by.tenant_id, {"user_id": by.id}, True)]
     if by.kind != END_USER and by.may("sessions:write"):
         if tenant_id is not None:
-            places.append((END_USERS, tenant_id, {}))
+            places.append((END_USERS, tenant_id, {}, False))
         if by.may("admins:write"):
-            places.append((ADMINS, tenant_id, {"user__tenant_id": tenant_id} if tenant_id else {}))
-    for realm, place, condition in places:
+            places.append((ADMINS, tenant_id, {"user__tenant_id": tenant_id} if tenant_id else {}, False))
+    for realm, place, condition, own in places:
         with _entered(realm, place, editing_users(by)):
             found = _standing(realm).filter(pk=session_id, **condition)
             if user_id is not None:
                 found = found.filter(user_id=user_id)
             session = found.select_related("user").first()
             if session is not None:
-                if session.user_id != by.id:
+                if not own:
+                    require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
                     outranks = roles.must_outrank if realm is END_USERS else admins.must_outrank
                     outranks(by, session.user)
                 _end(realm, session, place)
@@ -92,13 +94,14 @@ def end_all_sessions(*, by: Principal, user_id: UUID, tenant_id: UUID | None = N
 
     The caller's own, or with `sessions:write` those of an end user of the tenant, and with `admins:write` as well those
     of an admin user. Raises NotAllowed (also for a client's own), UnknownUser, GrantsMoreThanHeld (the user holds
-    permissions that the caller lacks).
+    permissions that the caller lacks), InsufficientAuthentication (for another user).
     """
     if user_id == by.id:
         if by.kind == CLIENT:
             raise NotAllowed(NO_SESSIONS)
         return sign_out(principal=by, everywhere=True)
     require(by, "sessions:write")
+    require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     if tenant_id is not None:
         with in_tenant(tenant_id, editing_users(by)), END_USERS.atomic():
             end_user = EndUser.objects.select_for_update(no_key=True).filter(pk=user_id).first()

@@ -9,12 +9,14 @@ from rest_framework.response import Response
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.assurance import Action
 from userflow.clients.actions import end_client_tokens
 from userflow.clients.credentials import basic_credentials
 from userflow.errors import (
     ClientNotAuthenticated,
     EmailNotVerified,
     GrantsMoreThanHeld,
+    InsufficientAuthentication,
     UnknownSession,
     UnknownUser,
     WrongCredentials,
@@ -139,7 +141,15 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         query=serializers.SessionNamedQuery,
         returns={200: serializers.SessionEndedOut},
-        refuses=[UnknownSession, GrantsMoreThanHeld, UnknownTenant, TenantSuspended, TenantBusy],
+        refuses=[
+            UnknownSession,
+            GrantsMoreThanHeld,
+            InsufficientAuthentication,
+            UnknownTenant,
+            TenantSuspended,
+            TenantBusy,
+        ],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, session_id: str) -> Response:
         """End one of one's own sessions, or with `sessions:write` one of a user of the tenant."""
@@ -152,7 +162,15 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         query=serializers.SessionsOfUserQuery,
         returns={200: serializers.SessionsEndedOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, UnknownTenant, TenantSuspended, TenantBusy],
+        refuses=[
+            UnknownUser,
+            GrantsMoreThanHeld,
+            InsufficientAuthentication,
+            UnknownTenant,
+            TenantSuspended,
+            TenantBusy,
+        ],
+        assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy_all(self, request: Request) -> Response:
         """End every session of a user, with refresh tokens and tickets; another user's with `sessions:write`.

@@ -125,9 +125,9 @@ def read_settings(*, tenant_id: UUID) -> tuple[dict[str, Any], dict[str, Any]]:
 def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null takes one back).
 
-    A tenant's own admin changes settings only, and not all of them. Settings need a recent sign-in: they decide how users
-    prove who they are. Refuses with UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also where something
-    enrolled hangs on a setting), WrongState, InsufficientAuthentication, NotAllowed.
+    A tenant's own admin changes settings only, and not all of them. Settings and status need a recent proof. Refuses with
+    UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also where something enrolled hangs on a setting),
+    WrongState, InsufficientAuthentication, NotAllowed.
     """
     changes = dict(changes)
     status, stated = changes.pop("status", None), changes.pop("settings", None)
@@ -135,6 +135,8 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
         raise NotAllowed("Only an operator can change more than the settings of a tenant.")
     if stated is not None:
         require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
+    if status is not None:
+        require_assurance(Action.CHANGE_TENANT_STATE, by)
     _check_slug(changes.get("slug"))
     if status is not None and status not in (State.ACTIVE, State.SUSPENDED):
         raise ValidationFailed(details={"status": ["Send active or suspended."]})
@@ -168,16 +170,30 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
         raise SlugTaken from clash
     routes.forget()
     if status is not None and TenantDatabase.objects.get(pk=tenant_id).status != status:
-        step = provisioning.resume_tenant if status == State.ACTIVE else provisioning.suspend_tenant
-        step(tenant_id=tenant_id)
+        step = resume_tenant if status == State.ACTIVE else suspend_tenant
+        step(tenant_id=tenant_id, by=by)
     return find_tenant(tenant_id=tenant_id)
 
 
-def remove_tenant(*, tenant_id: UUID, confirm: str, final_backup: bool = True) -> Deletion:
+def suspend_tenant(*, tenant_id: UUID, by: Principal) -> None:
+    """Shut a tenant from the next request on. Raises UnknownTenant, WrongState, InsufficientAuthentication."""
+    require_assurance(Action.CHANGE_TENANT_STATE, by)
+    provisioning.suspend_tenant(tenant_id=tenant_id)
+
+
+def resume_tenant(*, tenant_id: UUID, by: Principal) -> None:
+    """Open a suspended tenant again. Raises UnknownTenant, WrongState, InsufficientAuthentication."""
+    require_assurance(Action.CHANGE_TENANT_STATE, by)
+    provisioning.resume_tenant(tenant_id=tenant_id)
+
+
+def remove_tenant(*, tenant_id: UUID, confirm: str, final_backup: bool = True, by: Principal | None = None) -> Deletion:
     """Delete a tenant; `confirm` must be its slug. Return until when its final backup is kept.
 
-    Raises UnknownTenant, NotConfirmed, WrongState, and CopyFailed or ProgramMissing if that backup cannot be written.
+    `by` is None for a command, and for a job of the console, whose start has asked. Raises UnknownTenant, NotConfirmed,
+    WrongState, InsufficientAuthentication, and CopyFailed or ProgramMissing if that backup cannot be written.
     """
+    require_assurance(Action.CHANGE_TENANT_STATE, by)
     tenant = find_tenant(tenant_id=tenant_id)
     if confirm != tenant.slug:
         raise NotConfirmed

@@ -20,6 +20,7 @@ from tenants.errors import (
     UnknownTenant,
     WrongState,
 )
+from userflow.assurance import Action
 from userflow.errors import InsufficientAuthentication
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, require, tenant_at
@@ -60,11 +61,12 @@ class TenantViewSet(ApiViewSet):
         serializers.TenantChanges,
         returns={200: serializers.TenantOut},
         refuses=[UnknownTenant, SlugTaken, RelyingPartyTaken, WrongState, InsufficientAuthentication],
+        assurance=(Action.CHANGE_TENANT_SETTINGS, Action.CHANGE_TENANT_STATE),
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
         """Change name, slug, settings, or status (active, suspended).
 
-        Settings need a sign-in that is at most 15 minutes old, with the second factor if the caller has one.
+        Settings and status need a proof that is at most 15 minutes old, with the second factor if the caller has one.
         """
         wanted, changes = id_or(tenant_id, UnknownTenant), self.valid(serializers.TenantChanges)
         tenant: Any = actions.update_tenant(tenant_id=wanted, by=principal_at(request), changes=changes)
@@ -73,7 +75,8 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantDeletion,
         returns={200: serializers.TenantDeletedOut},
-        refuses=[UnknownTenant, NotConfirmed, WrongState, CopyFailed, ProgramMissing],
+        refuses=[UnknownTenant, NotConfirmed, WrongState, CopyFailed, ProgramMissing, InsufficientAuthentication],
+        assurance=Action.CHANGE_TENANT_STATE,
     )
     def destroy(self, request: Request, tenant_id: str) -> Response:
         """Delete a tenant and its database; the body repeats its slug.
@@ -81,7 +84,8 @@ class TenantViewSet(ApiViewSet):
         A final encrypted backup is written first unless `final_backup` is false, so the call takes as long as a backup.
         """
         wanted = id_or(tenant_id, UnknownTenant)
-        kept = actions.remove_tenant(tenant_id=wanted, **self.valid(serializers.TenantDeletion))
+        asked = self.valid(serializers.TenantDeletion)
+        kept = actions.remove_tenant(tenant_id=wanted, by=principal_at(request), **asked)
         message = "The tenant and its database are deleted." + (
             " The command restore_deleted_tenant can bring it back until its final backup is deleted."
             if kept.until
@@ -112,6 +116,7 @@ class TenantSettingsViewSet(ApiViewSet):
         serializers.SettingsChanges,
         returns={200: serializers.TenantSettingsOut},
         refuses=[*TENANCY, RelyingPartyTaken, InsufficientAuthentication],
+        assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
         """Change settings of a tenant, for operators (`tenants:write`) and the tenant's own admins (`admins:write`).

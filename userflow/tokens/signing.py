@@ -21,6 +21,8 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealContext, seal, unseal
 from tenants import keys
 from tenants.settings import LONGEST_ACCESS_TOKEN_SECONDS
+from userflow.assurance import Action, require_assurance
+from userflow.principals import Principal
 from userflow.tokens.models import SigningKey
 
 ALGORITHM = "ES256"
@@ -84,12 +86,13 @@ def make_key(*, signs_from: datetime) -> SigningKey:
     )
 
 
-def rotate_signing_keys(*, at_once: bool = False) -> SigningKey:
+def rotate_signing_keys(*, at_once: bool = False, by: Principal | None = None) -> SigningKey:
     """Make the next signing key; the ones before it verify until their last tokens have expired.
 
     `at_once` skips the time in which verifiers that cache the JWKS learn of the new key. It does not end the old keys:
-    that is `withdraw_signing_key`.
+    that is `withdraw_signing_key`. Raises InsufficientAuthentication.
     """
+    require_assurance(Action.ROTATE_KEYS, by)
     moment = now()
     signs_from = moment if at_once else moment + PUBLISH_AHEAD
     with transaction.atomic():
@@ -102,11 +105,13 @@ def rotate_signing_keys(*, at_once: bool = False) -> SigningKey:
     return key
 
 
-def withdraw_signing_key(*, kid: str) -> bool:
+def withdraw_signing_key(*, kid: str, by: Principal | None = None) -> bool:
     """Refuse a key's tokens from now on (its private half is known to somebody else); False if no such key is valid.
 
     Other processes follow within FRESH_SECONDS. If it was the one that signs, another one takes over at once.
+    Raises InsufficientAuthentication.
     """
+    require_assurance(Action.ROTATE_KEYS, by)
     moment = now()
     with transaction.atomic():
         withdrawn = SigningKey.objects.filter(_standing(moment), pk=kid).update(verifies_until=moment)

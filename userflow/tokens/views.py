@@ -20,7 +20,7 @@ from userflow.errors import (
     UnsupportedGrant,
 )
 from userflow.permissions import Anyone
-from userflow.permissions_catalogue import TENANT_PERMISSIONS
+from userflow.permissions_catalogue import CLIENT_SCOPES
 from userflow.principals import Principal
 from userflow.tokens import actions, serializers, signing
 from userflow.tokens.refresh import refresh_session
@@ -159,7 +159,7 @@ class WellKnownViewSet(ApiViewSet):
             # There is no authorization endpoint; the member is required all the same, and may not be empty.
             "response_types_supported": ["none"],
             "grant_types_supported": ["client_credentials", "refresh_token"],
-            "scopes_supported": list(TENANT_PERMISSIONS),
+            "scopes_supported": list(CLIENT_SCOPES),
             "token_endpoint_auth_methods_supported": [*secret, "none"],
             "revocation_endpoint_auth_methods_supported": [*secret, "none"],
             "introspection_endpoint_auth_methods_supported": secret,

@@ -15,6 +15,7 @@ from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
 from identity_platform.transfer.runs import Batch, Options
 from tenants.context import in_tenant, tenant_atomic
+from userflow.assurance import Action, require_assurance
 from userflow.errors import ImportsBusy, TooManyNames, TooManyRows
 from userflow.principals import Principal
 from userflow.signin import attempts
@@ -101,7 +102,8 @@ def import_few(
 ) -> tuple[Tally, Report]:
     """The same for at most MOST_OVER_REST rows, in one transaction: objects, or the content of a file.
 
-    The caller grants no more than they hold. Refuses with FileUnusable, TooManyRows, TooManyNames, TooManyFromAddress,
+    The caller grants no more than it holds, and changes no user who holds more. Refuses with InsufficientAuthentication
+    (rows that name roles or groups), FileUnusable, TooManyRows, TooManyNames, TooManyFromAddress,
     ImportsBusy, UnknownTenant, TenantSuspended, TenantBusy.
     """
     attempts.limit_address("transfer")
@@ -123,8 +125,11 @@ def _import_few(
         raise TooManyRows
     rules = batches.Rules(tenant_id, options, from_text, by=by)
     judged = batches.judge(read, rules)
-    if len({name for one in judged.people for name in (*one.groups, *(one.roles or ()))}) > MOST_NAMES:
+    names = {name for one in judged.people for name in (*one.groups, *(one.roles or ()))}
+    if len(names) > MOST_NAMES:
         raise TooManyNames
+    if names and not options.dry_run:
+        require_assurance(Action.GRANT_ROLES, by)
 
     def record(done: Batch) -> None:
         if not options.dry_run:

@@ -17,6 +17,7 @@ from tenants.context import tenant_atomic
 from userflow.clients.models import Client
 from userflow.groups.models import GroupMembership
 from userflow.principals import Principal
+from userflow.rank import lacking_for_user
 from userflow.roles.models import RoleBinding
 from userflow.transfer import naming, staging, telling
 from userflow.transfer.members import KINDS, USER
@@ -24,6 +25,7 @@ from userflow.transfer.naming import Definition, Names
 from userflow.transfer.staging import Staged
 
 TAKEN = "A user with this address exists, or an earlier row has it."
+STRONGER = "The user with this address holds permissions that you do not hold."
 
 
 @dataclass
@@ -171,6 +173,11 @@ def _write(
     clashing = [person.line for person in people if person.line not in made]
     changed: dict[int, UUID] = {}
     if rules.options.on_conflict == UPDATE:
+        if rules.by is not None:
+            held = staging.permissions_of(clashing)
+            stronger = {line for line, permissions in held.items() if lacking_for_user(rules.by, permissions)}
+            batch.fail([Fault(line, "email", STRONGER) for line in sorted(stronger)])
+            clashing = [line for line in clashing if line not in stronger]
         changed = staging.update(clashing, dry_run=dry_run)
         batch.tally.add(Tally(created=len(made), updated=len(clashing)))
     elif rules.options.on_conflict == SKIP:

@@ -8,18 +8,28 @@ from typing import Any, Final
 from uuid import UUID
 
 import orjson
-from django.db import connections
+from django.db import connections, transaction
+from django.utils.timezone import now
 
+from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_platform
+from tenants import routes
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.states import Purpose
+from userflow import mail
+from userflow.admins.models import AdminUser
+from userflow.assurance import Action, require_assurance
 from userflow.clients.models import Client
 from userflow.groups.models import Group
+from userflow.permissions import reading, require
+from userflow.permissions_catalogue import EXPORT_HASHES
+from userflow.principals import ADMIN, OPERATOR, Principal
 from userflow.roles.models import Role
 from userflow.signin import attempts
 from userflow.transfer.members import GROUP, ROLE
 
 AT_ONCE = 1000
+_KINDS: Final = {OPERATOR: "operator", ADMIN: "admin user"}
 COLUMNS: Final = (
     "id",
     "email",
@@ -60,8 +70,21 @@ def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Ite
     """Every end user as a row; before them, with `definitions`, the tenant's roles and groups. Written to the audit trail.
 
     All of it as it is at one moment (REPEATABLE READ), in pages, so that a tenant of any size takes the same memory.
-    The snapshot holds back the clean-up of dead rows for as long as it is read. Refuses with UnknownTenant, TenantBusy.
+    The snapshot holds back the clean-up of dead rows for as long as it is read. For a command on the machine: with
+    `hashes` the tenant's admins are told by mail, also of an export that was interrupted. Refuses with UnknownTenant,
+    TenantBusy.
     """
+    number = 0
+    try:
+        for row in _every_row(tenant_id, hashes, definitions):
+            number += "kind" not in row
+            yield row
+    finally:
+        if hashes and number:
+            _tell_admins(tenant_id, number, who="the command export_users, run on the server")
+
+
+def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, Any]]:
     record_for_platform(
         "end_users.exported", tenant_id=tenant_id, target=("tenant", tenant_id), details={"hashes": hashes}
     )
@@ -81,24 +104,45 @@ def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Ite
 
 
 def page_of_export(
-    *, tenant_id: UUID, hashes: bool, after: UUID | None, limit: int, purpose: Purpose
+    *, tenant_id: UUID, by: Principal, hashes: bool, after: UUID | None, limit: int
 ) -> tuple[orjson.Fragment, UUID | None]:
     """One page by id for REST, as ready JSON, and where the next one begins. Written to the audit trail.
 
-    Refuses with UnknownTenant, TenantSuspended, TenantBusy, TooManyFromAddress.
+    With `hashes` the caller needs `endusers:export_hashes` and a recent proof, and the tenant's active admins are told of
+    each page by mail. Refuses with InsufficientScope, InsufficientAuthentication, UnknownTenant, TenantSuspended,
+    TenantBusy, TooManyFromAddress.
     """
+    if hashes:
+        require(by, EXPORT_HASHES, OPERATOR, ADMIN)
+        require_assurance(Action.EXPORT_PASSWORD_HASHES, by)
     attempts.limit_address("transfer")
     client_id = _default_client(tenant_id)
-    with in_tenant(tenant_id, purpose):
+    with in_tenant(tenant_id, reading(by)):
         rows = _page(after, limit + 1, hashes, client_id)
     more, rows = len(rows) > limit, rows[:limit]
-    record_for_platform(
-        "end_users.exported",
-        tenant_id=tenant_id,
-        target=("tenant", tenant_id),
-        details={"hashes": hashes, "rows": len(rows)},
-    )
+    with transaction.atomic():
+        record_for_platform(
+            "end_users.exported",
+            tenant_id=tenant_id,
+            target=("tenant", tenant_id),
+            details={"hashes": hashes, "rows": len(rows)},
+        )
+        if hashes and rows:
+            _tell_admins(tenant_id, len(rows), who=f"the {_KINDS[by.kind]} {by.user['username']}")
     return orjson.Fragment(f"[{','.join(row for _, row in rows)}]"), rows[-1][0] if more else None
+
+
+def _tell_admins(tenant_id: UUID, number: int, *, who: str) -> None:
+    """Mail the tenant's active admins after the commit: who holds hashes can guess passwords without any limit."""
+    facts = {
+        "tenant": routes.find(tenant_id).name,
+        "who": who,
+        "moment": f"{now():%Y-%m-%d %H:%M} UTC",
+        "number": number,
+        "address": current_origin().address,
+    }
+    for email in AdminUser.objects.filter(tenant_id=tenant_id, active=True).values_list("email", flat=True):
+        mail.tell("hashes_exported", to=email, facts=facts, after="default", tenant_id=tenant_id)
 
 
 def _default_client(tenant_id: UUID) -> UUID:

@@ -70,7 +70,9 @@ class ExportIn(serializers.Serializer[Any]):
     cursor = Identifier(required=False, help_text="`next_cursor` of the page before.")
     limit = Whole(required=False, default=100, min_value=1, max_value=MOST_EXPORTED)
     with_hashes = Flag(
-        required=False, default=False, help_text="Password hashes too: for admins and operators with `endusers:write`."
+        required=False,
+        default=False,
+        help_text="Password hashes too: for admins and operators with `endusers:export_hashes`.",
     )
 
 

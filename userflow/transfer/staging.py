@@ -91,6 +91,14 @@ OR s.email_key IN ({_YIELDING}) ORDER BY email_key, line
 _FOUND = """
 SELECT s.line, u.id FROM importing s JOIN userflow_enduser u ON u.email_key = s.email_key WHERE s.line = ANY(%s)
 """
+# By line: what the user who has its address holds.
+_HELD = """
+SELECT s.line, jsonb_agg(DISTINCT p.name) FROM importing s JOIN userflow_enduser u ON u.email_key = s.email_key
+JOIN userflow_role r ON r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = u.id
+    UNION SELECT c.role_id FROM userflow_groupmembership m JOIN userflow_group_roles c ON c.group_id = m.group_id
+    WHERE m.user_id = u.id), jsonb_array_elements_text(r.permissions) AS p(name)
+WHERE s.line = ANY(%s) GROUP BY s.line
+"""
 _LOCK = "SELECT FROM userflow_enduser WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 # Of two rows about one person the later counts, as it would in two batches.
 _UPDATE = """
@@ -163,6 +171,13 @@ def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
             cursor.execute(_LOCK, [list(found.values())])
             cursor.execute(_UPDATE, [list(found)])
         return found
+
+
+def permissions_of(lines: Sequence[int]) -> dict[int, list[str]]:
+    """What the users hold who have these lines' addresses, by line; lines of users who hold nothing are left out."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_HELD, [list(lines)])
+        return {line: _json(held) for line, held in cursor.fetchall()}
 
 
 def bind(model: type[Any], column: str, pairs: Iterable[tuple[UUID, UUID]]) -> list[tuple[UUID, UUID]]:

@@ -7,8 +7,9 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.runs import Options
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.errors import ImportsBusy, TooManyFromAddress, TooManyNames, TooManyRows
-from userflow.permissions import ADMIN, OPERATOR, needs, principal_at, reading, require, tenant_at
+from userflow.assurance import Action
+from userflow.errors import ImportsBusy, InsufficientAuthentication, TooManyFromAddress, TooManyNames, TooManyRows
+from userflow.permissions import needs, principal_at, tenant_at
 from userflow.signin.views import NO_STORE
 from userflow.transfer import actions, exporting, serializers
 
@@ -21,13 +22,14 @@ class ImportViewSet(ApiViewSet):
     @endpoint(
         serializers.ImportIn,
         returns={200: serializers.ImportOut},
-        refuses=[*TENANCY, FileUnusable, TooManyRows, TooManyNames, ImportsBusy],
+        refuses=[*TENANCY, FileUnusable, TooManyRows, TooManyNames, ImportsBusy, InsufficientAuthentication],
+        assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
         """Bring in up to 1000 end users; a bad row stays out and is in the report, the others come in.
 
         Members as in a file for `import_users`: docs/moving-people-and-services.md. Naming groups and roles needs
-        `groups:write` and `roles:write`, and nobody grants what they do not hold.
+        `groups:write` and `roles:write`, and a proof that is at most 15 minutes old; no caller grants what it does not hold.
         """
         asked = self.valid(serializers.ImportIn)
         tenant_id = tenant_at(request, asked["tenant_id"])
@@ -50,22 +52,25 @@ class ImportViewSet(ApiViewSet):
 class ExportViewSet(ApiViewSet):
     permission_classes = [needs("endusers:read")]
 
-    @endpoint(serializers.ExportIn, returns={200: serializers.ExportOut}, refuses=TENANCY)
+    @endpoint(
+        serializers.ExportIn,
+        returns={200: serializers.ExportOut},
+        refuses=[InsufficientAuthentication, *TENANCY],
+        assurance=Action.EXPORT_PASSWORD_HASHES,
+    )
     def create(self, request: Request) -> Response:
         """One page of end users in the form that an import takes, by cursor; each page is in the audit trail.
 
-        Password hashes only for admins and operators who hold `endusers:write` as well.
+        Password hashes need `endusers:export_hashes`, which only admins and operators hold, and a proof that is at most 15
+        minutes old. The tenant's admins are told of each page with hashes by mail.
         """
         asked = self.valid(serializers.ExportIn)
         tenant_id = tenant_at(request, asked["tenant_id"])
-        principal = principal_at(request)
-        if asked["with_hashes"]:
-            require(principal, "endusers:write", OPERATOR, ADMIN)
         users, cursor = exporting.page_of_export(
             tenant_id=tenant_id,
+            by=principal_at(request),
             hashes=asked["with_hashes"],
             after=asked.get("cursor"),
             limit=asked["limit"],
-            purpose=reading(principal),
         )
         return Response({"users": users, "next_cursor": cursor}, headers=NO_STORE)

@@ -17,7 +17,9 @@ from tenants import routes
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
+from userflow.assurance import Action, require_assurance
 from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
+from userflow.principals import Principal
 from userflow.webhooks import outbox, queue, signing
 from userflow.webhooks.delivery import reach
 from userflow.webhooks.events import TEST
@@ -55,13 +57,20 @@ def find_endpoint(*, tenant_id: UUID, endpoint_id: UUID, purpose: Purpose = Purp
 
 
 def create_endpoint(
-    *, tenant_id: UUID, url: str, events: Sequence[str], description: str = "", enabled: bool = True
+    *,
+    tenant_id: UUID,
+    url: str,
+    events: Sequence[str],
+    description: str = "",
+    enabled: bool = True,
+    by: Principal | None = None,
 ) -> tuple[WebhookEndpoint, str]:
     """Make an endpoint; gives it with its secret, which is not shown again.
 
     Refuses with ValidationFailed (an address that may not be called), NameServersBusy, TooManyEndpoints, UnknownTenant,
-    TenantSuspended, TenantBusy.
+    TenantSuspended, TenantBusy, InsufficientAuthentication.
     """
+    require_assurance(Action.CHANGE_CONNECTIONS, by)
     # With no tenant entered: a name server takes its time, and a tenant's connections are few.
     routes.find(tenant_id).check(Purpose.WRITE)
     _check(url)
@@ -91,12 +100,14 @@ def create_endpoint(
     return endpoint, secret
 
 
-def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, Any]) -> WebhookEndpoint:
+def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, Any], by: Principal) -> WebhookEndpoint:
     """Change `url`, `events`, `description`, `enabled`: those that are there.
 
     A new address, or switching on, has what waits tried at once; who is sending to the old address stops after the message
-    that is under way. Refuses with UnknownEndpoint, ValidationFailed (an address that may not be called), NameServersBusy.
+    that is under way. Refuses with UnknownEndpoint, ValidationFailed (an address that may not be called), NameServersBusy,
+    InsufficientAuthentication.
     """
+    require_assurance(Action.CHANGE_CONNECTIONS, by)
     routes.find(tenant_id).check(Purpose.WRITE)
     if "url" in changes:
         _check(changes["url"])
@@ -119,19 +130,25 @@ def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, An
     return endpoint
 
 
-def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID) -> None:
-    """Remove an endpoint; nothing more is sent to it, and its messages are purged in time. UnknownEndpoint if none."""
+def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> None:
+    """Remove an endpoint; nothing more is sent to it, and its messages are purged in time.
+
+    Raises UnknownEndpoint, InsufficientAuthentication.
+    """
+    require_assurance(Action.CHANGE_CONNECTIONS, by)
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
         WebhookEndpoint.objects.filter(pk=endpoint_id).delete()
         _record("deleted", endpoint)
 
 
-def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID) -> tuple[WebhookEndpoint, str]:
+def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> tuple[WebhookEndpoint, str]:
     """Give the endpoint a new secret, shown this once; the present one signs beside it for the overlap.
 
-    Of more than two the oldest stops at once, also where messages are being sent. Refuses with UnknownEndpoint.
+    Of more than two the oldest stops at once, also where messages are being sent. Refuses with UnknownEndpoint,
+    InsufficientAuthentication.
     """
+    require_assurance(Action.CHANGE_CONNECTIONS, by)
     secret = signing.new_secret()
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)

@@ -8,7 +8,14 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
+from userflow.assurance import Action
+from userflow.errors import (
+    EndpointOff,
+    InsufficientAuthentication,
+    NameServersBusy,
+    TooManyEndpoints,
+    UnknownEndpoint,
+)
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant
 from userflow.permissions import needs, principal_at, reading, tenant_at
@@ -41,13 +48,14 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookEndpointIn,
         returns={201: serializers.NewWebhookEndpointOut},
-        refuses=[TooManyEndpoints, NameServersBusy, *TENANCY],
+        refuses=[TooManyEndpoints, NameServersBusy, InsufficientAuthentication, *TENANCY],
+        assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
         """Make an endpoint; its secret is shown this once."""
         fields = self.valid(serializers.WebhookEndpointIn)
         tenant_id = tenant_at(request, fields.pop("tenant_id", None))
-        made, secret = actions.create_endpoint(tenant_id=tenant_id, **fields)
+        made, secret = actions.create_endpoint(tenant_id=tenant_id, by=principal_at(request), **fields)
         return Response({**serializers.record(made), "secret": secret}, status=201, headers=NO_STORE)
 
     @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointOut}, refuses=[UnknownEndpoint, *TENANCY])
@@ -60,32 +68,41 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookEndpointChanges,
         returns={200: serializers.WebhookEndpointOut},
-        refuses=[UnknownEndpoint, NameServersBusy, *TENANCY],
+        refuses=[UnknownEndpoint, NameServersBusy, InsufficientAuthentication, *TENANCY],
+        assurance=Action.CHANGE_CONNECTIONS,
     )
     def partial_update(self, request: Request, endpoint_id: str) -> Response:
         """Change the members that are there; what waits is tried at once at a new address or after switching on."""
         changes = self.valid(serializers.WebhookEndpointChanges)
         tenant_id = tenant_at(request, changes.pop("tenant_id", None))
         wanted = id_or(endpoint_id, UnknownEndpoint)
-        changed = actions.update_endpoint(tenant_id=tenant_id, endpoint_id=wanted, changes=changes)
+        changed = actions.update_endpoint(
+            tenant_id=tenant_id, endpoint_id=wanted, changes=changes, by=principal_at(request)
+        )
         return Response(serializers.record(changed))
 
     @endpoint(
-        query=NamedTenant, returns={200: serializers.WebhookEndpointDeletedOut}, refuses=[UnknownEndpoint, *TENANCY]
+        query=NamedTenant,
+        returns={200: serializers.WebhookEndpointDeletedOut},
+        refuses=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
+        assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, endpoint_id: str) -> Response:
         """Delete an endpoint; nothing more is sent to it."""
         wanted = id_or(endpoint_id, UnknownEndpoint)
-        actions.delete_endpoint(tenant_id=self._tenant(request), endpoint_id=wanted)
+        actions.delete_endpoint(tenant_id=self._tenant(request), endpoint_id=wanted, by=principal_at(request))
         return Response({"message": "The webhook endpoint is deleted.", "id": wanted})
 
     @endpoint(
-        serializers.WebhookTestIn, returns={200: serializers.NewWebhookEndpointOut}, refuses=[UnknownEndpoint, *TENANCY]
+        serializers.WebhookTestIn,
+        returns={200: serializers.NewWebhookEndpointOut},
+        refuses=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
+        assurance=Action.CHANGE_CONNECTIONS,
     )
     def rotate(self, request: Request, endpoint_id: str) -> Response:
         """Give an endpoint a new secret, shown this once; the present one signs beside it for a while."""
         tenant_id, wanted = self._named(request, endpoint_id)
-        rotated, secret = actions.rotate_secret(tenant_id=tenant_id, endpoint_id=wanted)
+        rotated, secret = actions.rotate_secret(tenant_id=tenant_id, endpoint_id=wanted, by=principal_at(request))
         return Response({**serializers.record(rotated), "secret": secret}, headers=NO_STORE)
 
     @endpoint(

@@ -112,7 +112,7 @@ def delete(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse
     shown = _found(group_id)
 
     def act(_fields: dict[str, Any]) -> str:
-        actions.delete_group(tenant_id=tenant.pk, group_id=shown.pk)
+        actions.delete_group(tenant_id=tenant.pk, by=staff_at(request).principal, group_id=shown.pk)
         return _("The group is deleted.")
 
     return confirmed(
@@ -152,7 +152,9 @@ def take_out(request: HttpRequest, tenant: Tenant, user: EndUser, *, group_id: U
     shown = _found(group_id)
 
     def act(_fields: dict[str, Any]) -> str:
-        actions.remove_members(tenant_id=tenant.pk, group_id=shown.pk, user_ids=[user.pk])
+        actions.remove_members(
+            tenant_id=tenant.pk, by=staff_at(request).principal, group_id=shown.pk, user_ids=[user.pk]
+        )
         return _("%(email)s is not in the group any more.") % {"email": user.email}
 
     return confirmed(

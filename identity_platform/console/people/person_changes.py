@@ -231,7 +231,7 @@ def groups(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         choices=forms.group_choices(),
         had=GroupMembership.objects.filter(user=user).values_list("group_id", flat=True),
         add=lambda key: add_members(tenant_id=tenant.pk, by=by, group_id=key, user_ids=one),
-        remove=lambda key: remove_members(tenant_id=tenant.pk, group_id=key, user_ids=one),
+        remove=lambda key: remove_members(tenant_id=tenant.pk, by=by, group_id=key, user_ids=one),
     )
 
 
@@ -249,7 +249,7 @@ def roles(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         choices=forms.role_choices(),
         had=RoleBinding.objects.filter(user=user).values_list("role_id", flat=True),
         add=lambda key: bind_users(tenant_id=tenant.pk, by=by, role_id=key, user_ids=one),
-        remove=lambda key: unbind_users(tenant_id=tenant.pk, role_id=key, user_ids=one),
+        remove=lambda key: unbind_users(tenant_id=tenant.pk, by=by, role_id=key, user_ids=one),
     )
 
 

@@ -110,7 +110,7 @@ def delete(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
     shown = _found(role_id)
 
     def act(_fields: dict[str, Any]) -> str:
-        actions.delete_role(tenant_id=tenant.pk, role_id=shown.pk)
+        actions.delete_role(tenant_id=tenant.pk, by=staff_at(request).principal, role_id=shown.pk)
         return _("The role is deleted.")
 
     return confirmed(
@@ -150,7 +150,7 @@ def take_away(request: HttpRequest, tenant: Tenant, user: EndUser, *, role_id: U
     shown = _found(role_id)
 
     def act(_fields: dict[str, Any]) -> str:
-        actions.unbind_users(tenant_id=tenant.pk, role_id=shown.pk, user_ids=[user.pk])
+        actions.unbind_users(tenant_id=tenant.pk, by=staff_at(request).principal, role_id=shown.pk, user_ids=[user.pk])
         return _("%(email)s does not have the role any more.") % {"email": user.email}
 
     return confirmed(

@@ -75,7 +75,7 @@ def rotate(request: HttpRequest) -> HttpResponse:
     """Make the next signing key."""
 
     def act(typed: dict[str, Any]) -> str:
-        key = signing.rotate_signing_keys(at_once=typed["at_once"])
+        key = signing.rotate_signing_keys(at_once=typed["at_once"], by=staff_at(request).principal)
         return _("The key %(kid)s signs from %(moment)s on.") % {"kid": key.kid, "moment": moment(key.signs_from)}
 
     return confirmed(
@@ -97,7 +97,7 @@ def withdraw(request: HttpRequest, kid: str) -> HttpResponse:
         raise Http404
 
     def act(_typed: dict[str, Any]) -> str:
-        if not signing.withdraw_signing_key(kid=kid):
+        if not signing.withdraw_signing_key(kid=kid, by=staff_at(request).principal):
             raise Http404
         return _("The key %(kid)s is withdrawn.") % {"kid": kid}
 

@@ -168,7 +168,9 @@ def create(request: HttpRequest) -> HttpResponse:
     made: dict[str, Any] = {}
 
     def act(typed: dict[str, Any]) -> str:
-        made["endpoint"], made["secret"] = actions.create_endpoint(tenant_id=tenant.pk, **typed)
+        made["endpoint"], made["secret"] = actions.create_endpoint(
+            tenant_id=tenant.pk, by=staff_at(request).principal, **typed
+        )
         return _("The endpoint is made. Its secret is shown on this page only.")
 
     return confirmed(
@@ -197,7 +199,9 @@ def edit(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
     def act(typed: dict[str, Any]) -> str:
         changes = {name: value for name, value in typed.items() if value != initial[name]}
         if changes:
-            actions.update_endpoint(tenant_id=tenant.pk, endpoint_id=endpoint.pk, changes=changes)
+            actions.update_endpoint(
+                tenant_id=tenant.pk, endpoint_id=endpoint.pk, changes=changes, by=staff_at(request).principal
+            )
         return _("The endpoint is saved.")
 
     return confirmed(
@@ -223,7 +227,9 @@ def rotate(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
     made: dict[str, str] = {}
 
     def act(_typed: dict[str, Any]) -> str:
-        _rotated, made["secret"] = actions.rotate_secret(tenant_id=tenant.pk, endpoint_id=endpoint.pk)
+        _rotated, made["secret"] = actions.rotate_secret(
+            tenant_id=tenant.pk, endpoint_id=endpoint.pk, by=staff_at(request).principal
+        )
         return _("The secret is shown on this page only.")
 
     return confirmed(
@@ -294,7 +300,7 @@ def delete(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
     endpoint = _endpoint(request, endpoint_id)
 
     def act(_typed: dict[str, Any]) -> str:
-        actions.delete_endpoint(tenant_id=tenant.pk, endpoint_id=endpoint.pk)
+        actions.delete_endpoint(tenant_id=tenant.pk, endpoint_id=endpoint.pk, by=staff_at(request).principal)
         return _("The endpoint is removed.")
 
     return confirmed(

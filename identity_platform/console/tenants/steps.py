@@ -19,9 +19,8 @@ from identity_platform.console.tenants.forms import DeletionForm, ProvisionForm,
 from identity_platform.console.tenants.pages import tenant_at
 from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant
-from tenants.provisioning import resume_tenant, suspend_tenant
 from userflow.assurance import Action
-from userflow.tenants.actions import update_tenant
+from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
 
 writing = needs("tenants:write", operators_only=True)
 
@@ -89,7 +88,7 @@ def suspend(request: HttpRequest, tenant_id: str) -> HttpResponse:
     tenant = tenant_at(request, tenant_id)
 
     def act(data: dict[str, Any]) -> str:
-        suspend_tenant(tenant_id=tenant.pk)
+        suspend_tenant(tenant_id=tenant.pk, by=staff_at(request).principal)
         return _("%s is suspended: from now on nobody of it gets in.") % tenant.name
 
     text = _("From the next request on nobody of %s gets in. Its data stays, and you can resume it at any time.")
@@ -110,7 +109,7 @@ def resume(request: HttpRequest, tenant_id: str) -> HttpResponse:
     tenant = tenant_at(request, tenant_id)
 
     def act(data: dict[str, Any]) -> str:
-        resume_tenant(tenant_id=tenant.pk)
+        resume_tenant(tenant_id=tenant.pk, by=staff_at(request).principal)
         return _("%s is active again.") % tenant.name
 
     return confirmed(

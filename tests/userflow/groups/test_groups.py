@@ -97,11 +97,16 @@ def test_an_unknown_role_is_named_and_nothing_is_made(house: House) -> None:
     assert house.api.get(GROUPS, {"name": name}).json()["total"] == 0
 
 
-def test_nobody_grants_through_a_group_what_they_do_not_hold(house: House) -> None:
+def manager_of(house: House) -> Api:
+    """An admin of the house who manages users only."""
     name = f"manager-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "M", "last_name": "G"}
     house.api.post("/uflow/admin/users", {**body, "roles": ["user-manager"]})
-    weak, person = Api(token=sign_in_admin(name)["access_token"]), house.register()
+    return Api(token=sign_in_admin(name)["access_token"])
+
+
+def test_nobody_grants_through_a_group_what_they_do_not_hold(house: House) -> None:
+    weak, person = manager_of(house), house.register()
     strong = role(house, "services:credentials")
     group, empty = make(house, roles=[strong]), make(house)
     assert weak.post(GROUPS, {"name": f"g{secrets.token_hex(4)}", "roles": [strong]}).status_code == 403
@@ -112,7 +117,17 @@ def test_nobody_grants_through_a_group_what_they_do_not_hold(house: House) -> No
     assert weak.put(f"{GROUPS}/{group['id']}", {"description": "as it was"}).status_code == 200
     assert weak.put(f"{GROUPS}/{empty['id']}", {"name": f"g{secrets.token_hex(4)}"}).status_code == 200
     assert weak.put(f"{GROUPS}/{group['id']}", {"description": "still strong", "roles": [strong]}).status_code == 200
-    assert weak.delete(users(group), ids(person)).status_code == 200
+
+
+def test_weaker_admin_takes_no_group_with_more_permissions_away(house: House) -> None:
+    weak, person = manager_of(house), house.register()
+    group = make(house, roles=[role(house, "services:credentials")])
+    assert house.api.post(users(group), ids(person)).status_code == 200
+    assert weak.delete(users(group), ids(person)).status_code == 403
+    assert weak.put(f"{GROUPS}/{group['id']}", {"roles": []}).status_code == 403
+    assert weak.delete(f"{GROUPS}/{group['id']}").status_code == 403
+    assert house.api.get(users(group)).json()["total"] == 1
+    assert house.api.delete(f"{GROUPS}/{group['id']}").status_code == 200
 
 
 def test_one_name_in_any_case_is_one_group_also_in_a_race(house: House) -> None:

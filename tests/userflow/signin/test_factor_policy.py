@@ -1,13 +1,11 @@
 """The second factor that the policy in force wants: at sign-in, at every use of a token and at every refresh."""
 
-from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from tests.mfa.people import somebody
-from tests.openapi.test_optional_fields import document
+from tests.openapi.operations import Operation, operations_with_token, with_unknown_ids
 from tests.userflow.tokens.clients import basic, make_client
 from tests.userflow.tokens.test_refresh import refresh
 from tests.userflow.tokens.test_revoke_and_introspect import introspect
@@ -43,13 +41,6 @@ def is_rejected(answer: Any) -> bool:
     return bool(rejected and 'acr_values="aal2"' in challenge)
 
 
-def operations_with_token() -> Iterator[Any]:
-    for path, methods in document()["paths"].items():
-        for method, operation in methods.items():
-            if {"bearer": []} in operation.get("security", []):
-                yield pytest.param(method, path, id=f"{method} {path}")
-
-
 @pytest.fixture(scope="module")
 def strict(django_db_setup: None, django_db_blocker: Any, operator_name: str) -> tuple[str, str]:
     """Tokens of an end user and of an admin who signed in before their tenant wanted a factor."""
@@ -60,16 +51,14 @@ def strict(django_db_setup: None, django_db_blocker: Any, operator_name: str) ->
         return str(person), str(house.api.token)
 
 
-@pytest.mark.parametrize(("method", "path"), list(operations_with_token()))
-def test_operation_rejects_sessions_below_policy(strict: tuple[str, str], method: str, path: str) -> None:
-    place = path
-    while "{" in place:
-        place = place.replace(place[place.index("{") : place.index("}") + 1], str(uuid4()))
-    if path == "/authmgr/logout":
+@pytest.mark.parametrize("operation", list(operations_with_token()), ids=str)
+def test_operation_rejects_sessions_below_policy(strict: tuple[str, str], operation: Operation) -> None:
+    if operation.path == "/authmgr/logout":
         return  # it would end the sessions that the other operations are tried with
     for token in strict:
-        answer = Api(token=token).call(method, place, None if method == "get" else {"token": "unknown"})
-        if f"{method} {path}" in OPEN:
+        body = None if operation.method == "get" else {"token": "unknown"}
+        answer = Api(token=token).call(operation.method, with_unknown_ids(operation.path), body)
+        if str(operation) in OPEN:
             assert not is_rejected(answer), answer.content
         else:
             assert answer.status_code == 401, (answer.status_code, answer.content)

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand
 
 from identity_platform.transfer.rows import JSONL
 from tenants.management import transfers
+from userflow import mail
 from userflow.transfer.exporting import COLUMNS, export_end_users
 
 
@@ -14,7 +15,8 @@ class Command(BaseCommand):
     help = (
         "Write a tenant's end users with their password hashes, groups and roles as CSV or JSON lines, as they are at one "
         "moment; JSON lines also hold the roles and groups themselves, so that import_users --create-missing makes them. "
-        "Sessions and the secrets of second factors are never in it. The export is written to the platform's audit trail. "
+        "Sessions and the secrets of second factors are never in it. The export is written to the platform's audit trail, and "
+        "the tenant's admins are told by mail when it has password hashes. "
         "Exit code 2: nothing was written. Example: export_users acme people.jsonl"
     )
 
@@ -24,10 +26,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         hashes = not options["without_hashes"]
-        transfers.export(
-            self,
-            options,
-            [column for column in COLUMNS if hashes or column != "password_hash"],
-            lambda tenant_id, form: export_end_users(tenant_id=tenant_id, hashes=hashes, definitions=form == JSONL),
-            "end users",
-        )
+        try:
+            transfers.export(
+                self,
+                options,
+                [column for column in COLUMNS if hashes or column != "password_hash"],
+                lambda tenant_id, form: export_end_users(tenant_id=tenant_id, hashes=hashes, definitions=form == JSONL),
+                "end users",
+            )
+        finally:
+            mail.settle()

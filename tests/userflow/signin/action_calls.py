@@ -1,0 +1,301 @@
+"""One good call for each row of the action table that an operation of the API asks about others or about the platform."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.world import PASSWORD, Api, House, Person, created, sign_in_admin
+from userflow.assurance import Action
+
+
+@dataclass
+class Scene:
+    """A tenant with what the calls are about, made by its admin just before each call."""
+
+    house: House
+    operator_name: str
+
+    @property
+    def tenant(self) -> dict[str, str]:
+        return {"tenant_id": str(self.house.id)}
+
+    @property
+    def operator(self) -> Api:
+        return Api(token=sign_in_admin(self.operator_name)["access_token"])
+
+    @property
+    def admin(self) -> Api:
+        self.house.renew_token()
+        return self.house.api
+
+    def user(self) -> Person:
+        return self.house.register()
+
+    def role(self, *permissions: str) -> str:
+        body = {"name": secrets.token_hex(8), "permissions": permissions or ["orders:read"]}
+        return str(created(self.admin.post("/authmgr/roles", body))["id"])
+
+    def group(self, *roles: str) -> str:
+        body = {"name": secrets.token_hex(8), "roles": roles}
+        return str(created(self.admin.post("/authmgr/groups", body))["id"])
+
+    def client(self, **fields: Any) -> str:
+        body = {"name": secrets.token_hex(8), "type": "confidential", **fields}
+        return str(created(self.admin.post(f"/clientms/tenants/{self.house.id}/clients", body))["id"])
+
+    def other_admin(self) -> Person:
+        name = f"colleague-{secrets.token_hex(5)}"
+        body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD}
+        made = created(self.admin.post("/uflow/admin/users", {**body, "first_name": "A", "last_name": "B"}))
+        return Person(made["id"], body["email"], name)
+
+    def invitation(self) -> str:
+        body = {"email": new_address(), "kind": "admin"}
+        return str(created(self.admin.post("/uflow/admin/invitations", body))["id"])
+
+    def directory(self) -> str:
+        return str(created(self.admin.post("/uflow/directory/configs", directory_body()))["id"])
+
+    def endpoint(self) -> str:
+        return str(created(self.admin.post("/uflow/webhooks/endpoints", endpoint_body()))["id"])
+
+    def session(self) -> str:
+        user = self.user()
+        self.house.sign_in(user)
+        asked = {"user_id": str(user.id)}
+        return str(self.admin.get("/authmgr/sessions", asked).json()["sessions"][0]["id"])
+
+
+def new_address() -> str:
+    return f"new-{secrets.token_hex(6)}@example.com"
+
+
+def directory_body() -> dict[str, Any]:
+    ids = {"directory_tenant_id": "8f6f7c1e-2f0e-4c6e-9c1d-6f2f8f0f6a11", "application_id": "app"}
+    return {"name": secrets.token_hex(8), "kind": "entra_id", "secret": "s", **ids}
+
+
+def endpoint_body() -> dict[str, Any]:
+    return {"url": f"https://93.184.216.34/{secrets.token_hex(4)}", "events": ["import.finished"]}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a call sends: the ids in its path, its body and its query."""
+
+    ids: dict[str, Any] = field(default_factory=dict)
+    body: Any = None
+    query: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call that asks the row; `build` makes what it is about."""
+
+    operation: str
+    row: Action
+    build: Callable[[Scene], Sent]
+    operators_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.row}"
+
+    def call(self, sent: Sent, *, token: str | None, tenant: str) -> Any:
+        """Send it with this token, from an address of its own."""
+        method, path = self.operation.split(" ")
+        return Api(token=token).call(
+            method, path.format(**sent.ids), sent.body, query=sent.query, headers={"X-Tenant-ID": tenant}
+        )
+
+
+def _user(scene: Scene, **members: Any) -> Sent:
+    user = scene.user()
+    return Sent({**scene.tenant, "user_id": user.id}, members or None)
+
+
+def _user_in_body(scene: Scene, **members: Any) -> Sent:
+    return Sent(body={**scene.tenant, "user_id": str(scene.user().id), **members})
+
+
+def _client(scene: Scene, body: Any = None, **fields: Any) -> Sent:
+    return Sent({**scene.tenant, "client_id": scene.client(**fields)}, body)
+
+
+def _tenant_scope(scene: Scene) -> list[str]:
+    scene.role("orders:write")
+    return ["orders:write"]
+
+
+def _doomed(scene: Scene) -> Sent:
+    slug = f"doomed-{secrets.token_hex(5)}"
+    made = created(scene.operator.post("/uflow/admin/tenants", {"name": slug, "slug": slug}))
+    return Sent({"tenant_id": made["tenant_id"]}, {"confirm": slug, "final_backup": False})
+
+
+_CLIENTS = "/clientms/tenants/{tenant_id}/clients"
+_SHUT = Action.END_SESSIONS_OF_OTHERS
+CASES = [
+    # Other users
+    Case(
+        "put /uflow/user/enduser/{tenant_id}/{user_id}",
+        Action.CHANGE_EMAIL_OF_OTHERS,
+        lambda scene: _user(scene, email=new_address()),
+    ),
+    Case("put /uflow/user/enduser/{tenant_id}/{user_id}/status", _SHUT, lambda scene: _user(scene, active=False)),
+    Case("delete /uflow/user/enduser/{tenant_id}/{user_id}", _SHUT, _user),
+    Case("post /uflow/admin/enduser/active", _SHUT, lambda scene: _user_in_body(scene, active=False)),
+    Case("post /uflow/user/enduser/delete", _SHUT, _user_in_body),
+    Case("post /uflow/user/enduser/delete_all", _SHUT, _user_in_body),
+    Case(
+        "put /uflow/admin/users/{user_id}",
+        Action.CHANGE_EMAIL_OF_OTHERS,
+        lambda scene: Sent({"user_id": scene.other_admin().id}, {"email": new_address()}),
+    ),
+    Case("delete /uflow/admin/users/{user_id}", _SHUT, lambda scene: Sent({"user_id": scene.other_admin().id})),
+    Case(
+        "post /uflow/admin/users/active",
+        _SHUT,
+        lambda scene: Sent(body={"user_id": str(scene.other_admin().id), "active": False}),
+    ),
+    Case("delete /authmgr/sessions", _SHUT, lambda scene: Sent(query={"user_id": str(scene.user().id)})),
+    Case("delete /authmgr/sessions/{session_id}", _SHUT, lambda scene: Sent({"session_id": scene.session()})),
+    Case(
+        "post /uflow/admin/enduser/export",
+        Action.EXPORT_PASSWORD_HASHES,
+        lambda scene: Sent(body={**scene.tenant, "with_hashes": True}),
+    ),
+    # Roles
+    Case(
+        "post /uflow/admin/users",
+        Action.GRANT_ROLES,
+        lambda scene: Sent(
+            body={
+                **scene.tenant,
+                "username": f"made-{secrets.token_hex(5)}",
+                "email": new_address(),
+                "password": PASSWORD,
+                "first_name": "A",
+                "last_name": "B",
+            }
+        ),
+    ),
+    Case(
+        "put /uflow/admin/users/{user_id}",
+        Action.GRANT_ROLES,
+        lambda scene: Sent({"user_id": scene.other_admin().id}, {"roles": ["tenant-admin", "auditor"]}),
+    ),
+    Case(
+        "put /authmgr/roles/{role_id}",
+        Action.GRANT_ROLES,
+        lambda scene: Sent({"role_id": scene.role()}, {"permissions": ["orders:read", "orders:write"]}),
+    ),
+    Case(
+        "post /authmgr/roles/{role_id}/bindings",
+        Action.GRANT_ROLES,
+        lambda scene: Sent({"role_id": scene.role()}, {"user_ids": [str(scene.user().id)]}),
+    ),
+    Case(
+        "post /authmgr/groups",
+        Action.GRANT_ROLES,
+        lambda scene: Sent(body={"name": secrets.token_hex(8), "roles": ["user"]}),
+    ),
+    Case(
+        "put /authmgr/groups/{group_id}",
+        Action.GRANT_ROLES,
+        lambda scene: Sent({"group_id": scene.group()}, {"roles": ["user"]}),
+    ),
+    Case(
+        "post /authmgr/groups/{group_id}/users",
+        Action.GRANT_ROLES,
+        lambda scene: Sent({"group_id": scene.group("user")}, {"user_ids": [str(scene.user().id)]}),
+    ),
+    Case(
+        "post /uflow/admin/invitations",
+        Action.GRANT_ROLES,
+        lambda scene: Sent(body={"email": new_address(), "kind": "end_user", "roles": ["user"]}),
+    ),
+    Case(
+        "post /uflow/admin/invitations/{invitation_id}/resend",
+        Action.GRANT_ROLES,
+        lambda scene: Sent({"invitation_id": scene.invitation()}),
+    ),
+    Case(
+        "post /uflow/admin/enduser/import",
+        Action.GRANT_ROLES,
+        lambda scene: Sent(body={**scene.tenant, "rows": [{"email": new_address(), "roles": ["user"]}]}),
+    ),
+    # Clients
+    Case(
+        f"post {_CLIENTS}",
+        Action.WRITE_CLIENT_SECRET,
+        lambda scene: Sent(scene.tenant, {"name": secrets.token_hex(8), "type": "confidential"}),
+    ),
+    Case(
+        f"post {_CLIENTS}",
+        Action.GRANT_ROLES,
+        lambda scene: Sent(scene.tenant, {"name": secrets.token_hex(8), "scopes": _tenant_scope(scene)}),
+    ),
+    Case(
+        f"put {_CLIENTS}/{{client_id}}",
+        Action.GRANT_ROLES,
+        lambda scene: _client(scene, {"scopes": ["services:read"]}),
+    ),
+    Case(
+        f"patch {_CLIENTS}/{{client_id}}",
+        Action.GRANT_ROLES,
+        lambda scene: _client(scene, {"scopes": ["services:read"]}),
+    ),
+    Case(f"put {_CLIENTS}/{{client_id}}", _SHUT, lambda scene: _client(scene, {"active": False})),
+    Case(f"patch {_CLIENTS}/{{client_id}}", _SHUT, lambda scene: _client(scene, {"active": False})),
+    Case(f"delete {_CLIENTS}/{{client_id}}", _SHUT, _client),
+    Case(f"patch {_CLIENTS}/{{client_id}}/deactivate", _SHUT, _client),
+    Case(f"post {_CLIENTS}/{{client_id}}/secret", Action.WRITE_CLIENT_SECRET, lambda scene: _client(scene, {})),
+    # Connections
+    Case("post /uflow/directory/configs", Action.CHANGE_CONNECTIONS, lambda scene: Sent(body=directory_body())),
+    Case(
+        "put /uflow/directory/configs/{config_id}",
+        Action.CHANGE_CONNECTIONS,
+        lambda scene: Sent({"config_id": scene.directory()}, {"name": secrets.token_hex(8)}),
+    ),
+    Case(
+        "delete /uflow/directory/configs/{config_id}",
+        Action.CHANGE_CONNECTIONS,
+        lambda scene: Sent({"config_id": scene.directory()}),
+    ),
+    Case("post /uflow/webhooks/endpoints", Action.CHANGE_CONNECTIONS, lambda scene: Sent(body=endpoint_body())),
+    Case(
+        "patch /uflow/webhooks/endpoints/{endpoint_id}",
+        Action.CHANGE_CONNECTIONS,
+        lambda scene: Sent({"endpoint_id": scene.endpoint()}, {"url": endpoint_body()["url"]}),
+    ),
+    Case(
+        "delete /uflow/webhooks/endpoints/{endpoint_id}",
+        Action.CHANGE_CONNECTIONS,
+        lambda scene: Sent({"endpoint_id": scene.endpoint()}),
+    ),
+    Case(
+        "post /uflow/webhooks/endpoints/{endpoint_id}/secret",
+        Action.CHANGE_CONNECTIONS,
+        lambda scene: Sent({"endpoint_id": scene.endpoint()}, {}),
+    ),
+    # Tenants
+    Case(
+        "patch /uflow/admin/tenants/{tenant_id}/settings",
+        Action.CHANGE_TENANT_SETTINGS,
+        lambda scene: Sent(scene.tenant, {"settings": {"password_min_length": 11}}),
+    ),
+    Case(
+        "patch /uflow/admin/tenants/{tenant_id}",
+        Action.CHANGE_TENANT_SETTINGS,
+        lambda scene: Sent(scene.tenant, {"settings": {"password_min_length": 10}}),
+        operators_only=True,
+    ),
+    Case(
+        "patch /uflow/admin/tenants/{tenant_id}",
+        Action.CHANGE_TENANT_STATE,
+        lambda scene: Sent(_doomed(scene).ids, {"status": "suspended"}),
+        operators_only=True,
+    ),
+    Case("delete /uflow/admin/tenants/{tenant_id}", Action.CHANGE_TENANT_STATE, _doomed, operators_only=True),
+]

@@ -1,0 +1,184 @@
+"""Every operation that the action table is about, called with less proof than its row needs: rejected, nothing changed."""
+
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from tenants.context import TENANT_ALIAS, in_tenant
+from tenants.states import Purpose
+from tests.openapi.operations import operations_with_token
+from tests.userflow.signin.action_calls import CASES, Case, Scene
+from tests.userflow.tokens.aged import aged
+from tests.world import PASSWORD, build_house, sign_in_admin
+from userflow.admins.actions import create_admin_user
+from userflow.admins.models import AdminUser
+from userflow.assurance import Action
+
+DECLARED = {(str(operation), row) for operation in operations_with_token() for row in operation.rows}
+# Rows of actions that only the console or an own request offers; each is tested there.
+ELSEWHERE = {
+    Action.ADD_FACTOR,
+    Action.RENEW_BACKUP_CODES,
+    Action.REMOVE_FACTOR,
+    Action.REPLACE_FACTOR,
+    Action.CHANGE_OWN_EMAIL,
+    Action.CHANGE_OWN_PASSWORD,
+    Action.CLOSE_ACCOUNT,
+    Action.RESET_FACTORS,
+    Action.ISSUE_ENROLLMENT_PASS,
+    Action.ROTATE_KEYS,
+    Action.REVEAL_SECRET,
+}
+# Written for each rejected request, or by the use of a session.
+UNCOUNTED = re.compile(r"audit_|.*session$|userflow_client$|console_|django_session")
+# Operations that change something and ask no row, reviewed.
+GRANTS_NOTHING = "takes rights away, or gives none to anyone yet"
+REVIEWED = {
+    "delete /authmgr/groups/{group_id}": GRANTS_NOTHING,
+    "delete /authmgr/groups/{group_id}/users": GRANTS_NOTHING,
+    "post /authmgr/roles": GRANTS_NOTHING,
+    "delete /authmgr/roles/{role_id}": GRANTS_NOTHING,
+    "delete /authmgr/roles/{role_id}/bindings": GRANTS_NOTHING,
+    "delete /uflow/admin/invitations/{invitation_id}": GRANTS_NOTHING,
+    "post /uflow/user/clients/register": "public; gives the default role only",
+    "post /uflow/admin/tenants": "a new tenant has no users and no data yet",
+    "patch /clientms/tenants/{tenant_id}/clients/{client_id}/activate": "gives back what the client held; rank counts",
+    "post /uflow/directory/configs/{config_id}/sync": "does what the configuration says; rank counts",
+    "post /uflow/webhooks/endpoints/{endpoint_id}/replay": "goes where the endpoint points anyway",
+}
+# Whole areas: they change nothing, concern the caller alone, or ask the proofs of `mfa`.
+REVIEWED_AREAS = {
+    "/authmgr/logout": "ends own sessions",
+    "/authmgr/profile": "the caller's own record",
+    "/authmgr/step-up": "is the proof itself",
+    "/authmgr/token/introspect": "reads",
+    "/authmgr/validate": "reads",
+    "/exsvc/": "the registry: by permission, and for machines",
+    "/uflow/admin/enduser/list": "reads",
+    "/uflow/user/enduser/list": "reads",
+    "/uflow/webhooks/endpoints/{endpoint_id}/test": "sends an event without data",
+    "/uflow/directory/configs/{config_id}/test": "reads",
+    "/webauthn/": "factors: the enrollment policy",
+}
+
+
+@pytest.fixture(scope="module")
+def scene(django_db_setup: None, django_db_blocker: Any, operator_name: str) -> Scene:
+    with django_db_blocker.unblock():
+        return Scene(build_house("table"), operator_name)
+
+
+@pytest.fixture(autouse=True)
+def _room(settings: Any) -> None:
+    """Each call makes what it is about."""
+    settings.WEBHOOK_ENDPOINTS_PER_TENANT = settings.DIRECTORIES_PER_TENANT = 100
+
+
+@pytest.fixture(scope="module")
+def half_proven(scene: Scene, django_db_blocker: Any) -> dict[bool, str]:
+    """Tokens of an admin (False) and an operator (True) who have a factor and signed in with the password alone."""
+    tokens = {}
+    with django_db_blocker.unblock():
+        for of_platform in (False, True):
+            name = f"half-{secrets.token_hex(5)}"
+            tenant_id = None if of_platform else scene.house.id
+            create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
+            tokens[of_platform] = sign_in_admin(name)["access_token"]
+            AdminUser.objects.filter(username=name).update(mfa_methods=["totp"])
+    return tokens
+
+
+def digests(alias: str) -> dict[str, str]:
+    """A digest of the rows of each table, without those that any request may write."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+        names = sorted(name for (name,) in cursor.fetchall() if not UNCOUNTED.match(name))
+        parts = [
+            f"SELECT '{name}', md5(coalesce(string_agg(t::text, '' ORDER BY t::text), '')) FROM \"{name}\" t"
+            for name in names
+        ]
+        cursor.execute(" UNION ALL ".join(parts))
+        return dict(cursor.fetchall())
+
+
+def state(scene: Scene) -> tuple[dict[str, str], dict[str, str]]:
+    with in_tenant(scene.house.id, Purpose.INSPECT):
+        return digests("default"), digests(TENANT_ALIAS)
+
+
+def must_reject(scene: Scene, case: Case, token: str) -> None:
+    """The call with this token is rejected as RFC 9470 says, and changes nothing."""
+    sent = case.build(scene)
+    before = state(scene)
+    answer = case.call(sent, token=token, tenant=str(scene.house.id))
+    assert answer.status_code == 401, answer.content
+    assert answer.json()["code"] == "insufficient_user_authentication"
+    assert 'error="insufficient_user_authentication"' in answer.headers["WWW-Authenticate"]
+    assert state(scene) == before
+
+
+def door(scene: Scene, case: Case) -> str:
+    return str((scene.operator if case.operators_only else scene.admin).token)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_row_rejects_proof_of_16_minutes_ago(scene: Scene, case: Case) -> None:
+    must_reject(scene, case, aged(door(scene, case), 16))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_row_rejects_one_factor_of_two(scene: Scene, half_proven: dict[bool, str], case: Case) -> None:
+    must_reject(scene, case, half_proven[case.operators_only])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_row_rejects_operators_without_factor(scene: Scene, case: Case, settings: Any) -> None:
+    sent, token = case.build(scene), scene.operator.token
+    settings.OPERATORS_REQUIRE_FACTOR = True
+    answer = case.call(sent, token=token, tenant=str(scene.house.id))
+    assert answer.status_code == 401, answer.content
+    assert answer.json()["code"] == "insufficient_user_authentication"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_row_accepts_fresh_proof(scene: Scene, case: Case) -> None:
+    answer = case.call(case.build(scene), token=door(scene, case), tenant=str(scene.house.id))
+    assert answer.status_code in (200, 201), answer.content
+
+
+def test_each_declared_row_is_called() -> None:
+    called = {(case.operation, case.row) for case in CASES}
+    assert {(operation, row) for operation, row in DECLARED if row not in ELSEWHERE} == called
+
+
+# Their entry points come with the own factors and the enrollment passes.
+PENDING = {Action.RENEW_BACKUP_CODES, Action.REPLACE_FACTOR, Action.ISSUE_ENROLLMENT_PASS}
+
+
+@pytest.mark.parametrize("action", [action for action in Action if action not in PENDING])
+def test_each_row_is_asked_by_code(action: Action) -> None:
+    sources = [path for folder in ("userflow", "mfa", "identity_platform") for path in Path(folder).rglob("*.py")]
+    asking = [path for path in sources if f"Action.{action.name}" in path.read_text() and path.name != "assurance.py"]
+    assert asking, f"No code asks {action.name}."
+
+
+def undeclared() -> Iterator[str]:
+    declared = {operation for operation, _ in DECLARED}
+    for operation in operations_with_token():
+        if operation.method != "get" and str(operation) not in declared:
+            yield str(operation)
+
+
+@pytest.mark.parametrize("operation", list(undeclared()))
+def test_operation_without_row_is_reviewed(operation: str) -> None:
+    path = operation.partition(" ")[2]
+    assert operation in REVIEWED or any(path.startswith(area) for area in REVIEWED_AREAS), operation
+
+
+def test_reviewed_operations_exist() -> None:
+    assert set(REVIEWED) <= set(undeclared())

@@ -1,0 +1,21 @@
+"""Give the built-in roles of admins and operators the permission to export password hashes."""
+
+from typing import Any
+
+from django.db import migrations
+
+PERMISSION = "endusers:export_hashes"
+
+
+def grant(apps: Any, schema_editor: Any) -> None:
+    roles = apps.get_model("userflow", "AdminRole").objects.using(schema_editor.connection.alias)
+    for role in roles.filter(name__in=["operator", "tenant-admin"]):
+        if PERMISSION not in role.permissions:
+            role.permissions = [*role.permissions, PERMISSION]
+            role.save(update_fields=["permissions"])
+
+
+class Migration(migrations.Migration):
+    dependencies = [("userflow", "0014_self_registered")]
+
+    operations = [migrations.RunPython(grant, migrations.RunPython.noop, hints={"tenant": False})]
