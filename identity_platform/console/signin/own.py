@@ -322,6 +322,8 @@ def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
 def new_password(request: HttpRequest) -> HttpResponse:
     """Change one's own password; every other session ends."""
     staff = staff_at(request)
+    if (step_up := step_up_first(request, Action.CHANGE_OWN_PASSWORD)) is not None:
+        return step_up
     form = forms.NewPasswordForm(request.POST or None)
     refusal: ApiError | None = None
     if request.method == "POST" and form.is_valid():

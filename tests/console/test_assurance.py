@@ -1,0 +1,154 @@
+"""Every form of the console below the level that its action needs: staff prove again that it is them, and nothing changes.
+
+The forms are found, not listed: a page that shows one, or takes only POST. A form whose action is not in the action table
+(userflow.assurance) is entered in OUTSIDE_THE_TABLE with the reason.
+"""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.console.every_url import PAGES
+from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.console.test_every_url import World, everything_of, path_of
+from tests.console.test_every_url import world as world
+from userflow.signin.models import AdminSession
+
+# Every page has a form to sign out, pages of a chosen tenant one to choose another, and lists one that is empty.
+FRAME = r'id="logout-form"|id="changelist-form"|action="/admin/inside/"'
+FORM = re.compile(rf'<form(?![^>]*(?:{FRAME}))[^>]*method="post"', re.IGNORECASE)
+STEP_UP = "/admin/reauthenticate/"
+RANK_ONLY = "The table has no row for it: permission and rank decide, as over the API."
+REGISTRY = "The table has no row for services and their credentials but for revealing a secret."
+LESS = "It takes rights away and gives none."
+OWN = "One's own sessions may be ended by each of them."
+OUTSIDE_THE_TABLE = {
+    "forgotten": "It is part of the sign-in.",
+    "passkey_options": "It is part of the sign-in.",
+    "reauthenticate": "This is the step-up itself.",
+    "my_sign_in": "Its forms lead to new_backup_codes, end_my_session and end_my_other_sessions.",
+    "end_my_session": OWN,
+    "end_my_other_sessions": OWN,
+    "tenants_tenant_provision": RANK_ONLY,
+    "tenants_tenant_finish": RANK_ONLY,
+    "tenants_tenant_migrate": RANK_ONLY,
+    "tenants_tenant_backup": "The file stays on the server, readable by its owner alone.",
+    "console_job_again": "Only deletions are in the table; test_narrow_pages sends such a job.",
+    "register_person": RANK_ONLY,
+    "person_activity": RANK_ONLY,
+    "erase_person": RANK_ONLY,
+    "leave_group": LESS,
+    "take_role": LESS,
+    "delete_group": LESS,
+    "delete_role": LESS,
+    "resend_invitation": "It sends the same roles to the same address.",
+    "cancel_invitation": LESS,
+    "invitation_resend": "It sends the same roles to the same address.",
+    "invitation_cancel": LESS,
+    "webhook_edit": RANK_ONLY,
+    "webhook_test": RANK_ONLY,
+    "webhook_replay": RANK_ONLY,
+    "webhook_delete": RANK_ONLY,
+    "directory_dry_run": "It changes nothing.",
+    "directory_try": "It changes nothing.",
+    "directory_sync": "It applies what a connection was set up for.",
+    "registry_service_add": REGISTRY,
+    "registry_service_delete": REGISTRY,
+    "service_edit": REGISTRY,
+    "credential_add": REGISTRY,
+    "credential_rotate": REGISTRY,
+    "credential_revoke": REGISTRY,
+    "credential_activate": REGISTRY,
+    "credential_expiry": REGISTRY,
+    "credential_delete": REGISTRY,
+    "userflow_client_delete": RANK_ONLY,
+    "client_edit": RANK_ONLY,
+    "client_activate": RANK_ONLY,
+    "client_deactivate": RANK_ONLY,
+    "admin_activate": RANK_ONLY,
+    "admin_deactivate": RANK_ONLY,
+    "server_change": RANK_ONLY,
+    "audit_export": "The table has no row for the audit trail; the export is itself audited.",
+}
+
+
+def signed_in(staff: Staff, ids: dict[str, Any]) -> Staff:
+    """The admin user, signed in with a factor that is then the one of the page that removes it."""
+    staff.enrol_totp().sign_in()
+    ids["factor"] = staff.row().totp_secrets.get().pk
+    ids["session"] = staff.browser.session["console_session"]
+    return staff
+
+
+def pages(staff: Staff) -> list[str]:
+    """The pages of the console that the admin user may open."""
+    operator = staff.tenant_id is None
+    return [
+        name
+        for name, page in PAGES.items()
+        if page.needs != "never" and (operator or not page.operators) and name not in ("login", "logout")
+    ]
+
+
+def forms_of(staff: Staff, ids: dict[str, Any]) -> list[str]:
+    """The names of all pages that show a form to the admin user, or take only POST."""
+    found = []
+    for name in pages(staff):
+        answer = staff.get(path_of(name, ids))
+        assert b'<select name="action"' not in answer.content, f"{name} is a list with actions: walk through them here"
+        if answer.status_code == 405 or (answer.status_code == 200 and FORM.search(answer.text)):
+            found.append(name)
+    return found
+
+
+def leads(answer: Any) -> bool:
+    """Whether the response leads to the step-up."""
+    return answer.status_code == 302 and answer.headers["Location"].startswith(STEP_UP)
+
+
+def is_aal1(staff: Staff) -> None:
+    """The session has proven the password only."""
+    session = AdminSession.objects.filter(pk=staff.browser.session["console_session"])
+    assert session.update(acr="aal1", amr=["pwd"]) == 1
+
+
+def is_old(staff: Staff) -> None:
+    """The last proof is 16 minutes old."""
+    staff.time_passes(16)
+
+
+@pytest.fixture(params=["operator", "tenant admin"])
+def staff(request: pytest.FixtureRequest, world: World) -> Staff:
+    if request.param == "operator":
+        return signed_in(new_operator(), world.ids_of_a).choose(world.a)
+    return signed_in(new_tenant_admin(world.a), world.ids_of_a)
+
+
+@pytest.mark.parametrize("weakened", [is_old, is_aal1])
+def test_forms_below_their_level_lead_to_step_up(world: World, staff: Staff, weakened: Any) -> None:
+    forms = forms_of(staff, world.ids_of_a)
+    weakened(staff)
+    before = stored(world)
+    wrong = []
+    for name in forms:
+        path, body = path_of(name, world.ids_of_a), {"drawn_for": str(world.a.id)}
+        if name in OUTSIDE_THE_TABLE:
+            wrong += [(name, "needs no entry in OUTSIDE_THE_TABLE")] if leads(staff.get(path)) else []
+            continue
+        shown, sent = staff.get(path), staff.post(path, body)
+        wrong += [] if shown.status_code == 405 or leads(shown) else [(f"get {name}", shown.status_code)]
+        wrong += [] if leads(sent) else [(f"post {name}", sent.status_code)]
+    assert not wrong, "\n".join(map(str, wrong))
+    assert stored(world) == before
+    assert staff.get("/admin/").status_code == 200
+
+
+def stored(world: World) -> list[Any]:
+    """What is stored about the tenant, without the number of audit events."""
+    return everything_of(world.a)[:-2]
+
+
+def test_each_exception_is_a_form(world: World) -> None:
+    operator = signed_in(new_operator(), world.ids_of_a).choose(world.a)
+    assert OUTSIDE_THE_TABLE.keys() - set(forms_of(operator, world.ids_of_a)) == set()
