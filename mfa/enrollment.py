@@ -14,11 +14,11 @@ from django.utils.timezone import now
 
 from identity_platform.api.ratelimit import network_of
 from identity_platform.audit.origin import current_origin
-from mfa.errors import NoProof, SignInTooOld, SomebodyElse
+from mfa.errors import NoProof, SomebodyElse
 from mfa.people import settings_of
 from tenants.context import current_tenant
 from tenants.settings import value_of
-from userflow.errors import FactorRequired, NotSignedInByTicket
+from userflow.errors import FactorRequired, InsufficientAuthentication, NotSignedInByTicket
 from userflow.principals import END_USER, OPERATOR, Principal
 from userflow.realms import END_USERS, Realm
 from userflow.roles.actions import outranks
@@ -65,8 +65,8 @@ def enrollment_proof(
     """The proof that lets the caller add (or with `needs_replace` change or remove) a factor of this kind of the user.
 
     `issues_tokens` is the stricter rule of the general finishRegistration. Call it inside the realm (`people.entered`)
-    at begin and at confirm. Refuses with NoProof or SignInTooOld (401), SomebodyElse (403); then nothing may be stored or
-    sent.
+    at begin and at confirm. Refuses with NoProof or InsufficientAuthentication (401), SomebodyElse (403); then
+    nothing may be stored or sent.
     """
     mode = value_of(settings_of(realm, user), "enrollment_mode")
     if caller.principal is not None:
@@ -85,11 +85,11 @@ def enrollment_proof(
 def bearer_rung(realm: Realm, user: Any, principal: Principal) -> Rung:
     """What a valid token proves about this user's factors: their own fresh sign-in, or an admin's right.
 
-    Refuses with SignInTooOld (401), SomebodyElse (403).
+    Refuses with InsufficientAuthentication (401), SomebodyElse (403).
     """
     if is_this_user(realm, user, principal):
         if not principal.is_fresh():
-            raise SignInTooOld
+            raise InsufficientAuthentication
         return "bearer"
     if not may_change_others(realm, user, principal):
         raise SomebodyElse

@@ -18,12 +18,6 @@ class NoProof(errors.NotSignedIn):
     )
 
 
-class SignInTooOld(errors.NotSignedIn):
-    """401: the access token is this user's, but the sign-in behind it is older than 15 minutes."""
-
-    message = "Sign in again: changing factors needs a sign-in that is at most 15 minutes old."
-
-
 class SomebodyElse(errors.NotAllowed):
     """403: the access token speaks for somebody who may not change this user's factors."""
 

@@ -191,7 +191,7 @@ def list_factors(
 def remove_factor(*, realm: Realm, tenant_id: UUID | None, factor_id: UUID, caller: Caller) -> str:
     """Remove one of the caller's own factors; gives its kind. The backup codes go with TOTP.
 
-    Refuses with SignInTooOld (401), UnknownFactor (404).
+    Refuses with InsufficientAuthentication (401), UnknownFactor (404).
     """
     assert caller.principal is not None  # the view lets nobody else in
     with entered(realm, tenant_id), realm.atomic():
@@ -215,7 +215,7 @@ def reset_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason
     """Remove every factor of a user who has lost them, and open an enrollment window at the admin's address.
 
     Gives how many of each kind went. Codes, pending setups and tickets of the user end with them; the user is told by
-    mail. Refuses with UnknownUser (404), SomebodyElse (403), SignInTooOld (401, one's own factors).
+    mail. Refuses with UnknownUser (404), SomebodyElse (403), InsufficientAuthentication (401, one's own factors).
     """
     with entered(realm, tenant_id, editing_users(by)), realm.atomic():
         user = lock(realm, user_id)

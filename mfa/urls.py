@@ -6,6 +6,7 @@ from django.urls import include, path
 from mfa.closing.views import AccountClosingViewSet
 from mfa.demo.views import page
 from mfa.sms.views import SmsViewSet
+from mfa.stepup.views import StepUpViewSet
 from mfa.totp.views import AdminTotpViewSet, TotpViewSet
 from mfa.views import AdminFactorResetViewSet, FactorListViewSet
 from mfa.webauthn.views import (
@@ -52,6 +53,8 @@ _of_webauthn = [
 # One look at the first segment says whether a path is among those; most requests are for others.
 urlpatterns = [
     path("webauthn/", include(_of_webauthn)),
+    path("authmgr/step-up", StepUpViewSet.as_view({"post": "create"})),
+    path("authmgr/step-up/options", StepUpViewSet.as_view({"post": "options_for_passkey"})),
     path("authmgr/profile/delete", AccountClosingViewSet.as_view({"post": "create"})),
     path(".well-known/webauthn", RelatedOriginsViewSet.as_view({"get": "retrieve"})),
 ]

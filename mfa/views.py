@@ -11,9 +11,9 @@ from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from mfa import factors, serializers
 from mfa.enrollment import Caller
-from mfa.errors import NoProof, SignInTooOld, SomebodyElse, UnknownFactor
+from mfa.errors import NoProof, SomebodyElse, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import UnknownUser
+from userflow.errors import InsufficientAuthentication, UnknownUser
 from userflow.ids import id_or
 from userflow.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
 from userflow.principals import CLIENT, Principal
@@ -58,7 +58,7 @@ class FactorListViewSet(ApiViewSet):
         found = factors.list_factors(realm=realm_of(who.kind), tenant_id=who.tenant_id, user_id=who.id)
         return Response(found)
 
-    @endpoint(returns={200: serializers.FactorRemovedOut}, refuses=[UnknownFactor, SignInTooOld, NoProof])
+    @endpoint(returns={200: serializers.FactorRemovedOut}, refuses=[UnknownFactor, InsufficientAuthentication, NoProof])
     def destroy(self, request: Request, factor_id: str) -> Response:
         """Remove one of the caller's own factors; needs a sign-in that is at most 15 minutes old."""
         who = _person_at(request)
@@ -89,7 +89,7 @@ class AdminFactorResetViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminFactorResetIn,
         returns={200: serializers.FactorResetOut},
-        refuses=[UnknownUser, SomebodyElse, SignInTooOld],
+        refuses=[UnknownUser, SomebodyElse, InsufficientAuthentication],
     )
     def reset(self, request: Request) -> Response:
         """Remove all factors of an admin user who has lost them."""

@@ -98,7 +98,9 @@ def require_assurance(action: Action, principal: Principal | None) -> None:
         if not REQUIREMENTS[action].clients:
             raise NotAllowed("Only a signed-in user can do this, not an application.")
         return
-    if not is_satisfied(principal):
+    # A session below the policy may enroll the first factor, or it could never reach it.
+    first = action is Action.ADD_FACTOR and not principal.user.get("mfa_methods")
+    if not (principal.is_fresh() if first else is_satisfied(principal)):
         raise InsufficientAuthentication
 
 

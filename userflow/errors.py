@@ -1,9 +1,18 @@
 """Refusals of userflow."""
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
 from identity_platform.api import errors
+
+# By which field a request proves each method of a user (`mfa_methods`).
+_PROOF_OF_METHOD: Final[Mapping[str, str]] = {
+    "webauthn": "response",
+    "totp": "code",
+    "sms": "sms_code",
+    "backup_code": "backup_code",
+}
 
 
 class WrongCredentials(errors.NotSignedIn):
@@ -206,6 +215,16 @@ class WrongCurrentPassword(errors.ApiError):
     """400: a change of password that does not state the present one."""
 
     message = "The current password is not right."
+
+
+class FactorNeeded(errors.ApiError):
+    """400: a step-up by password of a user who has a second factor; `details` says what to send."""
+
+    message = "You have a second factor: prove the session with it, not with your password. See details."
+
+    def __init__(self, methods: Iterable[str]) -> None:
+        fields = [_PROOF_OF_METHOD[method] for method in methods if method in _PROOF_OF_METHOD]
+        super().__init__(details={"password": [f"Send one of {', '.join(fields)}."]})
 
 
 class ProofTokenInvalid(errors.ApiError):

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.fields import JsonObject, Text
 from identity_platform.api.parsers import json_object
-from userflow.proofs import CURRENT_PASSWORD, PROOFS
+from userflow.proofs import PROOFS
 
 # ASCII only: `\d` takes Arabic digits, and `int()` takes ten more alphabets, underscores and blanks.
 _SIX_DIGITS = re.compile(r"[0-9]{6}")
@@ -66,24 +66,20 @@ class PublicKeyCredential(JsonObject):
         }
 
 
-class ProofFields(serializers.Serializer[Any]):
-    """The proof, of which the first field that is present counts."""
+class FactorProofFields(serializers.Serializer[Any]):
+    """The proof by a factor."""
 
-    current_password = Text(max_length=1024, required=False)
     code = SixDigits(required=False, help_text="From the authenticator app.")
     backup_code = Text(max_length=64, required=False, help_text="One of the ten backup codes.")
     sms_code = SixDigits(required=False, help_text="From /webauthn/sms/requestCode. End users.")
     response = PublicKeyCredential(required=False, help_text="Answer to the options of /authmgr/step-up/options.")
+
+
+class ProofFields(FactorProofFields):
+    """A proof in the request, of which the first field that is present counts."""
+
+    current_password = Text(max_length=1024, required=False, help_text="This, or another of the proofs.")
     proof_token = Text(max_length=128, required=False, help_text="From /authmgr/step-up.")
-
-
-class NeedsProof(ProofFields):
-    """A request that always needs a proof."""
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if not proof_in(attrs):
-            raise serializers.ValidationError({CURRENT_PASSWORD: [f"Send one of {', '.join(PROOFS)}."]})
-        return attrs
 
 
 def proof_in(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ WITH_TOKEN: list[type[errors.ApiError]] = [errors.NotSignedIn, errors.NotAllowed
 TAGS = {
     "Sign-in": "The first step of admin users and end users, and forgotten passwords.",
     "Tokens": "The OAuth 2.0 token endpoint, introspection, revocation, and the keys that verify tokens elsewhere.",
-    "Sessions": "Where somebody is signed in, and signing out.",
+    "Sessions": "Where somebody is signed in, step-up, and signing out.",
     "Access checks": "Whether a token is good, and for what.",
     "Profile": "One's own name, address and password.",
     "End users": "The people of a tenant: register, list, change, deactivate, erase.",
@@ -92,6 +92,7 @@ PLACES = {
     "/authmgr/profile": "Profile",
     "/authmgr/roles": "Roles",
     "/authmgr/sessions": "Sessions",
+    "/authmgr/step-up": "Sessions",
     "/authmgr/token": "Tokens",
     "/authmgr/validate": "Access checks",
     "/clientms/": "Clients",

@@ -1,7 +1,7 @@
 """Shapes of closing an account."""
 
-from userflow.proof_fields import NeedsProof
+from userflow.proof_fields import ProofFields
 
 
-class AccountClosingIn(NeedsProof):
+class AccountClosingIn(ProofFields):
     """One of the fields; the first that is present counts."""

@@ -14,7 +14,6 @@ from mfa.errors import (
     NoProof,
     PhoneRefused,
     PhoneTaken,
-    SignInTooOld,
     SmsBudgetSpent,
     SmsReserved,
     SmsUnavailable,
@@ -23,10 +22,10 @@ from mfa.errors import (
 from mfa.sms import actions, serializers
 from mfa.views import NO_STORE, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
+from userflow.errors import AttemptsLocked, EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
-LADDER = [NoProof, SignInTooOld, SomebodyElse]
+LADDER = [NoProof, InsufficientAuthentication, SomebodyElse]
 SENDING = [PhoneRefused, SmsBudgetSpent, SmsReserved, SmsUnavailable]
 CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 
@@ -68,6 +67,7 @@ class SmsViewSet(FactorViewSet):
         returns={200: serializers.SmsSentOut},
         refuses=[*TENANCY, *SENDING, NoPhone, NotSignedInByTicket],
         token="optional",
+        any_level=True,
     )
     def request_code(self, request: Request) -> Response:
         """Send a code to the enrolled phone."""

@@ -11,7 +11,6 @@ from mfa.errors import (
     NoProof,
     NotEnrolled,
     SecretNotIssued,
-    SignInTooOld,
     SomebodyElse,
     TooManyPending,
     UnknownPerson,
@@ -19,12 +18,12 @@ from mfa.errors import (
 from mfa.totp import actions, serializers
 from mfa.views import NO_STORE, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
+from userflow.errors import AttemptsLocked, EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
 from userflow.realms import ADMINS, END_USERS, Realm
 
 REALM = [TenantSuspended, TenantBusy, TenantMismatch, UnknownPerson]
 TENANCY = [*REALM, UnknownTenant]
-LADDER = [NoProof, SignInTooOld, SomebodyElse]
+LADDER = [NoProof, InsufficientAuthentication, SomebodyElse]
 SECOND_STEP = [InvalidCode, AttemptsLocked, NotSignedInByTicket]
 
 

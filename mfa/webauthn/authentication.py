@@ -64,6 +64,21 @@ def begin_authentication(
     return ceremony.request_options(rp=rp, challenge=challenge, allow=enrolled, verification="preferred")
 
 
+def begin_own_authentication(*, realm: Realm, tenant_id: UUID | None, user_id: UUID) -> dict[str, Any]:
+    """Request options for one use of this signed-in user's passkeys within five minutes.
+
+    Raises NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).
+    """
+    attempts.limit_address("ceremony")
+    with entered(realm, tenant_id, Purpose.SIGN_IN):
+        rp = relying_party(realm)
+        enrolled = queries.handles_of(realm.users(pk=user_id))
+        if not enrolled:
+            raise NoPasskey
+        challenge = queries.open_challenge(realm, AUTHENTICATION, user_id=user_id)
+    return ceremony.request_options(rp=rp, challenge=challenge, allow=enrolled, verification="preferred")
+
+
 def finish_authentication(
     *,
     realm: Realm,

@@ -43,8 +43,8 @@ class Enrolled:
 def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller) -> dict[str, Any]:
     """Creation options for a new passkey of the user, good for five minutes and one answer.
 
-    Refuses with UnknownPerson (404), NoProof, SignInTooOld (401), SomebodyElse (403), TooManyPasskeys, NoRelyingParty
-    (400); then nothing is stored.
+    Refuses with UnknownPerson (404), NoProof, InsufficientAuthentication (401), SomebodyElse (403),
+    TooManyPasskeys, NoRelyingParty (400); then nothing is stored.
     """
     with entered(realm, tenant_id):
         user = require_user(realm, email)
@@ -77,8 +77,9 @@ def finish_registration(
 ) -> Enrolled:
     """Store the passkey that the response proves; an admin user's with the name that its owner knows it by.
 
-    `mfa_token` completes the sign-in that waits for a factor. Refuses with UnknownPerson (404), NoProof, SignInTooOld
-    (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys (400), NotSignedInByTicket (401); then nothing is stored.
+    `mfa_token` completes the sign-in that waits for a factor. Refuses with UnknownPerson (404), NoProof,
+    InsufficientAuthentication, NotSignedInByTicket (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys (400);
+    then nothing is stored.
     """
     with entered(realm, tenant_id):
         user = require_user(realm, email)
@@ -100,7 +101,8 @@ def finish_registration_and_sign_in(
 
     It hands out tokens, so it is stricter (contract.md section 6): the user must be verified by the authenticator, and
     without Bearer or ticket there must be no factor of any kind. Refuses with NoProof (401; also for users and tenants
-    that are not there), SignInTooOld, PasskeyNotVerified (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys (400).
+    that are not there), InsufficientAuthentication, PasskeyNotVerified (401), SomebodyElse (403), PasskeyRefused,
+    TooManyPasskeys (400).
     """
     realm = END_USERS
     try:

@@ -16,7 +16,6 @@ from mfa.errors import (
     NoRelyingParty,
     PasskeyNotVerified,
     PasskeyRefused,
-    SignInTooOld,
     SomebodyElse,
     TooManyPasskeys,
     UnknownPerson,
@@ -27,12 +26,18 @@ from mfa.webauthn.authentication import Verified
 from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, ClientNotAuthenticated, EmailNotVerified, NotSignedInByTicket
+from userflow.errors import (
+    AttemptsLocked,
+    ClientNotAuthenticated,
+    EmailNotVerified,
+    InsufficientAuthentication,
+    NotSignedInByTicket,
+)
 from userflow.permissions import Anyone
 from userflow.realms import ADMINS, END_USERS
 
 PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
-LADDER = [NoProof, SignInTooOld, SomebodyElse]
+LADDER = [NoProof, InsufficientAuthentication, SomebodyElse]
 BEGIN = [*LADDER, *PLACE, TooManyPasskeys, NoRelyingParty]
 FINISH = [*LADDER, *PLACE, PasskeyRefused, TooManyPasskeys]
 VERIFY = [*PLACE, PasskeyNotVerified, NotSignedInByTicket, EmailNotVerified, AttemptsLocked]

@@ -5,10 +5,10 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
-from userflow.proof_fields import NeedsProof
+from userflow.proof_fields import ProofFields
 
 
-class ChangeIn(NeedsProof):
+class ChangeIn(ProofFields):
     new_password = Text(max_length=1024)
 
 

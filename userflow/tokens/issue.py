@@ -17,6 +17,7 @@ from identity_platform.postgresql.parts import Part, together
 from tenants import routes
 from userflow import principals
 from userflow.errors import WrongCredentials
+from userflow.principals import Principal
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.session_policy import SessionLimits, acr_of, session_limits
 from userflow.tokens.classes import AccessToken
@@ -210,6 +211,19 @@ def _stamped(token: Any, speaker: Speaker, seconds: int) -> Any:
     token["tenant_id"] = str(speaker.tenant_id) if speaker.tenant_id else None
     token["client_id"] = str(speaker.client_id) if speaker.client_id else None
     return token
+
+
+def subject_of(principal: Principal) -> Speaker:
+    """The subject of further tokens of the caller's session, with the roles and groups as just read."""
+    return Speaker(
+        kind=principal.kind,
+        user_id=principal.id,
+        tenant_id=principal.tenant_id,
+        client_id=principal.client_id,
+        roles=principal.roles,
+        permissions=tuple(sorted(principal.permissions)),
+        groups=principal.groups,
+    )
 
 
 def realm_of(kind: str) -> Realm:

@@ -22,7 +22,7 @@ from userflow.realms import END_USERS, Realm
 from userflow.signin.actions import end_sessions
 from userflow.tokens import issue, state
 from userflow.tokens.classes import InvalidToken
-from userflow.tokens.issue import Speaker, TokenPair
+from userflow.tokens.issue import TokenPair
 from userflow.tokens.refresh_tokens import PresentedRefreshToken, new_refresh_token, parse_refresh_token
 
 
@@ -158,15 +158,7 @@ def _successor(realm: Realm, principal: Principal, link: Any) -> TokenPair:
     moment = now()
     session = link.session
     route = routes.find(principal.tenant_id) if principal.tenant_id else None
-    subject = Speaker(
-        kind=principal.kind,
-        user_id=principal.id,
-        tenant_id=principal.tenant_id,
-        client_id=principal.client_id,
-        roles=principal.roles,
-        permissions=tuple(sorted(principal.permissions)),
-        groups=principal.groups,
-    )
+    subject = issue.subject_of(principal)
     limits = issue.limits_of(subject, route)
     session.last_used_at = moment
     session.expires_at = min(

@@ -1,0 +1,82 @@
+"""Step-up over HTTP."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import ApiViewSet, endpoint
+from mfa.errors import AttemptsExceeded, CodeExpired, InvalidCode, NoPasskey, NoRelyingParty, PasskeyNotVerified
+from mfa.stepup import actions, serializers
+from mfa.views import NO_STORE
+from mfa.webauthn.serializers import RequestOptionsOut
+from tenants.errors import TenantBusy, TenantSuspended
+from userflow.errors import (
+    AttemptsLocked,
+    FactorNeeded,
+    HashersBusy,
+    NoPasswordHere,
+    TooManyFromAddress,
+    WrongCurrentPassword,
+)
+from userflow.permissions import SignedIn, principal_at
+from userflow.signin.step_up import PROOF_TOKEN_SECONDS
+
+PLACE = [TenantSuspended, TenantBusy]
+
+
+class StepUpViewSet(ApiViewSet):
+    permission_classes = [SignedIn]
+
+    @endpoint(
+        serializers.StepUpIn,
+        returns={200: serializers.StepUpOut},
+        refuses=[
+            *PLACE,
+            FactorNeeded,
+            WrongCurrentPassword,
+            NoPasswordHere,
+            InvalidCode,
+            AttemptsExceeded,
+            CodeExpired,
+            PasskeyNotVerified,
+            AttemptsLocked,
+            TooManyFromAddress,
+            HashersBusy,
+        ],
+        any_level=True,
+    )
+    def create(self, request: Request) -> Response:
+        """Prove the session again, after `insufficient_user_authentication` or before a sensitive call.
+
+        Send exactly one proof: a second factor if the user has one, otherwise the password. The access token is of the
+        same session, with a new `auth_time` and what the session has proven in all. The proof token stands for a proof in
+        one later request of this session within five minutes.
+        """
+        caller = principal_at(request)
+        raised = actions.step_up(
+            principal=caller,
+            proof=self.valid(serializers.StepUpIn),
+            user_agent=request.META.get("HTTP_USER_AGENT", ""),
+        )
+        access_token, seconds = actions.access_token_for(principal=caller, raised=raised)
+        return Response(
+            {
+                "access_token": access_token,
+                "token_type": "Bearer",
+                "expires_in": seconds,
+                "proof_token": actions.proof_token_for(principal=caller, proven=raised.proven),
+                "proof_expires_in": PROOF_TOKEN_SECONDS,
+                "acr": raised.acr,
+                "amr": list(raised.amr),
+                "auth_time": int(raised.auth_time.timestamp()),
+            },
+            headers=NO_STORE,
+        )
+
+    @endpoint(
+        returns={200: RequestOptionsOut},
+        refuses=[*PLACE, NoPasskey, NoRelyingParty, TooManyFromAddress],
+        any_level=True,
+    )
+    def options_for_passkey(self, request: Request) -> Response:
+        """Options for the use of a passkey, for parseRequestOptionsFromJSON(); the answer is `response` of the step-up."""
+        return Response(actions.options_for_step_up(principal=principal_at(request)), headers=NO_STORE)

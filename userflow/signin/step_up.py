@@ -1,0 +1,97 @@
+"""Raising a session after its user has proven it again (RFC 9470 calls it step-up)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.utils.timezone import now
+
+from identity_platform.api.errors import AccessTokenInvalid
+from tenants import routes
+from tenants.context import in_tenant
+from userflow.errors import FactorNeeded
+from userflow.principals import END_USER, Principal
+from userflow.realms import Realm
+from userflow.session_policy import acr_of
+from userflow.signin import tickets
+from userflow.signin.actions import must_still_stand
+from userflow.tokens import issue
+
+PASSWORD_ONLY: Final = frozenset({"pwd"})
+PROOF_TOKEN_SECONDS: Final = int(tickets.LIFETIME[tickets.PROOF].total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class StepUp:
+    """A session as its step-up has raised it."""
+
+    session_id: UUID
+    # What the step-up itself has proven, and all that the session has proven.
+    proven: tuple[str, ...]
+    amr: tuple[str, ...]
+    acr: str
+    auth_time: datetime
+    ends: datetime = field(repr=False)
+
+
+def raise_session(*, principal: Principal, proven: tuple[str, ...]) -> StepUp:
+    """Store in the caller's session that these methods (RFC 8176) are proven now; return the raised session.
+
+    Raises AccessTokenInvalid (the session has ended since), FactorNeeded (a password alone, of a user who has a factor).
+    """
+    session_id = principal.session_id
+    assert session_id is not None  # a user signs in with a session
+    with _locked(principal) as (realm, user):
+        if user.mfa_methods and PASSWORD_ONLY.issuperset(proven):
+            raise FactorNeeded(user.mfa_methods)
+        session: Any = realm.sessions._default_manager.select_for_update().get(pk=session_id)
+        session.amr = list(dict.fromkeys([*session.amr, *proven]))
+        session.acr, session.auth_time = acr_of(session.amr), now()
+        session.save(update_fields=["amr", "acr", "auth_time"])
+        realm.record(
+            "session.stepped_up",
+            target=("session", session.pk),
+            tenant_id=principal.tenant_id,
+            details={"user_id": str(user.pk), "proven": list(proven), "amr": session.amr, "acr": session.acr},
+        )
+    return StepUp(session.pk, proven, tuple(session.amr), session.acr, session.auth_time, session.expires_at)
+
+
+def proof_token_for(*, principal: Principal, proven: tuple[str, ...]) -> str:
+    """A token that proves the caller once in the next five minutes, in this session alone. Raises AccessTokenInvalid."""
+    with _locked(principal) as (realm, user):
+        return tickets.issue_ticket(realm, user, tickets.PROOF, amr=proven, session_id=principal.session_id)
+
+
+def access_token_for(*, principal: Principal, raised: StepUp) -> tuple[str, int]:
+    """An access token of the raised session, and its lifetime in seconds."""
+    subject = issue.subject_of(principal)
+    route = routes.find(principal.tenant_id) if principal.tenant_id else None
+    return issue.access_token(
+        subject, raised.session_id, amr=raised.amr, auth_time=raised.auth_time, ends=raised.ends, route=route
+    )
+
+
+@contextmanager
+def _locked(principal: Principal) -> Iterator[tuple[Realm, Any]]:
+    """A transaction with the caller's row locked and the session still valid. Raises AccessTokenInvalid otherwise."""
+    realm = issue.realm_of(principal.kind)
+    if principal.kind == END_USER:
+        assert principal.tenant_id is not None  # an end user always has a tenant
+        with in_tenant(principal.tenant_id), realm.atomic():
+            yield realm, _lock(realm, principal)
+    else:
+        with realm.atomic():
+            yield realm, _lock(realm, principal)
+
+
+def _lock(realm: Realm, principal: Principal) -> Any:
+    users = realm.users._default_manager.select_for_update(no_key=True)
+    user = users.filter(pk=principal.id, active=True).first()
+    if user is None:
+        raise AccessTokenInvalid
+    must_still_stand(realm, principal)
+    return user
