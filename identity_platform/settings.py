@@ -187,6 +187,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
+    "tenants.rejections.RejectedCalls",
     "identity_platform.api.cors.CrossOrigin",
     "identity_platform.console.middleware.ConsoleStaticFiles",
     "identity_platform.console.middleware.ConsoleLanguage",

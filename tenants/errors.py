@@ -1,5 +1,7 @@
 """Refusals and defects of the tenancy."""
 
+from uuid import UUID
+
 from identity_platform.api import errors
 
 
@@ -13,6 +15,11 @@ class TenantMismatch(errors.NotAllowed):
     """403: the call names a tenant that is not the token's; the same whether or not that tenant exists."""
 
     message = "The tenant named in the call is not the tenant of your token."
+
+    def __init__(self, tenant_id: UUID | None = None) -> None:
+        super().__init__()
+        # The tenant that was named; for the audit only.
+        self.tenant_id = tenant_id
 
 
 class TenantRequired(errors.ApiError):

@@ -39,7 +39,7 @@ class BearerAuthentication(BaseAuthentication):
             principal = principal_of(claims)
         except (InvalidToken, NotStanding, ValueError) as problem:
             raise AccessTokenInvalid from problem
-        set_actor(principal.kind, str(principal.id), principal.client_id)
+        set_actor(principal.kind, str(principal.id), principal.client_id, actor_tenant_id=principal.tenant_id)
         if not principal.meets_policy() and not _takes_any_level(request):
             raise FactorRequired
         return principal, claims

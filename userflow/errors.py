@@ -31,6 +31,7 @@ class InsufficientAuthentication(errors.NotSignedIn):
     """401: the session is too old for a sensitive action, or has not proven the user's second factor (RFC 9470)."""
 
     code = "insufficient_user_authentication"
+    audited = True
     shows_code = True
     challenge = 'Bearer error="insufficient_user_authentication", max_age=900, acr_values="aal2"'
     message = (

@@ -90,7 +90,7 @@ def refuse_foreign_tenant(principal: Principal, request: Request, view: Any) -> 
         stated = [*stated, request.data.get("tenant_id")]
     for value in stated:
         if isinstance(value, str) and FORM.fullmatch(value) and UUID(value) != principal.tenant_id:
-            raise TenantMismatch
+            raise TenantMismatch(UUID(value))
 
 
 def principal_at(request: Request) -> Principal:

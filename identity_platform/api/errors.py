@@ -16,6 +16,8 @@ class ApiError(Exception):
     # Whether error bodies outside the registry carry `code` as well.
     shows_code: ClassVar[bool] = False
     message: ClassVar[str] = "The request is not valid."
+    # Whether a rejection of a known caller is audited (tenants.rejections), also where a page shows it with another status.
+    audited: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class NotAllowed(ApiError):
 
     status = 403
     code = "FORBIDDEN"
+    audited = True
     message = "Your token does not carry the permission that this call needs."
 
 
@@ -97,6 +100,7 @@ class InsufficientScope(NotAllowed):
     ) -> None:
         challenge = 'Bearer error="insufficient_scope"' + (f', scope="{scope}"' if scope else "")
         super().__init__(message, details=details, headers={"WWW-Authenticate": challenge})
+        self.scope = scope
 
 
 class NotFound(ApiError):

@@ -120,11 +120,17 @@ def where(problem: BaseException) -> list[str]:
 def answer_refusal(problem: Exception, context: dict[str, Any]) -> Response:
     """DRF's exception handler."""
     refusal = as_refusal(problem)
+    note_rejection(context["request"]._request, refusal)
     if isinstance(problem, drf.UnsupportedMediaType):
         refusal = errors.UnsupportedMediaType.wanting(context["view"].parser_classes[0].media_type)
     return Response(
         envelope(context["request"].path, refusal), status=refusal.status, headers=_headers(refusal, context["request"])
     )
+
+
+def note_rejection(request: HttpRequest, refusal: errors.ApiError) -> None:
+    """Keep the reason why a request was rejected, for its audit event (tenants.rejections)."""
+    request.rejection = refusal  # type: ignore[attr-defined]  # read by the middleware
 
 
 def plain_answer(path: str, refusal: errors.ApiError) -> HttpResponse:

@@ -16,6 +16,8 @@ class Origin:
     # For the log: the tenant that the request is about, and the application that it comes through.
     tenant_id: UUID | None = None
     client_id: UUID | None = None
+    # The caller's own tenant; none for operators, and until a token or a console session says who calls.
+    actor_tenant_id: UUID | None = None
 
 
 _origin: ContextVar[Origin] = ContextVar("origin", default=Origin())
@@ -31,10 +33,20 @@ def set_origin(origin: Origin) -> None:
     _origin.set(origin)
 
 
-def set_actor(kind: str, actor_id: str, client_id: UUID | None = None) -> None:
-    """The caller is known now, and the application it comes through."""
+def set_actor(kind: str, actor_id: str, client_id: UUID | None = None, *, actor_tenant_id: UUID | None = None) -> None:
+    """The caller is known now, the application it comes through, and the tenant that the caller belongs to."""
     known = _origin.get()
-    _origin.set(Origin(kind, actor_id, known.address, known.request_id, known.tenant_id, client_id or known.client_id))
+    _origin.set(
+        Origin(
+            kind,
+            actor_id,
+            known.address,
+            known.request_id,
+            known.tenant_id,
+            client_id or known.client_id,
+            actor_tenant_id,
+        )
+    )
 
 
 def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
@@ -48,5 +60,6 @@ def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
             known.request_id,
             known.tenant_id or tenant_id,
             known.client_id or client_id,
+            known.actor_tenant_id,
         )
     )

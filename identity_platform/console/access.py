@@ -93,7 +93,7 @@ def _read(request: HttpRequest) -> Staff | None:
         kept.flush()
         messages.warning(request, _("Your session has ended. Sign in again to go on."))
         return None
-    set_actor(staff.principal.kind, str(staff.principal.id))
+    set_actor(staff.principal.kind, str(staff.principal.id), actor_tenant_id=staff.principal.tenant_id)
     return staff
 
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from identity_platform.api.errors import ApiError
+from identity_platform.api.handlers import note_rejection
 from identity_platform.console.access import staff_at
 from identity_platform.console.inside import drawn_for_another
 from identity_platform.console.step_up import step_up_first, to_step_up
@@ -109,6 +110,7 @@ def confirmed(
         except InsufficientAuthentication:
             return to_step_up(request)
         except ApiError as refusal:
+            note_rejection(request, refusal)
             _show(refusal, form)
         else:
             messages.success(request, report)

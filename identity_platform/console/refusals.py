@@ -11,6 +11,7 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
+from identity_platform.api.handlers import note_rejection
 from identity_platform.console.scope import NoTenantChosen, to_the_chooser
 from identity_platform.console.step_up import to_step_up
 from userflow.errors import InsufficientAuthentication
@@ -29,6 +30,8 @@ def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., 
         except NoTenantChosen:
             return HttpResponseRedirect(to_the_chooser(request))
         except PermissionDenied as refusal:
+            if isinstance(refusal.__cause__, ApiError):
+                note_rejection(request, refusal.__cause__)
             text = str(refusal) or _(
                 "Your roles do not allow this. Ask who manages admin users to give you one that does."
             )
@@ -39,6 +42,7 @@ def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., 
         except InsufficientAuthentication:
             return to_step_up(request)
         except ApiError as refusal:
+            note_rejection(request, refusal)
             return _answer(site, request, refusal.status, refusal.phrase, refusal.text)
 
     return guarded

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 
+from identity_platform.api.handlers import note_rejection
 from identity_platform.console.access import staff_at
 from userflow.assurance import Action, require_assurance
 from userflow.errors import InsufficientAuthentication
@@ -27,5 +28,6 @@ def step_up_first(request: HttpRequest, action: Action | None, *, back: str = ""
 
 def to_step_up(request: HttpRequest, *, back: str = "") -> HttpResponseRedirect:
     """Redirect to the re-authentication page, which returns to the page that was asked for, or to `back`."""
+    note_rejection(request, InsufficientAuthentication())
     query = urlencode({"next": back or request.get_full_path()})
     return HttpResponseRedirect(f"{reverse('admin:reauthenticate')}?{query}")

@@ -226,7 +226,7 @@ def tenant_of_call(principal: Principal, stated: UUID | None, header: str | None
     """
     if principal.tenant_id is not None:
         if stated is not None and stated != principal.tenant_id:
-            raise TenantMismatch
+            raise TenantMismatch(stated)
         return principal.tenant_id
     if stated is not None or header is None:
         return stated

@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from identity_platform.api.errors import ApiError, TooManyRequests, Unavailable
+from identity_platform.api.handlers import note_rejection
 from mfa.errors import InvalidCode, PasskeyNotVerified
 from tenants.errors import TenantBusy, TenantSuspended
 from userflow.errors import NotSignedInByTicket, WrongCredentials, WrongCurrentPassword
@@ -70,6 +71,8 @@ def page(
     """A page that no cache keeps; with the status and the wait of a refusal, if there was one."""
     answer = TemplateResponse(request, template, context, status=status_of(refusal) if refusal else status)
     answer.headers["Cache-Control"] = "no-store"
+    if refusal is not None:
+        note_rejection(request, refusal)
     if refusal is not None and "Retry-After" in refusal.headers:
         answer.headers["Retry-After"] = refusal.headers["Retry-After"]
     return answer

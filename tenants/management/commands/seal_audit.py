@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 
 from identity_platform.api.errors import ApiError
-from tenants import trails
+from tenants import rejections, trails
 from tenants.management import terminal
 from tenants.schema import why
 
@@ -49,6 +49,8 @@ class Command(BaseCommand):
             owners = trails.owners(only)
         except ApiError as refusal:
             raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        # Events of this round, and of whichever trails they are.
+        rejections.record_leftovers()
         failed = events = links = 0
         for owner in owners:
             if ending():

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand
 from django.db import close_old_connections, connections
 
 from identity_platform import embedded
-from tenants import retention, trails, warm
+from tenants import rejections, retention, trails, warm
 from tenants.schema import why
 
 log = structlog.get_logger("identity.tenants")
@@ -76,6 +76,7 @@ class Command(BaseCommand):
     def _seal(self, every: float, ending: threading.Event) -> None:
         while not ending.wait(every):
             try:
+                rejections.record_leftovers()
                 events, problems = trails.seal_all(until=ending.is_set)
                 if problems:
                     log.warning("audit_trails_not_sealed", trails=len(problems), first=problems[0])
