@@ -78,10 +78,10 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
         try:
             with tenant_atomic():
                 group = _found(group_id, lock=True)
-                if changes.get("name", group.name) != group.name:
+                if changes.get("name", group.name) != group.name and (roles := list(group.roles.all())):
                     # Directories give groups by their name: under that of another one it would be given to its people.
                     require_assurance(Action.GRANT_ROLES, by)
-                    refuse_granting(by, _permissions(group.roles.all()))
+                    refuse_granting(by, _permissions(roles))
                 details: dict[str, Any] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
                 if names is not None:
                     carried = roles_named(names)

@@ -117,8 +117,9 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
                         raise BuiltInRole
                     # Imports, invitations and groups give roles by name: in the place of a plain one a strong one would
                     # be given to that one's people.
-                    require_assurance(Action.GRANT_ROLES, by)
-                    refuse_granting(by, role.permissions)
+                    if role.permissions:
+                        require_assurance(Action.GRANT_ROLES, by)
+                        refuse_granting(by, role.permissions)
                 details: dict[str, Any] = {"changed": sorted(changes)}
                 if "permissions" in changes:
                     before, after = set(role.permissions), set(changes["permissions"])

@@ -269,6 +269,7 @@ def test_the_type_stays(house: House) -> None:
 def test_deactivating_stops_sign_in_and_ends_tokens_for_good(house: House) -> None:
     client, person = make_client(house), house.register()
     login = {"client_id": client["id"], "email": person.email, "password": person.password}
+    login["client_secret"] = client["client_secret"]
     user = Api(token=Api().post("/uflow/auth/enduser/login", login).json()["access_token"])
     elsewhere, own = house.as_user(person), Api(token=own_token(client))
     assert [door.get(DOOR).status_code for door in (user, own)] == [200, 200]
@@ -465,3 +466,33 @@ def test_every_change_is_audited_without_a_secret(house: House) -> None:
     ]
     assert {event.actor_id for event in events} == {str(house.admin.id)}
     assert not any(secret in str(event.details) or client["client_secret"] in str(event.details) for event in events)
+
+
+def test_client_changes_no_client_whose_scopes_it_lacks(house: House) -> None:
+    name = f"orders-{uuid4().hex[:8]}:approve"
+    created = house.api.post("/authmgr/roles", {"name": name, "permissions": [name]})
+    assert created.status_code == 201, created.content
+    strong = make_client(house, scopes=[name])
+    weak, equal = (
+        Api(token=own_token(make_client(house, scopes=["clients:write", "roles:write", *more])))
+        for more in ([], [name])
+    )
+    place = path(house, strong["id"])
+    for door, expected in ((weak, 403), (equal, 200)):
+        assert door.post(f"{place}/secret").status_code == expected
+        assert door.put(place, {"redirect_uris": []}).status_code == expected
+        assert door.patch(f"{place}/deactivate").status_code == expected
+        assert door.patch(f"{place}/activate").status_code == expected
+        assert door.patch(place, {"scopes": [name, "clients:write"]}).status_code == expected
+    assert weak.post(path(house), {"name": "x", "type": "confidential", "scopes": [name]}).status_code == 403
+    assert weak.delete(place).status_code == 403
+
+
+def test_no_client_may_export_password_hashes(house: House, operator: Api) -> None:
+    for door in (house.api, operator):
+        body = {"name": "x", "type": "confidential", "scopes": ["endusers:export_hashes"]}
+        answer = door.post(path(house), body, headers={"X-Tenant-ID": str(house.id)})
+        assert (answer.status_code, list(answer.json()["details"])) == (400, ["scopes"])
+    assert (
+        "endusers:export_hashes" not in Api().get("/.well-known/oauth-authorization-server").json()["scopes_supported"]
+    )

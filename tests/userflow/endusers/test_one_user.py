@@ -42,6 +42,7 @@ def test_a_bad_change_names_the_member_and_changes_nothing(house: House, body: d
 
 def test_a_taken_address_is_409_and_an_own_one_in_another_spelling_is_fine(house: House) -> None:
     one, two = house.register(), house.register()
+    house.sign_in(two)
     assert house.api.put(path(house, one), {"email": two.email.upper()}).status_code == 409
     assert house.api.put(path(house, one), {"email": one.email.upper()}).status_code == 200
 

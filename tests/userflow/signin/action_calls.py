@@ -98,6 +98,13 @@ class Case:
     build: Callable[[Scene], Sent]
     operators_only: bool = False
 
+    @property
+    def for_users_only(self) -> bool:
+        """Whether no client may call it, whatever its scopes."""
+        rows = (Action.EXPORT_PASSWORD_HASHES, Action.CHANGE_TENANT_SETTINGS)
+        # The invitation that is sent again is one of an admin user.
+        return self.row in rows or "/uflow/admin/users" in self.operation or self.operation.endswith("/resend")
+
     def __str__(self) -> str:
         return f"{self.operation} {self.row}"
 

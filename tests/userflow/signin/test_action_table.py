@@ -14,10 +14,12 @@ from tenants.states import Purpose
 from tests.openapi.operations import operations_with_token
 from tests.userflow.signin.action_calls import CASES, Case, Scene
 from tests.userflow.tokens.aged import aged
-from tests.world import PASSWORD, build_house, sign_in_admin
+from tests.userflow.tokens.clients import own_token
+from tests.world import PASSWORD, build_house, created, sign_in_admin
 from userflow.admins.actions import create_admin_user
 from userflow.admins.models import AdminUser
 from userflow.assurance import Action
+from userflow.permissions_catalogue import CLIENT_SCOPES, SELF_PERMISSIONS
 
 DECLARED = {(str(operation), row) for operation in operations_with_token() for row in operation.rows}
 # Rows of actions that only the console or an own request offers; each is tested there.
@@ -149,6 +151,31 @@ def test_row_rejects_operators_without_factor(scene: Scene, case: Case, settings
 def test_row_accepts_fresh_proof(scene: Scene, case: Case) -> None:
     answer = case.call(case.build(scene), token=door(scene, case), tenant=str(scene.house.id))
     assert answer.status_code in (200, 201), answer.content
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_end_users_reach_no_row_about_others(scene: Scene, case: Case) -> None:
+    sent, token = case.build(scene), scene.house.sign_in(scene.user())["access_token"]
+    before = state(scene)
+    answer = case.call(sent, token=token, tenant=str(scene.house.id))
+    assert answer.status_code in (403, 404), answer.content
+    assert state(scene) == before
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_clients_pass_by_scope_alone(scene: Scene, case: Case) -> None:
+    body = {"name": "Machine", "type": "confidential", "scopes": [*CLIENT_SCOPES, *_own_scopes(scene)]}
+    machine = created(scene.admin.post(f"/clientms/tenants/{scene.house.id}/clients", body))
+    answer = case.call(case.build(scene), token=own_token(machine), tenant=str(scene.house.id))
+    expected = (403,) if case.operators_only or case.for_users_only else (200, 201)
+    assert answer.status_code in expected, answer.content
+
+
+def _own_scopes(scene: Scene) -> list[str]:
+    """What the calls grant of the tenant's own permissions."""
+    scopes = ["orders:read", "orders:write", *SELF_PERMISSIONS]
+    scene.role(*scopes)
+    return scopes
 
 
 def test_each_declared_row_is_called() -> None:
