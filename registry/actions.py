@@ -37,6 +37,8 @@ from registry.errors import (
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from registry.sealing import open_secret, seal_secret
 from tenants import keys
+from userflow.assurance import Action, require_assurance
+from userflow.principals import Principal
 
 log = structlog.get_logger("identity.registry")
 
@@ -216,12 +218,13 @@ def read_credential(
 
 
 def reveal_credential(
-    *, tenant_id: UUID, service_id: UUID, credential_id: UUID, reason: str
+    *, tenant_id: UUID, service_id: UUID, credential_id: UUID, reason: str, by: Principal
 ) -> tuple[ServiceCredential, str | dict[str, Any]]:
     """One active credential with its secret, for a person who says why; the reason stands in the audit row.
 
-    Raises CredentialNotActive, and what `read_credential` raises.
+    Raises InsufficientAuthentication, CredentialNotActive, and what `read_credential` raises.
     """
+    require_assurance(Action.REVEAL_SECRET, by)
     credential, secret = _read_one(tenant_id, service_id, credential_id, "service_credential.revealed", reason=reason)
     if secret is None:
         raise CredentialNotActive

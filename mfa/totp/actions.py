@@ -46,6 +46,7 @@ class Setup:
 class Confirmed:
     """An enrolled authenticator: ten backup codes, shown once, and the tokens of the sign-in that waited for it."""
 
+    user: Any
     backup_codes: list[str]
     tokens: TokenPair | None
 
@@ -164,7 +165,7 @@ def confirm_totp_setup(
             tokens = complete_by_enrollment(
                 realm=realm, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
             )
-    return Confirmed(codes, tokens)
+    return Confirmed(user, codes, tokens)
 
 
 def _pending(realm: Realm, user: Any, secret: str) -> Any:

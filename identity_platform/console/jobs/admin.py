@@ -30,6 +30,8 @@ STATE_NAMES = {
     FAILED: gettext_lazy("failed"),
     INTERRUPTED: gettext_lazy("interrupted"),
 }
+# What a kind of job does that is in the action table.
+_ACTIONS = {work.PROVISION: Action.GRANT_ROLES, work.DELETE: Action.CHANGE_TENANT_STATE}
 STATE_COLOURS = {RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
 
 
@@ -91,7 +93,7 @@ class JobAdmin(ConsoleModelAdmin):
             title=_("Run again: %(what)s") % {"what": self.shown_kind(job)},
             text=_("The job goes on from the step it reached: every step can be run again."),
             back=page,
-            action=Action.CHANGE_TENANT_STATE if job.kind == work.DELETE else None,
+            action=_ACTIONS.get(job.kind),
             act=lambda _data: self._again(request, job),
             submit=_("Run again"),
             dangerous=job.kind == work.DELETE,

@@ -22,6 +22,7 @@ from userflow.errors import UnknownInvitation
 from userflow.invitations import actions
 from userflow.invitations.models import (
     ACCEPTED,
+    ADMIN,
     CANCELLED,
     EXPIRED,
     PENDING,
@@ -110,6 +111,7 @@ def resend(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpRes
         title=_("Send again"),
         text=_("The mail to %(email)s is sent with a new link and seven new days. The link that was sent before ends.")
         % {"email": row.email},
+        action=Action.GRANT_ROLES if row.kind == ADMIN or row.roles else None,
         act=act,
     )
 
@@ -129,6 +131,7 @@ def cancel(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpRes
         tenant,
         title=_("Cancel the invitation"),
         text=_("The link in the mail to %(email)s is worthless from now on.") % {"email": row.email},
+        action=None,
         act=act,
     )
 
@@ -145,4 +148,4 @@ def _found(tenant: Tenant, invitation_id: UUID) -> AdminInvitation | EndUserInvi
 
 
 def _about(request: HttpRequest, tenant: Tenant, **page: Any) -> HttpResponse:
-    return confirmed(request, back=reverse("admin:invitations"), action=None, dangerous=False, tenant=tenant, **page)
+    return confirmed(request, back=reverse("admin:invitations"), dangerous=False, tenant=tenant, **page)

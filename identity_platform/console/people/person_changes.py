@@ -109,7 +109,7 @@ def activity(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRespons
         title=title,
         text=text % {"email": user.email},
         back=path_of(user),
-        action=None,
+        action=None if active else Action.END_SESSIONS_OF_OTHERS,
         act=act,
         dangerous=not active,
         tenant=tenant,
@@ -132,7 +132,7 @@ def erase(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
         text=_("%(email)s is removed with factors, sessions, groups and roles. This cannot be undone.")
         % {"email": user.email},
         back=path_of(user),
-        action=None,
+        action=Action.END_SESSIONS_OF_OTHERS,
         act=act,
         form_class=TypedName,
         form_options={"wanted": user.email},

@@ -68,7 +68,7 @@ def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
             "Permissions of your applications' own can be chosen freely; those of the platform only if you hold them."
         ),
         back=reverse(LIST),
-        action=Action.GRANT_ROLES,
+        action=None,
         act=act,
         form_class=forms.RoleForm,
         submit=_("Make the role"),

@@ -203,7 +203,12 @@ def _activity(request: HttpRequest, user_id: UUID, *, active: bool, title: str, 
         return done
 
     return confirmed(
-        request, title=title % {"name": user.username}, text=text, back=_page_of(user), action=None, act=act
+        request,
+        title=title % {"name": user.username},
+        text=text,
+        back=_page_of(user),
+        action=None if active else Action.END_SESSIONS_OF_OTHERS,
+        act=act,
     )
 
 

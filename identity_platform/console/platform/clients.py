@@ -132,7 +132,7 @@ def edit(request: HttpRequest, client_id: UUID) -> HttpResponse:
         title=_("Edit %(name)s") % {"name": client.name},
         text=_("The application meets the change at its next call."),
         back=_page_of(client),
-        action=None,
+        action=Action.GRANT_ROLES,
         act=act,
         form_class=_FixedTypeForm,
         form_options={"initial": initial},
@@ -156,7 +156,12 @@ def _activity(request: HttpRequest, client_id: UUID, *, active: bool, title: str
         return done
 
     return confirmed(
-        request, title=title % {"name": client.name}, text=text, back=_page_of(client), action=None, act=act
+        request,
+        title=title % {"name": client.name},
+        text=text,
+        back=_page_of(client),
+        action=None if active else Action.END_SESSIONS_OF_OTHERS,
+        act=act,
     )
 
 
@@ -232,7 +237,7 @@ def delete(request: HttpRequest, client_id: str) -> HttpResponse:
         title=_("Delete %(name)s") % {"name": client.name},
         text=_("The application stops working and its tokens end; its users stay."),
         back=_page_of(client),
-        action=None,
+        action=Action.END_SESSIONS_OF_OTHERS,
         act=act,
         onward=lambda: reverse(LIST),
     )

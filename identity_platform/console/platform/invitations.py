@@ -112,7 +112,7 @@ def resend(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
         title=_("Send the invitation again"),
         text=_("%(email)s gets a new link, and the one before does not work any more.") % {"email": row.email},
         back=_page_of(row),
-        action=None,
+        action=Action.GRANT_ROLES,
         act=act,
         submit=_("Send again"),
         dangerous=False,

@@ -382,6 +382,7 @@ def reveal(request: HttpRequest, service_id: UUID, credential_id: UUID) -> HttpR
             service_id=service.pk,
             credential_id=credential.pk,
             reason=typed["reason"],
+            by=staff_at(request).principal,
         )
         return _("The secret is shown on this page only, and the audit trail says who has seen it and why.")
 

@@ -23,18 +23,21 @@ from identity_platform.console.lists import uuid_or_none
 from identity_platform.console.signin import forms, refusals, steps
 from identity_platform.console.signin.proofs import passkeys_possible
 from identity_platform.console.signin.refusals import page
-from identity_platform.console.signin.views import only_forms
+from identity_platform.console.signin.views import agent, only_forms
 from identity_platform.console.step_up import step_up_first
 from mfa.enrollment import Caller
 from mfa.errors import SecretNotIssued
 from mfa.factors import TOTP, WEBAUTHN, list_factors, remove_factor
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
+from mfa.webauthn.speaking import SECOND_STEP_AMR
 from userflow.assurance import Action
+from userflow.errors import NotSignedInByTicket
 from userflow.passwords.actions import change_password
 from userflow.realms import ADMINS
 from userflow.session_policy import AAL2
 from userflow.signin.sessions import end_one_session, end_others, list_sessions
+from userflow.tokens.issue import TokenPair
 
 SESSIONS_SHOWN: Final = 50
 
@@ -48,6 +51,8 @@ class Enroller:
     # False while a first factor must be enrolled before anything else opens.
     inside: bool
     next: str
+    # The sign-in that the first factor completes.
+    mfa_token: str | None = None
 
     @property
     def frame(self) -> str:
@@ -64,7 +69,8 @@ def enroller_at(request: HttpRequest) -> Enroller | None:
     waiting = steps.enrolling(request)
     if waiting is None:
         return None
-    return Enroller(waiting.email, Caller(ticket=waiting.ticket), inside=False, next=waiting.next)
+    caller = Caller(ticket=waiting.ticket, user_agent=agent(request))
+    return Enroller(waiting.email, caller, inside=False, next=waiting.next, mfa_token=waiting.mfa_token)
 
 
 def for_enrolling(view: Page) -> Page:
@@ -125,19 +131,25 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
     refusal: ApiError | None = None
     if request.method == "POST" and form.is_valid():
         try:
-            passkeys.finish_registration(
+            done = passkeys.finish_registration(
                 realm=ADMINS,
                 tenant_id=None,
                 email=who.email,
                 response=form.cleaned_data["credential"],
                 caller=who.caller,
                 name=form.cleaned_data["name"],
+                mfa_token=who.mfa_token,
             )
+        except NotSignedInByTicket as problem:
+            return _begin_again(request, who, problem)
         except ApiError as problem:
             refusal = problem
             refusals.add_to(form, problem)
         else:
-            return _enrolled(request, who, _("The passkey is enrolled."))
+            if done.tokens is not None:
+                _enter(request, who, done.user, done.tokens, amr=SECOND_STEP_AMR)
+            messages.success(request, _("The passkey is enrolled."))
+            return HttpResponseRedirect(who.next)
     context = {**admin.site.each_context(request), "frame": who.frame, "title": _("Add a passkey"), "form": form}
     status = 400 if request.method == "POST" else 200
     return page(request, "console/signin/add_passkey.html", context, status=status, refusal=refusal)
@@ -154,13 +166,15 @@ def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
     return JsonResponse(options)
 
 
-def _enrolled(request: HttpRequest, who: Enroller, said: str) -> HttpResponseRedirect:
-    """Back to one's list; or, where the factor was wanted to get in at all, to sign in with it."""
-    if who.inside:
-        messages.success(request, said)
-        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+def _enter(request: HttpRequest, who: Enroller, user: Any, tokens: TokenPair, *, amr: tuple[str, ...]) -> None:
+    """Complete the sign-in that waited for its first factor."""
+    steps.enter(request, user, tokens, amr=(*steps.PASSWORD_AMR, *amr), next_path=who.next)
+
+
+def _begin_again(request: HttpRequest, who: Enroller, problem: ApiError) -> HttpResponseRedirect:
+    """Back to the password: the sign-in that the factor would complete has expired."""
     request.session.flush()
-    messages.success(request, said + " " + _("Now sign in with it."))
+    messages.error(request, refusals.in_words(problem))
     return HttpResponseRedirect(steps.with_next("admin:login", who.next))
 
 
@@ -189,12 +203,17 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
             secret=given["secret"],
             code=given["code"],
             caller=who.caller,
+            mfa_token=who.mfa_token,
         )
     except SecretNotIssued:
         return _too_late(request, who)
+    except NotSignedInByTicket as problem:
+        return _begin_again(request, who, problem)
     except ApiError as problem:
         refusals.add_to(form, problem)
         return _same_secret(request, who, form, refusal=problem)
+    if done.tokens is not None:
+        _enter(request, who, done.user, done.tokens, amr=totp.AMR)
     return _codes_page(request, who, done.backup_codes, _("The authenticator app is enrolled."))
 
 
@@ -261,10 +280,7 @@ def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 
 def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str) -> HttpResponse:
-    """The codes, once. Whoever was let here to enrol signs in with the new factor next."""
-    go_on = who.next if who.inside else steps.with_next("admin:login", who.next)
-    if not who.inside:
-        request.session.flush()
+    """The codes, once."""
     text = "\n".join([_("Backup codes of %(email)s") % {"email": who.email}, "", *codes, ""])
     context = {
         **admin.site.each_context(request),
@@ -273,8 +289,7 @@ def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str
         "said": said,
         "codes": codes,
         "file": "data:text/plain;charset=utf-8," + quote(text),
-        "go_on": go_on,
-        "inside": who.inside,
+        "go_on": who.next,
     }
     return page(request, "console/signin/backup_codes.html", context)
 

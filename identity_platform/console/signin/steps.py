@@ -42,9 +42,13 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Enrolling:
-    """A password was right, a factor is wanted, and there is none: `ticket` lets the person enrol it, and nothing else."""
+    """A password was right, and the policy requires a factor that the user does not have yet.
+
+    `ticket` enrolls it, and `mfa_token` then completes the sign-in.
+    """
 
     ticket: str
+    mfa_token: str
     email: str
     next: str
 
@@ -66,11 +70,13 @@ def after_password(request: HttpRequest, done: SignIn, *, next_path: str) -> Htt
     if done.tokens is not None:
         return enter(request, done.user, done.tokens, amr=PASSWORD_AMR, next_path=next_path)
     request.session.flush()
-    if done.mfa_token is not None and not done.enrollment_required:
+    assert done.mfa_token is not None  # a sign-in without tokens waits for a factor
+    if not done.enrollment_required:
         request.session[PENDING] = asdict(Pending(done.mfa_token, done.user.email, list(done.methods), next_path))
         return HttpResponseRedirect(reverse("admin:second_step"))
-    assert done.enrollment_ticket is not None  # without tokens and second step a factor is to be enrolled
-    request.session[ENROLLING] = asdict(Enrolling(done.enrollment_ticket, done.user.email, next_path))
+    assert done.enrollment_ticket is not None  # the factor is enrolled with it
+    kept = Enrolling(done.enrollment_ticket, done.mfa_token, done.user.email, next_path)
+    request.session[ENROLLING] = asdict(kept)
     return HttpResponseRedirect(reverse("admin:my_sign_in"))
 
 

@@ -40,7 +40,7 @@ def provision(request: HttpRequest) -> HttpResponse:
         title=_("Provision a tenant"),
         text=_("The tenant gets a database of its own, a client for its first application, and an admin."),
         back=reverse("admin:tenants_tenant_changelist"),
-        action=None,
+        action=Action.GRANT_ROLES,
         submit=_("Provision"),
         form_class=ProvisionForm,
         dangerous=False,

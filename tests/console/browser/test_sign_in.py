@@ -22,6 +22,7 @@ def test_a_new_operator_enrols_a_passkey_first_and_then_signs_in_with_it(
 ) -> None:
     ann = visit(place.new_operator())
     ann.enrols_a_passkey("This laptop")
+    ann.signs_out()
     ann.signs_in()
     ann.signs_out()
     ann.presses("Sign in with a passkey")
@@ -52,7 +53,9 @@ def test_an_app_with_its_backup_codes_and_proving_it_again(place: Place, visit: 
     ben.reads("The authenticator app is enrolled.")
     codes = re.findall(r"[0-9A-Z]{4}(?:-[0-9A-Z]{4}){3}", ben.page)
     assert len(codes) == 10
-    ben.presses("I have kept them: sign in with the app")
+    ben.presses("I have saved them")
+    ben.is_at("/admin/")
+    ben.signs_out()
     ben.sends_password()
     ben.fills("Code from", totp(secret, time.time()))
     ben.presses("Go on")
@@ -97,6 +100,7 @@ def test_the_pages_can_be_read_by_everybody_and_on_a_phone(place: Place, visit: 
         assert (dan.faults(), dan.overflow(360)) == ([], 0)
     dan.browser.set_window_size(1280, 900)
     dan.enrols_a_passkey("Phone")
+    dan.signs_out()
     dan.sends_password()
     dan.reads("Second step")
     assert (dan.faults(), dan.overflow(360)) == ([], 0)

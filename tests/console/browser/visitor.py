@@ -131,18 +131,17 @@ class Visitor:
         self.is_at(path)
 
     def enrols_a_passkey(self, name: str) -> None:
-        """As whoever must have a factor and has none; afterwards the sign-in page is open again."""
+        """At the first sign-in of an admin user who must have a factor; afterwards the console is open."""
         self.sends_password()
         self.presses("Add a passkey")
         self.fills("Name of the passkey", name)
         self.presses("Add the passkey")
         self.reads("The passkey is enrolled.")
+        self.is_at("/admin/")
 
     def sits_down_for_the_first_time(self) -> None:
-        """Enrol a passkey and sign in with it alone."""
+        """Enroll a passkey, which completes the sign-in."""
         self.enrols_a_passkey("This laptop")
-        self.presses("Sign in with a passkey")
-        self.is_at("/admin/")
 
     def signs_out(self) -> None:
         """By the menu at one's name."""
