@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from identity_platform.console.jobs.models import Job
@@ -66,7 +67,7 @@ def furnish(house: House) -> Ids:
     """One of everything that a page can be about."""
     service = create_service(tenant_id=house.id, name="Payments", type="payment", base_url="https://a.example.com")
     credential = create_credential(tenant_id=house.id, service_id=service.pk, name="live", secret="s3cret")
-    root = Principal(OPERATOR, uuid4(), None, None, None, (), frozenset(EVERY_PERMISSION))
+    root = Principal(OPERATOR, uuid4(), None, None, None, (), frozenset(EVERY_PERMISSION), auth_time=now())
     address = f"{uuid4().hex[:8]}@example.com"
     person = house.register()
     house.sign_in(person)

@@ -158,7 +158,7 @@ def test_an_operator_without_a_factor_enrols_one_and_sees_nothing_else(factor_wa
     assert staff.send_password().headers["Location"] == MINE
     for path in ("/admin/", "/admin/password_change/", "/admin/reauthenticate/"):
         assert staff.get(path).headers["Location"].startswith("/admin/login/")
-    assert "needs a second factor" in staff.get(MINE).content.decode()
+    assert "requires a second factor" in staff.get(MINE).content.decode()
     assert "Backup codes" in set_up_app(staff).content.decode()
     assert staff.get("/admin/").status_code == 200
     staff.post("/admin/logout/")

@@ -1,7 +1,6 @@
 """What the console's sign-in has beside the API's: its rules for passwords, and sessions without tokens."""
 
 from datetime import timedelta
-from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
@@ -14,7 +13,7 @@ from userflow.admins.models import AdminUser
 from userflow.errors import WeakPassword
 from userflow.principals import Principal
 from userflow.realms import ADMINS
-from userflow.session_policy import acr_of, session_limits
+from userflow.session_policy import session_limits
 from userflow.signin import passwords
 from userflow.tokens.issue import TokenPair
 
@@ -61,13 +60,3 @@ def note_console_use(principal: Principal) -> None:
     ADMINS.sessions._default_manager.filter(pk=principal.session_id, ended_at=None).update(
         last_used_at=moment, expires_at=ends
     )
-
-
-def raise_session(principal: Principal, *, amr: tuple[str, ...]) -> None:
-    """Store in the caller's session that these methods have been proven now."""
-    assert principal.session_id is not None  # an admin user signs in with a session
-    with ADMINS.atomic():
-        session: Any = ADMINS.sessions._default_manager.select_for_update().get(pk=principal.session_id)
-        session.amr = list(dict.fromkeys([*session.amr, *amr]))
-        session.acr, session.auth_time = acr_of(session.amr), now()
-        session.save(update_fields=["amr", "acr", "auth_time"])

@@ -12,11 +12,12 @@ from identity_platform.console.signin import refusals
 from identity_platform.console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
 from mfa.enrollment import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
+from mfa.stepup.actions import StepUp, step_up
 from mfa.totp import actions as totp
 from mfa.webauthn import authentication as passkeys
 from mfa.webauthn.speaking import SECOND_STEP_AMR
 from userflow.errors import NotSignedInByTicket
-from userflow.proofs import prove_password
+from userflow.principals import Principal
 from userflow.realms import ADMINS
 from userflow.signin import tickets
 from userflow.tokens.issue import TokenPair
@@ -33,8 +34,9 @@ AMR: Final[dict[str, tuple[str, ...]]] = {
     WEBAUTHN: SECOND_STEP_AMR,
     TOTP: totp.AMR,
     BACKUP_CODE: totp.AMR,
-    PASSWORD: ("pwd",),
 }
+# What step-up calls them (mfa.stepup.actions).
+STEP_UP_FIELDS: Final = {WEBAUTHN: "response", TOTP: "code", BACKUP_CODE: "backup_code", PASSWORD: "password"}
 
 
 def passkeys_possible() -> bool:
@@ -87,17 +89,19 @@ class Asked:
         }
 
 
-def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str | None) -> tuple[str, TokenPair | None, Any]:
-    """Check what was sent; gives its kind and, where `mfa_token` names a waiting sign-in, what that has earned.
+def step_up_by(asked: Asked, *, principal: Principal, user_agent: str) -> StepUp:
+    """Step the session up by what was sent. Raises what `step_up` raises, which counts every try."""
+    assert asked.sent is not None  # asked after is_valid
+    return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: asked.given}, user_agent=user_agent)
 
-    Refuses as `verify_totp`, `finish_authentication` and `prove_password` do, which count every try.
+
+def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple[str, TokenPair | None, Any]:
+    """Check the second step that was sent; gives its kind, and the tokens and the user of the sign-in.
+
+    Refuses as `verify_totp` and `finish_authentication` do, which count every try.
     """
     kind = asked.sent
     assert kind is not None  # asked after is_valid
-    if kind == PASSWORD:
-        assert caller.principal is not None  # the password alone is no second step
-        prove_password(principal=caller.principal, password=asked.given)
-        return kind, None, None
     if kind == WEBAUTHN:
         by_key = passkeys.finish_authentication(
             realm=ADMINS, tenant_id=None, email=email, response=asked.given, caller=caller, mfa_token=mfa_token

@@ -23,10 +23,13 @@ from userflow.admins.models import AdminUser
 from userflow.session_policy import AAL2, SECOND_FACTORS, acr_of
 from userflow.signin.actions import SignIn
 from userflow.signin.console import keep_for_console
+from userflow.signin.step_up import PROOF_TOKEN_SECONDS, StepUp, proof_token_for
 from userflow.tokens.issue import TokenPair
 
 PENDING: Final = "console_pending"
 ENROLLING: Final = "console_enrolling"
+PROOF: Final = "console_proof"
+PROOF_ENDS: Final = "console_proof_ends"
 PASSWORD_AMR: Final = ("pwd",)
 
 
@@ -115,11 +118,27 @@ def enter(
     return HttpResponseRedirect(next_path)
 
 
-def renew(request: HttpRequest, *, amr: tuple[str, ...]) -> None:
-    """Give the browser a new session name after a step-up, and remember the factor."""
+def renew(request: HttpRequest, raised: StepUp) -> None:
+    """After a step-up: a new session name for the browser, and a proof for the next form that needs one."""
+    staff = access.staff_at(request)
     request.session.cycle_key()
-    if not SECOND_FACTORS.isdisjoint(amr):
-        mark_verified(request, kind=amr[-1], user=access.staff_at(request).user)
+    request.session[PROOF] = proof_token_for(principal=staff.principal, proven=raised.proven)
+    request.session[PROOF_ENDS] = time.time() + PROOF_TOKEN_SECONDS
+    if not SECOND_FACTORS.isdisjoint(raised.proven):
+        mark_verified(request, kind=raised.proven[-1], user=staff.user)
+
+
+def has_proof(request: HttpRequest) -> bool:
+    """Whether a step-up of this session in the last five minutes still proves the next form."""
+    return time.time() < float(request.session.get(PROOF_ENDS, 0))
+
+
+def take_proof(request: HttpRequest) -> str | None:
+    """The proof token of the last step-up, which is used once; None if there is none, or no more."""
+    valid = has_proof(request)
+    request.session.pop(PROOF_ENDS, None)
+    token: str | None = request.session.pop(PROOF, None)
+    return token if valid else None
 
 
 def without_factor(request: HttpRequest) -> None:

@@ -15,12 +15,13 @@ from identity_platform.console.signin import forms, proofs, refusals, steps
 from identity_platform.console.signin.refusals import page
 from mfa.enrollment import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
+from mfa.stepup.actions import options_for_step_up
 from mfa.webauthn import authentication as passkeys
 from mfa.webauthn.speaking import ONLY_STEP_AMR
 from userflow.passwords.actions import ask_for_admin_reset
+from userflow.principals import Principal
 from userflow.realms import ADMINS
 from userflow.signin.actions import end_sessions, sign_in_admin, sign_out
-from userflow.signin.console import raise_session
 
 only_forms = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -146,21 +147,12 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
     refusal: ApiError | None = None
     if request.method == "POST" and asked.is_valid():
         try:
-            kind, *_rest = proofs.verify(
-                asked, email=staff.user.email, caller=Caller(principal=staff.principal), mfa_token=None
-            )
+            raised = proofs.step_up_by(asked, principal=staff.principal, user_agent=agent(request))
         except ApiError as problem:
             refusal = problem
             asked.refuse(problem)
         else:
-            raise_session(staff.principal, amr=proofs.AMR[kind])
-            steps.renew(request, amr=proofs.AMR[kind])
-            ADMINS.record(
-                "console.reauthenticated",
-                target=("user", staff.user.pk),
-                tenant_id=staff.user.tenant_id,
-                details={"kind": kind},
-            )
+            steps.renew(request, raised)
             return HttpResponseRedirect(next_path)
     context = {
         **admin.site.each_context(request),
@@ -179,14 +171,19 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
     waiting, staff = steps.pending(request), staff_or_none(request)
     stage = request.POST.get("stage")
     email: str | None = None
+    stepping_up: Principal | None = None
     if stage == "second_step" and waiting is not None:
         email = waiting.email
     elif stage == "reauthenticate" and staff is not None:
-        email = staff.user.email
+        stepping_up = staff.principal
     elif stage != "sign_in":
         return JsonResponse({"message": refusals.in_words(NotSignedIn(_("Sign in again.")))}, status=403)
     try:
-        options: Any = passkeys.begin_authentication(realm=ADMINS, tenant_id=None, email=email)
+        options: Any = (
+            options_for_step_up(principal=stepping_up)
+            if stepping_up is not None
+            else passkeys.begin_authentication(realm=ADMINS, tenant_id=None, email=email)
+        )
     except ApiError as refusal:
         return JsonResponse({"message": refusals.in_words(refusal)}, status=refusals.status_of(refusal))
     return JsonResponse(options)
