@@ -23,6 +23,7 @@ from userflow.directory.models import DirectoryLink
 from userflow.email import proofs
 from userflow.email.models import EmailProof
 from userflow.endusers import queries, yielding
+from userflow.endusers.list_reads import record_list_read
 from userflow.endusers.models import EndUser
 from userflow.errors import (
     AddressNeedsFreshSignIn,
@@ -135,6 +136,7 @@ def list_end_users(
     case), `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Refuses with UnknownTenant,
     TenantSuspended, TenantBusy.
     """
+    asked = filters
     filters = dict(filters)
     project = filters.pop("project_id", None)
     if project is not None:
@@ -142,6 +144,7 @@ def list_end_users(
             Client.objects.filter(tenant_id=tenant_id, project_id=project).values_list("id", flat=True)
         )
     with in_tenant(tenant_id, purpose):
+        record_list_read(asked)
         total, rows = queries.page_of_end_users(filters=filters, page=page, limit=limit)
     return Page(rows, page, limit, total)
 

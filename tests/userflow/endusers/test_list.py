@@ -11,9 +11,13 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 
+from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant, tenant_atomic
+from tenants.models import TenantDatabase
+from tests.parallel import at_once
 from tests.world import Api, House, Person, statements
 from userflow.clients.models import Client
+from userflow.endusers import list_reads
 from userflow.endusers.models import EndUser
 
 GET, ADMIN = "/uflow/user/enduser/list", "/uflow/admin/enduser/list"
@@ -162,6 +166,8 @@ def test_a_foreign_tenant_is_the_same_403_whether_or_not_it_exists(village: Hous
 
 
 def test_the_list_costs_two_statements(village: House) -> None:
+    # The first look of an hour is also audited.
+    listed(village)
     with statements() as seen:
         listed(village)
     assert seen.counts == (1, 1)
@@ -280,9 +286,67 @@ def test_far_pages_hold_what_stands_there_from_whichever_end_they_are_read(new_h
     with statements() as seen:
         listed(own, page=26, limit=100)
     assert seen.counts == (1, 2)
+    listed(own, provider="LOCAL")
     with statements() as seen:
         listed(own, provider="LOCAL")
     assert seen.counts == (1, 2)
+
+
+def reads(house: House, actor: Person) -> list[dict[str, Any]]:
+    """The details of the list reads that the trail has of an admin, oldest first."""
+    with in_tenant(house.id):
+        rows = TenantEvent.objects.filter(action="end_user.listed", actor_id=str(actor.id))
+        return list(rows.order_by("id").values_list("details", flat=True))
+
+
+def test_reading_a_list_is_audited_once_an_hour_for_each_filter(new_house: Any) -> None:
+    own = new_house()
+    body = {"tenant_id": str(own.id)}
+    for page in (1, 2, 1):
+        listed(own, page=page, limit=5)
+        assert own.api.post(GET, {**body, "page": page}).status_code == 200
+        assert own.api.post(ADMIN, body).status_code == 200
+    assert reads(own, own.admin) == [{"filters": []}]
+    for address in ("ann@example.com", "ann@example.com", "ben@example.com"):
+        listed(own, email=address, active="true")
+    assert reads(own, own.admin)[1:] == [{"filters": ["active", "email"]}] * 2
+
+
+def test_every_caller_leaves_a_trace_of_their_own(new_house: Any, operator: Api) -> None:
+    own = new_house()
+    listed(own)
+    assert operator.get(GET, {"tenant_id": str(own.id)}).status_code == 200
+    with in_tenant(own.id):
+        kinds = TenantEvent.objects.filter(action="end_user.listed").values_list("actor_kind", flat=True)
+        assert sorted(kinds) == ["admin", "operator"]
+
+
+def test_another_process_does_not_record_a_read_again(new_house: Any) -> None:
+    own = new_house()
+    listed(own)
+    list_reads.forget()
+    with statements() as seen:
+        listed(own)
+    assert seen.counts == (1, 1)
+    assert len(reads(own, own.admin)) == 1
+
+
+def test_parallel_reads_leave_one_event(new_house: Any) -> None:
+    own = new_house()
+    answers = at_once([lambda: Api(token=own.api.token).get(GET, {"tenant_id": str(own.id)})] * 8)
+    assert [answer.status_code for answer in answers] == [200] * 8
+    assert len(reads(own, own.admin)) == 1
+
+
+@pytest.mark.parametrize("state", ["moving", "migrating"])
+def test_a_list_is_read_while_the_tenant_takes_no_writes(new_house: Any, state: str) -> None:
+    own = new_house()
+    TenantDatabase.objects.filter(tenant_id=own.id).update(status=state)
+    listed(own)
+    TenantDatabase.objects.filter(tenant_id=own.id).update(status="active")
+    assert reads(own, own.admin) == []
+    listed(own)
+    assert len(reads(own, own.admin)) == 1
 
 
 def test_an_import_that_goes_on_holds_up_no_registration_and_is_counted_when_it_ends(new_house: Any) -> None:

@@ -1,0 +1,60 @@
+"""The audit of lists of end users that are read over the API: `end_user.listed`, as in the console.
+
+One event per caller, filter and hour. Valkey knows what has been recorded, and each process remembers what it has asked
+Valkey, so that a repeated read costs neither a statement nor a round trip.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+import structlog
+from django.db import DatabaseError
+
+from identity_platform.api import ratelimit
+from identity_platform.audit.origin import current_origin
+from identity_platform.audit.writer import record_for_tenant
+from identity_platform.crypto import keyed_digest
+from tenants import keys
+from tenants.context import current_tenant
+from tenants.states import Purpose
+
+log = structlog.get_logger("identity.audit")
+
+SECONDS: Final = 3600
+_MOST_KEPT: Final = 10_000
+_recorded: OrderedDict[bytes, int] = OrderedDict()
+_lock = threading.Lock()
+
+
+def record_list_read(filters: Mapping[str, Any]) -> None:
+    """Record that the caller reads the list of the entered tenant, unless this hour's event is there.
+
+    The event names the filters and never their values, which may be somebody's address. A database that takes no writes,
+    while the tenant is moved or migrated, does not stop a read.
+    """
+    route, origin = current_tenant(), current_origin()
+    asked = orjson.dumps([route.tenant_id, origin.actor_kind, origin.actor_id, sorted(filters.items())])
+    if _recorded.get(asked, 0) > time.time() or not route.allows(Purpose.EDIT_USERS):
+        return
+    key = keyed_digest(asked.decode(), key=keys.platform_key(), purpose="list read").hex()
+    used = ratelimit.count(group="list_read", key=key, limit=1, period=SECONDS)
+    with _lock:
+        _recorded[asked] = used.reset_at
+        if len(_recorded) > _MOST_KEPT:
+            _recorded.popitem(last=False)
+    if used.limited:
+        return
+    try:
+        record_for_tenant("end_user.listed", details={"filters": sorted(filters)})
+    except DatabaseError as problem:
+        log.warning("list_read_not_audited", kind=type(problem).__qualname__)
+
+
+def forget() -> None:
+    """Forget what this process has asked Valkey."""
+    with _lock:
+        _recorded.clear()
