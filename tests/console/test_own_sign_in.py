@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from identity_platform.audit.models import PlatformEvent
 from tenants.provisioning import suspend_tenant
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.mfa.people import wrong_code
@@ -101,7 +102,7 @@ def test_a_passkey_is_added_named_used_and_removed() -> None:
     assert staff.post("/admin/second-step/", answered(staff, key, "second_step")).headers["Location"] == "/admin/"
     (remove,) = re.findall(r"/admin/my-sign-in/factors/[0-9a-f-]+/remove/", staff.get(MINE).content.decode())
     assert "only second factor" in staff.get(remove).content.decode()
-    assert staff.post(remove).status_code == 302
+    assert staff.post(remove, {"current_password": staff.password}).status_code == 302
     assert "Key on my ring" not in staff.get(MINE).content.decode().partition('id="passkeys"')[2]
 
 
@@ -143,6 +144,52 @@ def test_others_factors_and_sessions_are_not_reached_by_their_ids(house: House) 
         staff.post(f"{MINE}sessions/{session}/end/")
     assert other.get("/admin/").status_code == 200
     assert other.row().mfa_methods == ["totp", "backup_code"]
+
+
+def page_to_remove(staff: Staff) -> str:
+    """The page that removes the first of the admin user's factors."""
+    return re.findall(r"/admin/my-sign-in/factors/[0-9a-f-]+/remove/", staff.get(MINE).text)[0]
+
+
+def test_removing_a_factor_needs_a_proof_in_the_form() -> None:
+    staff = new_operator().enrol_totp().sign_in()
+    remove = page_to_remove(staff)
+    wrong: list[dict[str, str]] = [
+        {},
+        {"current_password": "wrong wrong"},
+        {"code": wrong_code(staff.secret)},
+        {"proof_token": "x" * 43},
+    ]
+    assert [staff.post(remove, proof).status_code for proof in wrong] == [400] * 4
+    assert staff.row().mfa_methods == ["totp", "backup_code"]
+    assert staff.post(remove, {"code": staff.code()}).status_code == 302
+    assert staff.row().mfa_methods == []
+    assert staff.get("/admin/").status_code == 200
+
+
+def test_step_up_proves_the_next_form_once() -> None:
+    staff = new_operator().enrol_totp().sign_in()
+    add_passkey(staff)
+    removes = re.findall(r"/admin/my-sign-in/factors/[0-9a-f-]+/remove/", staff.get(MINE).text)
+    staff.time_passes(16)
+    assert (
+        staff.post("/admin/reauthenticate/", {"code": staff.code(), "next": removes[0]}).headers["Location"]
+        == removes[0]
+    )
+    assert "current_password" not in staff.get(removes[0]).text
+    assert staff.post(removes[0]).status_code == 302
+    assert "current_password" in staff.get(removes[1]).text
+    assert staff.post(removes[1]).status_code == 400
+
+
+def test_step_up_over_the_console_is_audited_and_stored() -> None:
+    staff = new_operator().enrol_totp().sign_in()
+    staff.time_passes(16)
+    old = staff.row().sessions.get(pk=staff.browser.session["console_session"])
+    staff.post("/admin/reauthenticate/", {"code": staff.code()})
+    session = staff.row().sessions.get(pk=old.pk)
+    assert (session.acr, session.auth_time > old.auth_time) == ("aal2", True)
+    assert PlatformEvent.objects.filter(action="session.stepped_up", target_id=str(old.pk)).count() == 1
 
 
 # --- who must have a factor ------------------------------------------------------------------------------------------
@@ -255,8 +302,6 @@ def test_all_other_sessions_end_at_once() -> None:
 
 def actions_on(staff: Staff) -> list[str]:
     """What the platform's audit trail has on somebody."""
-    from identity_platform.audit.models import PlatformEvent
-
     return list(PlatformEvent.objects.filter(target_id=str(staff.id)).values_list("action", flat=True))
 
 

@@ -84,6 +84,43 @@ class PasswordForm(forms.Form):
     )
 
 
+class ProofForm(forms.Form):
+    """The proof that a change of one's own sign-in carries in its own form; nothing to type right after a step-up."""
+
+    current_password = forms.CharField(
+        label=_("Your password"),
+        strip=False,
+        required=False,
+        max_length=1024,
+        widget=_password(autocomplete="current-password"),
+    )
+    code = CodeForm.base_fields["code"]
+
+    def __init__(self, *args: Any, has_proof: bool, has_app: bool, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fields["code"].required = False
+        self.fields["code"].label = _("Or a code from your authenticator app")
+        self.fields["code"].widget.attrs.pop("autofocus", None)
+        for name, wanted in (("current_password", not has_proof), ("code", has_app and not has_proof)):
+            if not wanted:
+                del self.fields[name]
+
+    def clean_code(self) -> str:
+        """Without the space that apps show in the middle."""
+        return str(self.cleaned_data["code"]).replace(" ", "")
+
+    def clean(self) -> dict[str, Any]:
+        """One of the proofs must be there."""
+        given: dict[str, Any] = super().clean() or {}
+        asked = [name for name in ("current_password", "code") if name in self.fields]
+        if asked and not self.errors and not any(given.get(name) for name in asked):
+            self.add_error(
+                "current_password",
+                _("Enter your password, or a code.") if "code" in asked else _("Enter your password."),
+            )
+        return given
+
+
 class NewPasswordForm(forms.Form):
     """The present password and the next one, twice."""
 

@@ -21,10 +21,10 @@ from identity_platform.console.access import Page, staff_at, staff_or_none
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.lists import uuid_or_none
 from identity_platform.console.signin import forms, refusals, steps
-from identity_platform.console.signin.proofs import passkeys_possible
+from identity_platform.console.signin.proofs import passkeys_possible, proof_form, proof_in
 from identity_platform.console.signin.refusals import page
 from identity_platform.console.signin.views import agent, only_forms
-from identity_platform.console.step_up import step_up_first
+from identity_platform.console.step_up import step_up_first, to_step_up
 from mfa.enrollment import Caller
 from mfa.errors import SecretNotIssued
 from mfa.factors import TOTP, WEBAUTHN, list_factors, remove_factor
@@ -32,8 +32,9 @@ from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
 from mfa.webauthn.speaking import SECOND_STEP_AMR
 from userflow.assurance import Action
-from userflow.errors import NotSignedInByTicket
+from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
 from userflow.passwords.actions import change_password
+from userflow.proofs import check_proof
 from userflow.realms import ADMINS
 from userflow.session_policy import AAL2
 from userflow.signin.sessions import end_one_session, end_others, list_sessions
@@ -84,7 +85,10 @@ def for_enrolling(view: Page) -> Page:
             return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
         if who.inside and (step_up := step_up_first(request, Action.ADD_FACTOR, back=_asked_from(request))) is not None:
             return step_up
-        return view(request, who)
+        try:
+            return view(request, who)
+        except InsufficientAuthentication:
+            return to_step_up(request, back=_asked_from(request))
 
     return guarded
 
@@ -142,6 +146,8 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
             )
         except NotSignedInByTicket as problem:
             return _begin_again(request, who, problem)
+        except InsufficientAuthentication:
+            raise
         except ApiError as problem:
             refusal = problem
             refusals.add_to(form, problem)
@@ -209,6 +215,8 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
         return _too_late(request, who)
     except NotSignedInByTicket as problem:
         return _begin_again(request, who, problem)
+    except InsufficientAuthentication:
+        raise
     except ApiError as problem:
         refusals.add_to(form, problem)
         return _same_secret(request, who, form, refusal=problem)
@@ -220,6 +228,8 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
 def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
     try:
         setup = totp.begin_totp_setup(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
+    except InsufficientAuthentication:
+        raise
     except ApiError as problem:
         messages.error(request, refusals.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
@@ -236,6 +246,8 @@ def _same_secret(
         )
     except SecretNotIssued:
         return _too_late(request, who)
+    except InsufficientAuthentication:
+        raise
     except ApiError as problem:
         messages.error(request, refusals.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
@@ -273,6 +285,8 @@ def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Ten new backup codes; the old ones are worth nothing from now on."""
     try:
         codes = totp.regenerate_backup_codes(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
+    except InsufficientAuthentication:
+        raise
     except ApiError as problem:
         messages.error(request, refusals.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
@@ -312,7 +326,8 @@ def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
     if len(listed) == 1:
         text += " " + _("It is your only second factor: then your password alone will be enough to be you.")
 
-    def act(_given: dict[str, Any]) -> str:
+    def act(given: dict[str, Any]) -> str:
+        check_proof(principal=staff.principal, proof=proof_in(request, given), user_agent=agent(request))
         remove_factor(realm=ADMINS, tenant_id=None, factor_id=wanted, caller=Caller(principal=staff.principal))
         if len(listed) == 1:
             steps.without_factor(request)
@@ -326,6 +341,7 @@ def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
         action=Action.REMOVE_FACTOR,
         act=act,
         submit=_("Remove"),
+        **proof_form(request, back=request.get_full_path()),
     )
 
 
@@ -349,6 +365,8 @@ def new_password(request: HttpRequest) -> HttpResponse:
                 proof={"current_password": given["current_password"]},
                 new_password=given["new_password"],
             )
+        except InsufficientAuthentication:
+            return to_step_up(request)
         except ApiError as problem:
             refusal = problem
             refusals.add_to(form, problem)

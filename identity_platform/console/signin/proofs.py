@@ -1,5 +1,6 @@
 """Asking for one of several proofs on one page, and checking whichever was given by the platform's own actions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -8,8 +9,9 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from identity_platform.api.errors import ApiError
-from identity_platform.console.signin import refusals
-from identity_platform.console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
+from identity_platform.console.access import staff_at
+from identity_platform.console.signin import refusals, steps
+from identity_platform.console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm, ProofForm
 from mfa.enrollment import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import StepUp, step_up
@@ -93,6 +95,31 @@ def step_up_by(asked: Asked, *, principal: Principal, user_agent: str) -> StepUp
     """Step the session up by what was sent. Raises what `step_up` raises, which counts every try."""
     assert asked.sent is not None  # asked after is_valid
     return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: asked.given}, user_agent=user_agent)
+
+
+def proof_form(request: HttpRequest, *, back: str) -> dict[str, Any]:
+    """What `confirmed` takes for a form that carries a proof. `back` is the page to return to after a step-up."""
+    methods = staff_at(request).principal.user["mfa_methods"]
+    has_proof = steps.has_proof(request)
+    by_passkey = WEBAUTHN in methods and passkeys_possible() and not has_proof
+    return {
+        "form_class": ProofForm,
+        "form_options": {"has_proof": has_proof, "has_app": TOTP in methods},
+        "template": "console/signin/proof.html",
+        "context": {
+            "has_proof": has_proof,
+            "by_passkey": steps.with_next("admin:reauthenticate", back) if by_passkey else "",
+        },
+    }
+
+
+def proof_in(request: HttpRequest, typed: Mapping[str, Any]) -> dict[str, str]:
+    """The proof that the form carries: what was typed, or the token of a step-up, which is used up with it."""
+    given = {name: str(typed[name]) for name in ("current_password", "code") if typed.get(name)}
+    if given:
+        return given
+    token = steps.take_proof(request)
+    return {"proof_token": token} if token else {}
 
 
 def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple[str, TokenPair | None, Any]:
