@@ -1,9 +1,9 @@
-"""Who may enrol a factor: the proof ladder (contract.md section 6).
+"""Who may enroll a factor: the four proof levels.
 
-The specification's examples carry no token and name the user by e-mail address. Taken literally, whoever knows an
-address could enrol a key for somebody else. So every begin, confirm and finish of every kind of factor asks
-`enrollment_proof`, for admin users and end users alike, and a confirmation asks again under the lock of the user's row
-(`mfa.factors.claim`).
+The specification's examples carry no token and name the user by e-mail address. Taken literally, anyone who knows an
+address could enroll a key for its user. So every begin, confirm and finish of every kind of factor calls
+`enrollment_proof`, for admin users and end users alike, and a confirmation calls `check_again` under the lock of the
+user's row (`mfa.factors.claim`).
 """
 
 from dataclasses import dataclass
@@ -12,32 +12,35 @@ from uuid import UUID
 
 from django.utils.timezone import now
 
-from identity_platform.api.ratelimit import network_of
-from identity_platform.audit.origin import current_origin
-from mfa.errors import NoProof, SomebodyElse
+from identity_platform.api.errors import NotSignedIn
+from mfa.errors import NoProof, NotFirstFactor, SomebodyElse
 from mfa.people import settings_of
 from tenants.context import current_tenant
 from tenants.settings import value_of
-from userflow.errors import FactorRequired, InsufficientAuthentication, NotSignedInByTicket
-from userflow.principals import END_USER, OPERATOR, Principal
+from userflow.assurance import Action, require_assurance
+from userflow.email import proofs
+from userflow.errors import EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
+from userflow.principals import END_USER, Principal
 from userflow.realms import END_USERS, Realm
-from userflow.roles.actions import outranks
+from userflow.session_policy import AAL2
+from userflow.signin import actions as signin
 from userflow.signin import tickets
 from userflow.signin.tickets import Spendable
 
 Kind = Literal["totp", "sms", "webauthn"]
-Rung = Literal["bearer", "admin", "ticket", "window"]
+Rung = Literal["bearer", "ticket", "pass", "window"]
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a request brings along as proof. Its address is that of the audit trail's origin.
+    """The proofs that a request carries. Its address is that of the audit trail's origin.
 
-    `principal` is whoever a valid Authorization header speaks for; an invalid one never gets here, it is 401 at the door
-    (BearerAuthentication), so it cannot fall through to a lower rung.
+    `principal` belongs to a valid Authorization header. An invalid one is rejected before any view runs
+    (BearerAuthentication, 401), so it cannot fall through to a lower level.
     """
 
     principal: Principal | None = None
+    # Enrollment ticket or enrollment pass.
     ticket: str | None = None
     user_agent: str = ""
     # Of the confidential client that a call without a login's ticket signs in through.
@@ -46,54 +49,131 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The strongest proof at hand for one kind of factor of one user, and what it allows."""
+    """The proof for one kind of factor of one user."""
 
     kind: Kind
     rung: Rung
     may_replace: bool
-    # Rung 2: to be spent for this kind when the factor is confirmed.
+    # Consumed for this kind when the factor is confirmed.
     ticket: Spendable | None = None
-    # Rung 3 where tokens are issued: holds only while the user has no factor of any kind.
-    only_as_first: bool = False
-    # Rung 1 of the user's own: whose session must stand when the factor is confirmed.
+    # The user's own session, which must still be valid when the factor is confirmed.
     own: Principal | None = None
+    # The registration answers tokens (general finishRegistration).
+    signs_in: bool = False
+
+    @property
+    def second_step_only(self) -> bool:
+        """Whether a passkey of this proof signs in alone only after a sign-in with the password and this passkey.
+
+        An address is shared, and an administrator may have read the pass: neither shows that it is the user.
+        """
+        return self.rung in ("window", "pass")
 
 
 def enrollment_proof(
-    *, realm: Realm, user: Any, caller: Caller, kind: Kind, needs_replace: bool = False, issues_tokens: bool = False
+    *, realm: Realm, user: Any, caller: Caller, kind: Kind, needs_replace: bool = False, signs_in: bool = False
 ) -> Proof:
-    """The proof that lets the caller add (or with `needs_replace` change or remove) a factor of this kind of the user.
+    """Return the proof that lets the caller add (or with `needs_replace` change or remove) a factor of this kind.
 
-    `issues_tokens` is the stricter rule of the general finishRegistration. Call it inside the realm (`people.entered`)
-    at begin and at confirm. Refuses with NoProof or InsufficientAuthentication (401), SomebodyElse (403); then
-    nothing may be stored or sent.
+    A proof that is sent must be valid and never falls through to a lower level. `signs_in` is the stricter rule of the
+    general finishRegistration. Call it inside the realm (`people.entered`) at begin and at confirm. Raises NoProof,
+    InsufficientAuthentication (401), SomebodyElse, EmailNotVerified (403), NotFirstFactor (409); then nothing may be
+    stored or sent.
     """
     mode = value_of(settings_of(realm, user), "enrollment_mode")
-    if caller.principal is not None:
-        rung = bearer_rung(realm, user, caller.principal)
-        return Proof(kind, rung, may_replace=True, own=caller.principal if rung == "bearer" else None)
-    if needs_replace or mode == "bearer" or kind in user.mfa_methods:
-        raise NoProof
-    if caller.ticket is not None:
-        # A ticket that is sent must be good, even where a window is open: who holds a wrong one is to be told.
-        return Proof(kind, "ticket", may_replace=False, ticket=_good_ticket(realm, user, caller.ticket, kind))
-    if mode != "window" or user.mfa_methods or not has_open_window(realm, user):
-        raise NoProof
-    return Proof(kind, "window", may_replace=False, only_as_first=issues_tokens)
-
-
-def bearer_rung(realm: Realm, user: Any, principal: Principal) -> Rung:
-    """What a valid token proves about this user's factors: their own fresh sign-in, or an admin's right.
-
-    Refuses with InsufficientAuthentication (401), SomebodyElse (403).
-    """
-    if is_this_user(realm, user, principal):
-        if not principal.is_fresh():
-            raise InsufficientAuthentication
-        return "bearer"
-    if not may_change_others(realm, user, principal):
+    own = caller.principal
+    if own is not None and not is_this_user(realm, user, own):
         raise SomebodyElse
-    return "admin"
+    ticket = _valid_ticket(realm, user, caller.ticket) if caller.ticket is not None else None
+    if own is not None:
+        proof = Proof(kind, "bearer", may_replace=True, own=own, signs_in=signs_in)
+        _check_session(user, own)
+    elif needs_replace:
+        raise NoProof
+    elif ticket is not None:
+        rung: Rung = "pass" if ticket.purpose == tickets.PASS else "ticket"
+        proof = Proof(kind, rung, may_replace=False, ticket=ticket, signs_in=signs_in)
+        if (mode == "bearer" and rung == "ticket") or (signs_in and rung == "pass") or not ticket.may_add(kind):
+            raise NoProof
+        if kind in user.mfa_methods:
+            raise NoProof
+    else:
+        proof = Proof(kind, "window", may_replace=False, signs_in=signs_in)
+        if mode != "window" or not _window_allows(realm, user, signs_in=signs_in):
+            raise NoProof
+    if address_is_missing(realm, user):
+        raise EmailNotVerified
+    if signs_in and user.mfa_methods:
+        raise NotFirstFactor
+    return proof
+
+
+def check_again(realm: Realm, locked: Any, proof: Proof) -> None:
+    """Check the proof against the user's locked row and consume it for its kind.
+
+    Of parallel confirmations by ticket, window and session, one enrolls the first factor; the others no longer hold.
+    Raises as `enrollment_proof`.
+    """
+    if proof.own is not None:
+        try:
+            signin.must_still_stand(realm, proof.own)
+        except NotSignedIn as ended:
+            raise NoProof from ended
+        _check_session(locked, proof.own)
+    elif proof.ticket is not None:
+        try:
+            tickets.spend_ticket_on(realm, proof.ticket, proof.kind)
+        except NotSignedInByTicket as ended:
+            raise NoProof from ended
+        if proof.kind in locked.mfa_methods:
+            raise NoProof
+    elif not _window_allows(realm, locked, signs_in=proof.signs_in):
+        raise NoProof
+    if proof.signs_in and locked.mfa_methods:
+        raise NotFirstFactor
+
+
+def _check_session(user: Any, own: Principal) -> None:
+    """The user's own session: at most 15 minutes since the last proof, and with the second factor of a user who has one.
+
+    The first factor may be enrolled by a session that the tenant's policy accepts for nothing else.
+    """
+    if user.mfa_methods:
+        require_assurance(Action.ADD_FACTOR, own)
+        # The first factor may be younger than what the principal says of the user.
+        if own.acr != AAL2:
+            raise InsufficientAuthentication
+    elif not own.is_fresh():
+        raise InsufficientAuthentication
+
+
+def _valid_ticket(realm: Realm, user: Any, token: str) -> Spendable:
+    try:
+        ticket = tickets.find_ticket(realm, token, tickets.ENROLLMENT, tickets.PASS)
+    except NotSignedInByTicket as problem:
+        raise NoProof from problem
+    if ticket.user.pk != user.pk:
+        raise NoProof
+    return ticket
+
+
+def _window_allows(realm: Realm, user: Any, *, signs_in: bool) -> bool:
+    """Whether the caller's network has an open window of this user, who has no factor.
+
+    With `signs_in` the user must have registered in it and never signed in.
+    """
+    network = tickets.window_network(realm)
+    if user.mfa_methods or not network:
+        return False
+    windows = realm.windows._default_manager.filter(user=user, network=network, expires_at__gt=now())
+    if signs_in:
+        return user.last_login is None and windows.filter(cause__in=tickets.REGISTRATION).exists()
+    return windows.exists()
+
+
+def address_is_missing(realm: Realm, user: Any) -> bool:
+    """Whether the tenant requires a verified e-mail address first, and the user has none."""
+    return realm is END_USERS and proofs.is_unproven(user, current_tenant())
 
 
 def is_this_user(realm: Realm, user: Any, principal: Principal | None) -> bool:
@@ -110,41 +190,3 @@ def id_in(realm: Realm, principal: Principal | None) -> UUID | None:
     else:
         here = principal.is_admin
     return principal.id if here else None
-
-
-def may_change_others(realm: Realm, user: Any, principal: Principal) -> bool:
-    """Whether the principal is an admin who may change this user's factors.
-
-    For end users: an admin of the tenant, or an operator, with `endusers:write`. For admin users the permission is
-    `admins:write`. In both cases the admin must hold all of the platform's permissions that the user holds: who can
-    enrol a passkey for somebody can sign in as that person.
-    """
-    if not principal.is_admin:
-        return False
-    if not principal.meets_policy():
-        raise FactorRequired
-    tenant_id = current_tenant().tenant_id if realm is END_USERS else user.tenant_id
-    if principal.kind != OPERATOR and principal.tenant_id != tenant_id:
-        return False
-    if realm is END_USERS:
-        return principal.may("endusers:write") and outranks(principal, user)
-    held = {permission for role in user.roles.all() for permission in role.permissions}
-    return principal.may("admins:write") and held <= principal.permissions
-
-
-def _good_ticket(realm: Realm, user: Any, token: str, kind: Kind) -> Spendable:
-    try:
-        ticket = tickets.find_ticket(realm, token, tickets.ENROLLMENT)
-    except NotSignedInByTicket as problem:
-        raise NoProof from problem
-    if ticket.user.pk != user.pk or kind in ticket.spent_on or len(ticket.spent_on) >= tickets.KINDS_PER_TICKET:
-        raise NoProof
-    return ticket
-
-
-def has_open_window(realm: Realm, user: Any) -> bool:
-    """Whether the caller's network opened an enrollment window for the user that still is open."""
-    address = current_origin().address
-    if not address:
-        return False
-    return realm.windows._default_manager.filter(user=user, network=network_of(address), expires_at__gt=now()).exists()

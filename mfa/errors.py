@@ -13,15 +13,44 @@ class NoProof(errors.NotSignedIn):
     """401: nothing proves that the caller may enrol this factor for this user; nothing was stored or sent."""
 
     message = (
-        "Sign in first: send an access token of this user that is at most 15 minutes old, or the X-Enrollment-Ticket "
-        "of the user's registration or last sign-in."
+        "Sign in first: send an access token of this user that is at most 15 minutes old, or the enrollment ticket of the "
+        "user's registration or last sign-in (header X-Enrollment-Ticket or field enrollment_ticket)."
     )
 
 
 class SomebodyElse(errors.NotAllowed):
-    """403: the access token speaks for somebody who may not change this user's factors."""
+    """403: the access token is not this user's. Admins enroll no factor on behalf of a user."""
 
-    message = "Your token is not this user's, and it does not carry the permission to change other users' factors."
+    message = (
+        "Your access token is not this user's. An administrator cannot enroll a factor for a user: issue an enrollment "
+        "pass to a user without a factor (/webauthn/enrollment-passes), or reset the factors (/webauthn/factors/reset)."
+    )
+
+
+class OwnFactors(errors.NotAllowed):
+    """403: resets and enrollment passes are for other users."""
+
+    message = (
+        "This is for other users. Remove your own factors one by one at /webauthn/factors/{factor_id}, and enroll with "
+        "your own access token."
+    )
+
+
+class PassNotPossible(errors.Conflict):
+    """409: the user has a second factor, or may not enroll one yet."""
+
+    message = (
+        "This user has a second factor. If it is lost, reset the user's factors (/webauthn/factors/reset): the reset mails "
+        "an enrollment pass to the user."
+    )
+
+
+class NotFirstFactor(errors.Conflict):
+    """409: the general finishRegistration signs a user in with the first factor only."""
+
+    message = (
+        "This user has a second factor. Sign in with it, and add the passkey at /webauthn/enduser/finishRegistration."
+    )
 
 
 class AccountDeletionOff(errors.NotAllowed):
@@ -121,6 +150,12 @@ class PasskeyNotVerified(errors.NotSignedIn):
     """401: the response does not prove a passkey of this user, whatever the reason."""
 
     message = "The passkey could not be verified: call beginAuthentication again and answer its options."
+
+
+class PasskeyNeedsPassword(PasskeyNotVerified):
+    """401: the passkey was enrolled without a proof of the user's own and has not been used after the password yet."""
+
+    message = "Sign in once with your password and this passkey. After that the passkey signs you in alone."
 
 
 class NoPasskey(errors.ApiError):

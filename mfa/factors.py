@@ -5,23 +5,21 @@ A room's confirmation is: `locked = claim(realm, user, proof)`, store the factor
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import Q
 from django.utils.timezone import now
 
-from identity_platform.api.errors import NotSignedIn
-from mfa import notices
-from mfa.enrollment import Caller, Proof, bearer_rung, enrollment_proof, has_open_window
+from mfa import notices, passes
+from mfa.enrollment import Caller, Proof, address_is_missing, check_again, enrollment_proof
 from mfa.errors import NoProof, UnknownFactor
 from mfa.people import entered
+from mfa.people import lock as lock
 from tenants.states import Purpose
+from userflow.assurance import Action
 from userflow.endusers.models import EndUser
-from userflow.errors import NotSignedInByTicket, UnknownUser
-from userflow.permissions import editing_users
+from userflow.errors import UnknownUser
 from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
 from userflow.signin import actions as signin
@@ -52,43 +50,15 @@ _EVENTS: Final[Mapping[str, str]] = {
 
 
 def claim(realm: Realm, user: Any, proof: Proof) -> Any:
-    """Lock the user's row and spend the proof for its kind; gives the user as stored now.
+    """Lock the user's row, check the proof again and consume it for its kind; return the user as stored now.
 
-    Call it first in the transaction that confirms. Of parallel confirmations with one ticket or in one window exactly
-    one passes, as each looks again under the lock. Refuses with NoProof (401).
+    Call it first in the transaction that confirms. Raises as `enrollment_proof`.
     """
     locked = lock(realm, user.pk)
     if locked is None:
         raise NoProof
-    _must_still_stand(realm, proof)
-    if proof.may_replace:
-        return locked
-    if proof.kind in locked.mfa_methods or (proof.only_as_first and locked.mfa_methods):
-        raise NoProof
-    if proof.ticket is None:
-        if locked.mfa_methods or not has_open_window(realm, locked):
-            raise NoProof
-        return locked
-    try:
-        tickets.spend_ticket_on(realm, proof.ticket, proof.kind)
-    except NotSignedInByTicket as problem:
-        raise NoProof from problem
+    check_again(realm, locked, proof)
     return locked
-
-
-def _must_still_stand(realm: Realm, proof: Proof) -> None:
-    """NoProof when the user's own session, which is the proof, was ended since: a new password may have ended it."""
-    if proof.own is None:
-        return
-    try:
-        signin.must_still_stand(realm, proof.own)
-    except NotSignedIn as ended:
-        raise NoProof from ended
-
-
-def lock(realm: Realm, user_id: UUID) -> Any | None:
-    """The active user, locked until the transaction ends; everything that changes somebody's factors begins here."""
-    return realm.users._default_manager.select_for_update(no_key=True).filter(pk=user_id, active=True).first()
 
 
 def settle(
@@ -160,7 +130,7 @@ def _homes(user: Any) -> list[tuple[str, Any, Q]]:
 def end_enrollment(realm: Realm, user: Any) -> None:
     """Close the user's windows and end the enrollment tickets."""
     realm.windows._default_manager.filter(user=user).delete()
-    realm.tickets._default_manager.filter(user=user, purpose=tickets.ENROLLMENT).delete()
+    realm.tickets._default_manager.filter(user=user, purpose__in=(tickets.ENROLLMENT, tickets.PASS)).delete()
 
 
 def list_factors(
@@ -200,7 +170,7 @@ def remove_factor(*, realm: Realm, tenant_id: UUID | None, factor_id: UUID, call
             raise NoProof
         # The age of the sign-in is the same question for every kind.
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=TOTP, needs_replace=True)
-        _must_still_stand(realm, proof)
+        check_again(realm, user, proof)
         for method, rows, enrolled in _homes(user):
             if method == BACKUP_CODE or not rows.filter(enrolled, pk=factor_id).delete()[0]:
                 continue
@@ -211,25 +181,21 @@ def remove_factor(*, realm: Realm, tenant_id: UUID | None, factor_id: UUID, call
     raise UnknownFactor
 
 
-def reset_factors(*, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason: str, by: Principal) -> dict[str, int]:
-    """Remove every factor of a user who has lost them, and open an enrollment window at the admin's address.
+def reset_factors(
+    *, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason: str, by: Principal | None
+) -> dict[str, int]:
+    """Remove every factor of a user who has lost them, and mail an enrollment pass to the user.
 
-    Gives how many of each kind went. Codes, pending setups and tickets of the user end with them; the user is told by
-    mail. Refuses with UnknownUser (404), SomebodyElse (403), InsufficientAuthentication (401, one's own factors).
+    Return how many of each kind were removed. Sessions, codes, pending setups and tickets of the user end with them.
+    `by=None` is a command on the machine. Raises InsufficientScope, OwnFactors, GrantsMoreThanHeld (403),
+    InsufficientAuthentication (401), UnknownUser (404), UnknownTenant, TenantSuspended, TenantBusy.
     """
-    with entered(realm, tenant_id, editing_users(by)), realm.atomic():
-        user = lock(realm, user_id)
-        if user is None or (realm is not END_USERS and by.tenant_id not in (None, user.tenant_id)):
-            raise UnknownUser
-        # An admin's own factors need a fresh sign-in here as everywhere: a stolen token must not shed them.
-        rung = bearer_rung(realm, user, by)
-        if rung == "bearer":
-            signin.must_still_stand(realm, by)
+    with passes.user_to_help(realm, tenant_id, user_id, by=by, action=Action.RESET_FACTORS) as user:
         removed = _remove_all(realm, user)
         tickets.end_tickets(realm, user)
-        settle(realm, user, change="reset", kind="all", rung=rung, reason=reason, removed=removed)
-        lasting = timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
-        tickets.open_window(realm, user, cause="reset", lasting=lasting)
+        settle(realm, user, change="reset", kind="all", rung="admin", reason=reason, removed=removed)
+        if not address_is_missing(realm, user):
+            passes.create_pass(realm, user, reason=reason, deliver="mail")
     return removed
 
 

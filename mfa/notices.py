@@ -1,5 +1,6 @@
 """Mails that tell a user that their factors changed: whoever did it, the user hears of it."""
 
+from datetime import datetime
 from typing import Any
 
 from django.utils.timezone import now
@@ -50,6 +51,17 @@ def tell_of_change(realm: Realm, user: Any, *, change: str, kind: str, by_admin:
         "factor_changed",
         to=user.email,
         facts=facts,
+        after=realm.alias,
+        tenant_id=getattr(user, "tenant_id", None),
+    )
+
+
+def tell_of_pass(realm: Realm, user: Any, *, token: str, expires_at: datetime) -> None:
+    """Mail the user that an enrollment pass was issued, and the pass itself unless `token` is empty."""
+    mail.tell(
+        "enrollment_pass",
+        to=user.email,
+        facts={"issuer": issuer_of(realm, user), "token": token, "until": expires_at},
         after=realm.alias,
         tenant_id=getattr(user, "tenant_id", None),
     )

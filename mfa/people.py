@@ -58,6 +58,11 @@ def refuse_unknown() -> NoReturn:
     raise UnknownPerson
 
 
+def lock(realm: Realm, user_id: UUID) -> Any | None:
+    """The active user, locked until the transaction ends. Every change of a user's factors begins here."""
+    return realm.users._default_manager.select_for_update(no_key=True).filter(pk=user_id, active=True).first()
+
+
 def check_client(client_id: UUID | None, tenant_id: UUID) -> None:
     """ValidationFailed when a call names a client that is not an active one of the tenant."""
     if client_id is not None and not active_client(client_id, tenant_id):

@@ -7,6 +7,14 @@ from rest_framework import serializers
 from identity_platform.api.fields import Identifier, Text
 
 
+class EnrollmentIn(serializers.Serializer[Any]):
+    """What begin, confirm and finish of every kind take as proof besides the headers."""
+
+    enrollment_ticket = Text(
+        max_length=128, required=False, help_text="Enrollment ticket or pass, if not in the header X-Enrollment-Ticket."
+    )
+
+
 class FactorOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     kind = serializers.ChoiceField(choices=["webauthn", "totp", "sms"])
@@ -40,3 +48,21 @@ class FactorResetOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     removed = serializers.DictField(child=serializers.IntegerField())
+
+
+class AdminEnrollmentPassIn(AdminFactorResetIn):
+    delivery = serializers.ChoiceField(
+        choices=["mail", "show"],
+        help_text="mail: only the user receives the pass. show: the response contains it, once, and the user is told.",
+    )
+
+
+class EnrollmentPassIn(AdminEnrollmentPassIn):
+    tenant_id = Identifier()
+
+
+class EnrollmentPassOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    user_id = serializers.UUIDField()
+    expires_at = serializers.DateTimeField()
+    enrollment_pass = serializers.CharField(required=False, help_text="For `show` only.")

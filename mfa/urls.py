@@ -8,7 +8,12 @@ from mfa.demo.views import page
 from mfa.sms.views import SmsViewSet
 from mfa.stepup.views import StepUpViewSet
 from mfa.totp.views import AdminTotpViewSet, TotpViewSet
-from mfa.views import AdminFactorResetViewSet, FactorListViewSet
+from mfa.views import (
+    AdminEnrollmentPassViewSet,
+    AdminFactorResetViewSet,
+    EnrollmentPassViewSet,
+    FactorListViewSet,
+)
 from mfa.webauthn.views import (
     AdminPasskeyViewSet,
     EndUserPasskeyViewSet,
@@ -48,6 +53,8 @@ _of_webauthn = [
     path("factors", FactorListViewSet.as_view({"get": "list"})),
     path("factors/reset", FactorListViewSet.as_view({"post": "reset"})),
     path("admin/factors/reset", AdminFactorResetViewSet.as_view({"post": "reset"})),
+    path("enrollment-passes", EnrollmentPassViewSet.as_view({"post": "create"})),
+    path("admin/enrollment-passes", AdminEnrollmentPassViewSet.as_view({"post": "create"})),
     path("factors/<str:factor_id>", FactorListViewSet.as_view({"delete": "destroy"})),
 ]
 # One look at the first segment says whether a path is among those; most requests are for others.

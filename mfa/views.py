@@ -7,22 +7,36 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import NotAllowed
+from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
-from mfa import factors, serializers
+from mfa import factors, passes, serializers
 from mfa.enrollment import Caller
-from mfa.errors import NoProof, SomebodyElse, UnknownFactor
+from mfa.errors import NoProof, OwnFactors, PassNotPossible, SomebodyElse, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import InsufficientAuthentication, UnknownUser
+from userflow.assurance import Action
+from userflow.errors import EmailNotVerified, GrantsMoreThanHeld, InsufficientAuthentication, UnknownUser
 from userflow.ids import id_or
 from userflow.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
 from userflow.principals import CLIENT, Principal
-from userflow.realms import ADMINS, END_USERS
+from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin.views import NO_STORE, TICKET_HEADER
 from userflow.tokens.issue import realm_of
 
-PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in; or send a fresh access token."}
-__all__ = ["NO_STORE", "PROOFS", "AdminFactorResetViewSet", "FactorListViewSet", "FactorViewSet"]
+PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}
+# Raised by begin, confirm and finish of every kind.
+HELPING = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
+PROOF_ERRORS = [NoProof, InsufficientAuthentication, SomebodyElse, EmailNotVerified]
+__all__ = [
+    "NO_STORE",
+    "PROOFS",
+    "PROOF_ERRORS",
+    "AdminEnrollmentPassViewSet",
+    "AdminFactorResetViewSet",
+    "EnrollmentPassViewSet",
+    "FactorListViewSet",
+    "FactorViewSet",
+]
 
 
 class FactorViewSet(ApiViewSet):
@@ -30,16 +44,22 @@ class FactorViewSet(ApiViewSet):
 
     permission_classes = [Anyone]
 
-    def caller(self, tenant_id: UUID | None = None) -> Caller:
-        """The proofs of this request. Refuses with TenantMismatch (403) when the token is of another tenant."""
+    def caller(self, tenant_id: UUID | None = None, ticket: str | None = None) -> Caller:
+        """The proofs of this request; `ticket` is the body's field `enrollment_ticket`.
+
+        Raises TenantMismatch (403) when the token is of another tenant, ValidationFailed (400) for two different tickets.
+        """
         principal: Any = self.request.user
         if not isinstance(principal, Principal):
             principal = None
         elif tenant_id is not None:
             tenant_at(self.request, tenant_id)
+        header = self.request.META.get("HTTP_X_ENROLLMENT_TICKET")
+        if None not in (header, ticket) and header != ticket:
+            raise ValidationFailed(details={"enrollment_ticket": [f"The header {TICKET_HEADER} has another ticket."]})
         return Caller(
             principal=principal,
-            ticket=self.request.META.get("HTTP_X_ENROLLMENT_TICKET"),
+            ticket=ticket if header is None else header,
             user_agent=self.request.META.get("HTTP_USER_AGENT", ""),
         )
 
@@ -73,10 +93,11 @@ class FactorListViewSet(ApiViewSet):
     @endpoint(
         serializers.FactorResetIn,
         returns={200: serializers.FactorResetOut},
-        refuses=[UnknownUser, SomebodyElse, UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch],
+        refuses=[*HELPING, *TENANCY],
+        assurance=Action.RESET_FACTORS,
     )
     def reset(self, request: Request) -> Response:
-        """Remove all factors of an end user who has lost them; opens an enrollment window at the caller's address."""
+        """Remove all factors of an end user who has lost them; mails an enrollment pass to the user."""
         asked = self.valid(serializers.FactorResetIn)
         tenant_id = tenant_at(request, asked.pop("tenant_id"))
         removed = factors.reset_factors(realm=END_USERS, tenant_id=tenant_id, **asked, by=principal_at(request))
@@ -89,13 +110,54 @@ class AdminFactorResetViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminFactorResetIn,
         returns={200: serializers.FactorResetOut},
-        refuses=[UnknownUser, SomebodyElse, InsufficientAuthentication],
+        refuses=HELPING,
+        assurance=Action.RESET_FACTORS,
     )
     def reset(self, request: Request) -> Response:
-        """Remove all factors of an admin user who has lost them."""
+        """Remove all factors of an admin user who has lost them; mails an enrollment pass to the user."""
         asked = self.valid(serializers.AdminFactorResetIn)
         removed = factors.reset_factors(realm=ADMINS, tenant_id=None, **asked, by=principal_at(request))
         return _reset(asked["user_id"], removed)
+
+
+class EnrollmentPassViewSet(ApiViewSet):
+    permission_classes = [needs("endusers:write", OPERATOR, ADMIN)]
+
+    @endpoint(
+        serializers.EnrollmentPassIn,
+        returns={201: serializers.EnrollmentPassOut},
+        refuses=[*HELPING, *TENANCY, PassNotPossible],
+        assurance=Action.ISSUE_ENROLLMENT_PASS,
+    )
+    def create(self, request: Request) -> Response:
+        """Issue an enrollment pass to an end user without a second factor; valid once, for one hour."""
+        asked = self.valid(serializers.EnrollmentPassIn)
+        tenant_id = tenant_at(request, asked.pop("tenant_id"))
+        return _issued(realm=END_USERS, tenant_id=tenant_id, asked=asked, by=principal_at(request))
+
+
+class AdminEnrollmentPassViewSet(ApiViewSet):
+    permission_classes = [needs("admins:write", OPERATOR, ADMIN)]
+
+    @endpoint(
+        serializers.AdminEnrollmentPassIn,
+        returns={201: serializers.EnrollmentPassOut},
+        refuses=[*HELPING, PassNotPossible],
+        assurance=Action.ISSUE_ENROLLMENT_PASS,
+    )
+    def create(self, request: Request) -> Response:
+        """Issue an enrollment pass to an admin user without a second factor; valid once, for one hour."""
+        asked = self.valid(serializers.AdminEnrollmentPassIn)
+        return _issued(realm=ADMINS, tenant_id=None, asked=asked, by=principal_at(request))
+
+
+def _issued(*, realm: Realm, tenant_id: UUID | None, asked: dict[str, Any], by: Principal) -> Response:
+    deliver = asked.pop("delivery")
+    issued = passes.issue_enrollment_pass(realm=realm, tenant_id=tenant_id, **asked, by=by, deliver=deliver)
+    shown = {"enrollment_pass": issued.token} if issued.token else {}
+    message = "Give the pass to the user: it is not shown again." if shown else "The pass is mailed to the user."
+    body = {"message": message, "user_id": issued.user_id, "expires_at": issued.expires_at, **shown}
+    return Response(body, status=201, headers=NO_STORE)
 
 
 def _person_at(request: Request) -> Principal:

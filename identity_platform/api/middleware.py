@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api import errors, handlers, metrics
 from identity_platform.api.cors import CrossOrigin
-from identity_platform.api.ratelimit import client_address
+from identity_platform.api.ratelimit import client_address, is_callers_own
 from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.postgresql import patience
 
@@ -60,6 +60,7 @@ class ApiMiddleware:
                 actor_kind="anonymous",
                 address=client_address(request.META, settings.TRUSTED_PROXY_HOPS),
                 request_id=request_id,
+                address_is_own=is_callers_own(request.META, settings.TRUSTED_PROXY_HOPS),
             )
         )
         patience.limit(CONSOLE_PATIENCE_SECONDS if request.path.startswith(CONSOLE) else PATIENCE_SECONDS)

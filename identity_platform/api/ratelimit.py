@@ -18,6 +18,8 @@ from identity_platform.api.cache import RateLimitCache
 # Where the peer has no address: a proxy that connects over a Unix socket.
 NO_ADDRESS = "0.0.0.0"  # noqa: S104  # nothing is bound to it: it stands where an address is wanted
 _LONGEST_ADDRESS = 64
+# RFC 7239, and what proxies sent before it.
+_FORWARDING = frozenset({"HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +123,27 @@ def client_address(request_meta: Mapping[str, Any], hops: int) -> str:
     all to the left of it is whatever the caller wrote there. A header that is missing, too short or malformed counts
     for nothing: then it is the peer's. IPv4-mapped IPv6 addresses answer as IPv4.
     """
-    if hops > 0:
-        seen = str(request_meta.get("HTTP_X_FORWARDED_FOR", "")).rsplit(",", hops)
-        if len(seen) >= hops and (forwarded := _normalised(seen[-hops][: _LONGEST_ADDRESS + 1])):
-            return forwarded
+    if hops > 0 and (forwarded := _forwarded(request_meta, hops)):
+        return forwarded
     return _normalised(str(request_meta.get("REMOTE_ADDR", ""))[: _LONGEST_ADDRESS + 1]) or NO_ADDRESS
+
+
+def is_callers_own(request_meta: Mapping[str, Any], hops: int) -> bool:
+    """Whether `client_address` is the caller's own address, and not that of a proxy which many callers share.
+
+    Without proxies of ours a forwarding header tells of a proxy that nobody has configured, or of a caller who would
+    like to be taken for another one.
+    """
+    if hops > 0:
+        return _forwarded(request_meta, hops) is not None
+    if not request_meta.keys().isdisjoint(_FORWARDING):
+        return False
+    return _normalised(str(request_meta.get("REMOTE_ADDR", ""))[: _LONGEST_ADDRESS + 1]) is not None
+
+
+def _forwarded(request_meta: Mapping[str, Any], hops: int) -> str | None:
+    seen = str(request_meta.get("HTTP_X_FORWARDED_FOR", "")).rsplit(",", hops)
+    return _normalised(seen[-hops][: _LONGEST_ADDRESS + 1]) if len(seen) >= hops else None
 
 
 @functools.lru_cache(maxsize=4096)

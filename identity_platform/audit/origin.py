@@ -18,6 +18,8 @@ class Origin:
     client_id: UUID | None = None
     # The caller's own tenant; none for operators, and until a token or a console session says who calls.
     actor_tenant_id: UUID | None = None
+    # False where `address` may be that of a proxy: many callers would share it.
+    address_is_own: bool = True
 
 
 _origin: ContextVar[Origin] = ContextVar("origin", default=Origin())
@@ -45,6 +47,7 @@ def set_actor(kind: str, actor_id: str, client_id: UUID | None = None, *, actor_
             known.tenant_id,
             client_id or known.client_id,
             actor_tenant_id,
+            known.address_is_own,
         )
     )
 
@@ -61,5 +64,6 @@ def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
             known.tenant_id or tenant_id,
             known.client_id or client_id,
             known.actor_tenant_id,
+            known.address_is_own,
         )
     )

@@ -68,9 +68,9 @@ class _Waiting:
 def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_number: str, caller: Caller) -> CodeSent:
     """Send a code to a number that the user wants to enrol.
 
-    Whether somebody else has the number is said only to who proves to hold it, at the confirmation. Refuses with
-    PhoneRefused (400), NoProof (401; also for an unknown user), InsufficientAuthentication (401), SomebodyElse
-    (403), SmsBudgetSpent (429), SmsUnavailable (503).
+    Whether somebody else has the number is said only to who proves to hold it, at the confirmation. Raises
+    what `enrollment_proof` raises (NoProof also for an unknown user), PhoneRefused (400), SmsBudgetSpent (429),
+    SmsUnavailable (503).
     """
     with in_tenant(tenant_id):
         check_client(client_id, tenant_id)
@@ -92,8 +92,8 @@ def confirm_sms_setup(
 ) -> Confirmed:
     """Enroll the number with the code that it received; `mfa_token` completes the sign-in that waits for a factor.
 
-    Refuses with PhoneRefused, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired, NoProof,
-    InsufficientAuthentication, NotSignedInByTicket (401), SomebodyElse (403), AttemptsLocked, TooManyFromAddress (429).
+    Raises what `enrollment_proof` raises, PhoneRefused, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired,
+    NotSignedInByTicket (401), AttemptsLocked, TooManyFromAddress (429).
     """
     attempts.refuse_guessing_address()
     with in_tenant(tenant_id):

@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import SixDigits
+from mfa.serializers import EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
 
 
@@ -15,7 +16,7 @@ class SmsWhom(serializers.Serializer[Any]):
     tenant_id = Identifier()
 
 
-class SmsBegin(SmsWhom):
+class SmsBegin(SmsWhom, EnrollmentIn):
     phone_number = Text(max_length=32, help_text="E.164: plus sign, country code, digits.")
 
 

@@ -11,21 +11,20 @@ from mfa.errors import (
     CodeExpired,
     InvalidCode,
     NoPhone,
-    NoProof,
     PhoneRefused,
     PhoneTaken,
     SmsBudgetSpent,
     SmsReserved,
     SmsUnavailable,
-    SomebodyElse,
 )
 from mfa.sms import actions, serializers
-from mfa.views import NO_STORE, PROOFS, FactorViewSet
+from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
+from userflow.assurance import Action
+from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
-LADDER = [NoProof, InsufficientAuthentication, SomebodyElse]
+LADDER = PROOF_ERRORS
 SENDING = [PhoneRefused, SmsBudgetSpent, SmsReserved, SmsUnavailable]
 CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 
@@ -38,11 +37,13 @@ class SmsViewSet(FactorViewSet):
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def begin(self, request: Request) -> Response:
         """Send a code to a phone that is to be enrolled."""
         asked = self.valid(serializers.SmsBegin)
-        return self._sent(actions.begin_sms_setup(**asked, caller=self.caller(asked["tenant_id"])))
+        caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None))
+        return self._sent(actions.begin_sms_setup(**asked, caller=caller))
 
     @endpoint(
         serializers.SmsConfirm,
@@ -51,6 +52,7 @@ class SmsViewSet(FactorViewSet):
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def confirm(self, request: Request) -> Response:
         """Enroll the phone with the code that it received.
@@ -58,7 +60,8 @@ class SmsViewSet(FactorViewSet):
         With `mfa_token` it completes the login that waits for a factor and returns its tokens.
         """
         asked = self.valid(serializers.SmsConfirm)
-        done = actions.confirm_sms_setup(**asked, caller=self.caller(asked["tenant_id"]))
+        caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None))
+        done = actions.confirm_sms_setup(**asked, caller=caller)
         answer = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
         return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
 

@@ -66,8 +66,7 @@ def begin_totp_setup(
     """Issue a secret to the user; it can be confirmed for ten minutes.
 
     Three may stand side by side, and a fourth is refused rather than voiding one: nobody can void another's begin.
-    Refuses with UnknownPerson (404), NoProof, InsufficientAuthentication (401), SomebodyElse (403),
-    TooManyPending (429).
+    Raises UnknownPerson (404), TooManyPending (429), and what `enrollment_proof` raises.
     """
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
@@ -130,8 +129,8 @@ def confirm_totp_setup(
     """Enroll the secret with its first code; `mfa_token` completes the sign-in that waits for a factor.
 
     Only a secret that was issued to this user and is still held is taken. No attempt is counted: whoever knows the
-    secret can compute the code. Refuses with UnknownPerson (404), NoProof, InsufficientAuthentication,
-    NotSignedInByTicket (401), SomebodyElse (403), SecretNotIssued, InvalidCode (400), TooManyFromAddress (429).
+    secret can compute the code. Raises UnknownPerson (404), SecretNotIssued, InvalidCode (400), NotSignedInByTicket
+    (401), TooManyFromAddress (429), and what `enrollment_proof` raises.
     """
     attempts.refuse_guessing_address()
     with entered(realm, tenant_id):
@@ -294,8 +293,7 @@ def disable_totp(
 ) -> None:
     """Remove the user's authenticator and backup codes.
 
-    Needs a proof that may replace. Refuses with UnknownPerson (404), NoProof, InsufficientAuthentication (401),
-    SomebodyElse (403), NotEnrolled (400).
+    Needs a proof that may replace. Raises UnknownPerson (404), NotEnrolled (400), and what `enrollment_proof` raises.
     """
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)

@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import BackupCodeText, SixDigits
+from mfa.serializers import EnrollmentIn
 
 COMPLETES = "Ticket of the login that must enroll first: the new factor completes it."
 
@@ -19,7 +20,15 @@ class TotpBegin(AdminTotpBegin):
     client_id = Identifier(required=False)
 
 
-class AdminTotpConfirm(AdminTotpBegin):
+class AdminTotpSetup(AdminTotpBegin, EnrollmentIn):
+    """Begin of an enrollment."""
+
+
+class TotpSetup(TotpBegin, EnrollmentIn):
+    """Begin of an enrollment."""
+
+
+class AdminTotpConfirm(AdminTotpSetup):
     code = SixDigits()
     secret = Text(max_length=128, help_text="From beginSetup.")
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)

@@ -8,22 +8,21 @@ from rest_framework.response import Response
 from identity_platform.api.views import endpoint
 from mfa.errors import (
     InvalidCode,
-    NoProof,
     NotEnrolled,
     SecretNotIssued,
-    SomebodyElse,
     TooManyPending,
     UnknownPerson,
 )
 from mfa.totp import actions, serializers
-from mfa.views import NO_STORE, PROOFS, FactorViewSet
+from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
+from userflow.assurance import Action
+from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
 from userflow.realms import ADMINS, END_USERS, Realm
 
 REALM = [TenantSuspended, TenantBusy, TenantMismatch, UnknownPerson]
 TENANCY = [*REALM, UnknownTenant]
-LADDER = [NoProof, InsufficientAuthentication, SomebodyElse]
+LADDER = PROOF_ERRORS
 SECOND_STEP = [InvalidCode, AttemptsLocked, NotSignedInByTicket]
 
 
@@ -35,7 +34,8 @@ class TotpMechanism(FactorViewSet):
     def whom(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Realm, tenant and proofs for the action; the rest of the members go to it as they are."""
         tenant_id = asked.pop("tenant_id", None)
-        return {"realm": self.realm, "tenant_id": tenant_id, "caller": self.caller(tenant_id), **asked}
+        caller = self.caller(tenant_id, asked.pop("enrollment_ticket", None))
+        return {"realm": self.realm, "tenant_id": tenant_id, "caller": caller, **asked}
 
     def answer_begin(self, asked: dict[str, Any]) -> Response:
         """200 with the secret, once."""
@@ -78,16 +78,17 @@ class TotpViewSet(TotpMechanism):
     realm = END_USERS
 
     @endpoint(
-        serializers.TotpBegin,
+        serializers.TotpSetup,
         returns={200: serializers.TotpBeginOut},
         refuses=[*TENANCY, *LADDER, TooManyPending],
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def begin(self, request: Request) -> Response:
         """Issue a secret for an authenticator app."""
-        return self.answer_begin(self.valid(serializers.TotpBegin))
+        return self.answer_begin(self.valid(serializers.TotpSetup))
 
     @endpoint(
         serializers.TotpConfirm,
@@ -96,6 +97,7 @@ class TotpViewSet(TotpMechanism):
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def confirm(self, request: Request) -> Response:
         """Enroll the authenticator with its first code; returns the backup codes once.
@@ -149,16 +151,17 @@ class AdminTotpViewSet(TotpMechanism):
     realm = ADMINS
 
     @endpoint(
-        serializers.AdminTotpBegin,
+        serializers.AdminTotpSetup,
         returns={200: serializers.TotpBeginOut},
         refuses=[*REALM, *LADDER, TooManyPending],
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def begin(self, request: Request) -> Response:
         """Issue a secret for an admin user's authenticator app."""
-        return self.answer_begin(self.valid(serializers.AdminTotpBegin))
+        return self.answer_begin(self.valid(serializers.AdminTotpSetup))
 
     @endpoint(
         serializers.AdminTotpConfirm,
@@ -167,6 +170,7 @@ class AdminTotpViewSet(TotpMechanism):
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def confirm(self, request: Request) -> Response:
         """Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login."""

@@ -11,7 +11,7 @@ from identity_platform.audit.origin import set_actor
 from mfa import factors, verification
 from mfa.completion import second_step
 from mfa.enrollment import Caller
-from mfa.errors import NoPasskey, PasskeyNotVerified
+from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeyNotVerified
 from mfa.people import check_client, entered, require_user
 from mfa.verification import Factor, Try, Unusable, Use
 from mfa.webauthn import ceremony, queries, responses
@@ -90,7 +90,8 @@ def finish_authentication(
 ) -> Verified:
     """Verify a use of a passkey; it completes the login of `mfa_token`, or a passkey sign-in that was begun unnamed.
 
-    Otherwise a success is a verification only. The try is counted before it is looked at, and the challenge is spent
+    A passkey that was enrolled through a window or a pass completes a login once before it signs in alone. Otherwise a
+    success is a verification only. The try is counted before it is looked at, and the challenge is spent
     whatever comes of it. Refuses with PasskeyNotVerified (401; whatever is wrong, also for users and tenants that are not
     there), NotSignedInByTicket (401), ValidationFailed (400; nobody is named), AttemptsLocked, TooManyFromAddress (429).
     """
@@ -232,6 +233,9 @@ def _verified(
         require_verification=signs_in,
         require_user_handle=signs_in,
     )
+    if signs_in and known.second_step_only:
+        record(realm, user, "factor.refused", outcome="refused", reason="second step only")
+        raise PasskeyNeedsPassword
     client_id = tried.login.client_id if tried.login else spent.client_id or getattr(user, "client_id", None)
     earned = None
     if tried.login is not None:
@@ -249,7 +253,7 @@ def _verified(
         kind=factors.WEBAUTHN,
         table=queries.passkeys_of(realm)._meta.db_table,
         condition=queries.USABLE,
-        changes=queries.USED,
+        changes=queries.USED if tried.login is None else queries.USED_AFTER_PASSWORD,
         values={"use_passkey": known.id, "use_count": assertion.sign_count, "use_backed_up": assertion.backed_up},
         details={"factor_id": str(known.id)},
     )

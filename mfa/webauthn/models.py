@@ -24,6 +24,8 @@ class Passkey(models.Model):
     # Never changes (section 6.1.3); whether it is backed up right now does.
     backup_eligible = models.BooleanField()
     backed_up = models.BooleanField()
+    # Enrolled through a window or an enrollment pass: no sign-in without the password, until one with both has succeeded.
+    second_step_only = models.BooleanField(default=False, db_default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     last_used_at = models.DateTimeField(null=True)
 

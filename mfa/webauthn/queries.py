@@ -41,6 +41,8 @@ RETURNING ceremony, client_id
 # uses at once cannot both pass.
 USABLE: Final = "f.id = %(use_passkey)s AND (f.sign_count < %(use_count)s OR (f.sign_count = 0 AND %(use_count)s = 0))"
 USED: Final = "sign_count = %(use_count)s, backed_up = %(use_backed_up)s, last_used_at = now()"
+# A use after the password shows that the user has both.
+USED_AFTER_PASSWORD: Final = USED + ", second_step_only = false"
 # The same spending behind a try that was counted, of the user whom it found.
 _SPENT_WITH_TRY = """
 DELETE FROM {table} c USING person, counted WHERE c.digest = %(spent_digest)s AND c.expires_at > now()
@@ -112,7 +114,7 @@ def spend_challenge(
     return Spent(*row) if row else None
 
 
-KNOWN: Final = ("id", "credential_id", "public_key", "backup_eligible")
+KNOWN: Final = ("id", "credential_id", "public_key", "backup_eligible", "second_step_only")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ class Known:
     credential_id: bytes
     public_key: bytes
     backup_eligible: bool
+    second_step_only: bool
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> "Known | None":

@@ -18,7 +18,7 @@ from mfa.webauthn.ceremony import NewPasskey
 from mfa.webauthn.queries import REGISTRATION
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
-from mfa.webauthn.speaking import SECOND_STEP_AMR, only_step, record
+from mfa.webauthn.speaking import ONLY_STEP_AMR, SECOND_STEP_AMR, only_step, record
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.realms import ADMINS, END_USERS, Realm
@@ -43,8 +43,8 @@ class Enrolled:
 def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller) -> dict[str, Any]:
     """Creation options for a new passkey of the user, good for five minutes and one answer.
 
-    Refuses with UnknownPerson (404), NoProof, InsufficientAuthentication (401), SomebodyElse (403),
-    TooManyPasskeys, NoRelyingParty (400); then nothing is stored.
+    Raises UnknownPerson (404), TooManyPasskeys, NoRelyingParty (400), and what `enrollment_proof` raises; then nothing is
+    stored.
     """
     with entered(realm, tenant_id):
         user = require_user(realm, email)
@@ -77,9 +77,8 @@ def finish_registration(
 ) -> Enrolled:
     """Store the passkey that the response proves; an admin user's with the name that its owner knows it by.
 
-    `mfa_token` completes the sign-in that waits for a factor. Refuses with UnknownPerson (404), NoProof,
-    InsufficientAuthentication, NotSignedInByTicket (401), SomebodyElse (403), PasskeyRefused, TooManyPasskeys (400);
-    then nothing is stored.
+    `mfa_token` completes the sign-in that waits for a factor. Raises UnknownPerson (404), PasskeyRefused, TooManyPasskeys
+    (400), NotSignedInByTicket (401), and what `enrollment_proof` raises; then nothing is stored.
     """
     with entered(realm, tenant_id):
         user = require_user(realm, email)
@@ -99,10 +98,10 @@ def finish_registration_and_sign_in(
 ) -> Enrolled:
     """The general finishRegistration: store an end user's passkey and sign the user in with it.
 
-    It hands out tokens, so it is stricter (contract.md section 6): the user must be verified by the authenticator, and
-    without Bearer or ticket there must be no factor of any kind. Refuses with NoProof (401; also for users and tenants
-    that are not there), InsufficientAuthentication, PasskeyNotVerified (401), SomebodyElse (403), PasskeyRefused,
-    TooManyPasskeys (400).
+    It issues tokens, so it is stricter: the passkey is the user's first factor, its authenticator has verified the user,
+    and a window counts only for a user who registered in it and has never signed in. Raises NoProof (401; also for users
+    and tenants that do not exist), PasskeyNotVerified (401), NotFirstFactor (409), PasskeyRefused, TooManyPasskeys (400),
+    and what `enrollment_proof` raises.
     """
     realm = END_USERS
     try:
@@ -111,13 +110,15 @@ def finish_registration_and_sign_in(
             if user is None:
                 attempts.limit_address("unknown_user")
                 raise NoProof
-            proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN, issues_tokens=True)
+            proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN, signs_in=True)
             new = _verified_registration(realm, user, response)
             if not new.user_verified:
                 raise PasskeyNotVerified("The authenticator did not verify the user: a PIN, finger or face is needed.")
             with realm.atomic():
                 _store(realm, user, proof, new)
-                earned = only_step(realm, user, client_id=user.client_id, caller=caller)
+                # By a window it is one factor: neither the address nor the passkey shows that it is the user's.
+                amr = SECOND_STEP_AMR if proof.second_step_only else ONLY_STEP_AMR
+                earned = only_step(realm, user, client_id=user.client_id, caller=caller, amr=amr)
                 tokens = signin.complete_sign_in(
                     realm, user, earned.speaker, amr=earned.amr, route=earned.route, user_agent=earned.user_agent
                 )
@@ -159,6 +160,8 @@ def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: Spenda
                 transports=list(new.transports),
                 backup_eligible=new.backup_eligible,
                 backed_up=new.backed_up,
+                # A login that waits for the factor has proven the password.
+                second_step_only=proof.second_step_only and login is None,
                 **named,
             )
     except IntegrityError as clash:

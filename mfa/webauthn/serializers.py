@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
+from mfa.serializers import EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
 from userflow.proof_fields import PublicKeyCredential
 
@@ -13,7 +14,11 @@ class AdminNamedIn(serializers.Serializer[Any]):
     email = EmailAddress()
 
 
-class AdminPasskeyIn(AdminNamedIn):
+class AdminRegistrationIn(AdminNamedIn, EnrollmentIn):
+    """Begin of an enrollment."""
+
+
+class AdminPasskeyIn(AdminRegistrationIn):
     credential = PublicKeyCredential()
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
@@ -32,7 +37,11 @@ def _client_secret() -> Text:
     return Text(max_length=255, required=False, help_text="Of a confidential client that this signs the user in to.")
 
 
-class EndUserCredentialIn(EndUserNamedIn):
+class EndUserRegistrationIn(EndUserNamedIn, EnrollmentIn):
+    """Begin of an enrollment."""
+
+
+class EndUserCredentialIn(EndUserRegistrationIn):
     credential = PublicKeyCredential()
 
 

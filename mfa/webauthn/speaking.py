@@ -19,7 +19,9 @@ SECOND_STEP_AMR: Final = ("pop",)
 ONLY_STEP_AMR: Final = ("pop", "mfa")
 
 
-def only_step(realm: Realm, user: Any, *, client_id: UUID | None, caller: Caller) -> Earned:
+def only_step(
+    realm: Realm, user: Any, *, client_id: UUID | None, caller: Caller, amr: tuple[str, ...] = ONLY_STEP_AMR
+) -> Earned:
     """What a passkey with user verification earns.
 
     Raises PasskeyNotVerified without a good client, ClientNotAuthenticated (a confidential client without its secret),
@@ -30,7 +32,7 @@ def only_step(realm: Realm, user: Any, *, client_id: UUID | None, caller: Caller
         speaker, route = speaker_of(realm, user, client_id, client_proof=ClientProof(caller.client_secret))
     except NotSignedInByTicket as switched_off:
         raise PasskeyNotVerified from switched_off
-    return Earned(speaker, route, ONLY_STEP_AMR, caller.user_agent)
+    return Earned(speaker, route, amr, caller.user_agent)
 
 
 def speaks_as(realm: Realm, user: Any) -> str:

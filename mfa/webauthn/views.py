@@ -14,33 +14,29 @@ from mfa.errors import (
     NoPasskey,
     NoProof,
     NoRelyingParty,
+    NotFirstFactor,
+    PasskeyNeedsPassword,
     PasskeyNotVerified,
     PasskeyRefused,
-    SomebodyElse,
     TooManyPasskeys,
     UnknownPerson,
 )
-from mfa.views import NO_STORE, PROOFS, FactorViewSet
+from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
 from mfa.webauthn import authentication, registration, serializers
 from mfa.webauthn.authentication import Verified
 from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import (
-    AttemptsLocked,
-    ClientNotAuthenticated,
-    EmailNotVerified,
-    InsufficientAuthentication,
-    NotSignedInByTicket,
-)
+from userflow.assurance import Action
+from userflow.errors import AttemptsLocked, ClientNotAuthenticated, EmailNotVerified, NotSignedInByTicket
 from userflow.permissions import Anyone
 from userflow.realms import ADMINS, END_USERS
 
 PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
-LADDER = [NoProof, InsufficientAuthentication, SomebodyElse]
+LADDER = PROOF_ERRORS
 BEGIN = [*LADDER, *PLACE, TooManyPasskeys, NoRelyingParty]
 FINISH = [*LADDER, *PLACE, PasskeyRefused, TooManyPasskeys]
-VERIFY = [*PLACE, PasskeyNotVerified, NotSignedInByTicket, EmailNotVerified, AttemptsLocked]
+VERIFY = [*PLACE, PasskeyNotVerified, PasskeyNeedsPassword, NotSignedInByTicket, EmailNotVerified, AttemptsLocked]
 PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 
 
@@ -61,10 +57,10 @@ def verified(done: Verified) -> Response:
 class PasskeyViewSet(FactorViewSet):
     """Calls for which the specification has no 404."""
 
-    def caller_or(self, refusal: type[ApiError], tenant_id: UUID) -> Caller:
+    def caller_or(self, refusal: type[ApiError], tenant_id: UUID, ticket: str | None = None) -> Caller:
         """The proofs of this request; an operator who names a tenant that is not there is refused like anybody else."""
         try:
-            return self.caller(tenant_id)
+            return self.caller(tenant_id, ticket)
         except UnknownTenant as problem:
             raise refusal from problem
 
@@ -73,17 +69,19 @@ class AdminPasskeyViewSet(FactorViewSet):
     """Passkeys of admin users, in the global database."""
 
     @endpoint(
-        serializers.AdminNamedIn,
+        serializers.AdminRegistrationIn,
         returns={200: serializers.CreationOptionsOut},
         refuses=[UnknownPerson, *BEGIN],
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def begin_registration(self, request: Request) -> Response:
         """Options for a new passkey, for parseCreationOptionsFromJSON()."""
-        asked = self.valid(serializers.AdminNamedIn)
-        options = registration.begin_registration(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked)
+        asked = self.valid(serializers.AdminRegistrationIn)
+        caller = self.caller(ticket=asked.pop("enrollment_ticket", None))
+        options = registration.begin_registration(realm=ADMINS, tenant_id=None, caller=caller, **asked)
         return Response(options, headers=NO_STORE)
 
     @endpoint(
@@ -93,12 +91,14 @@ class AdminPasskeyViewSet(FactorViewSet):
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
         """Store the new passkey; with `mfa_token` it completes the login that waits for a factor."""
         asked = self.valid(serializers.AdminPasskeyIn)
         asked["response"] = asked.pop("credential")
-        done = registration.finish_registration(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked)
+        caller = self.caller(ticket=asked.pop("enrollment_ticket", None))
+        done = registration.finish_registration(realm=ADMINS, tenant_id=None, caller=caller, **asked)
         return Response(enrolled(done), headers=NO_STORE)
 
     @endpoint(
@@ -126,17 +126,19 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     """Passkeys of end users, in the tenant's database."""
 
     @endpoint(
-        serializers.EndUserNamedIn,
+        serializers.EndUserRegistrationIn,
         returns={200: serializers.CreationOptionsOut},
         refuses=[UnknownPerson, UnknownTenant, *BEGIN],
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def begin_registration(self, request: Request) -> Response:
         """Options for a new passkey, for parseCreationOptionsFromJSON()."""
-        asked = self.valid(serializers.EndUserNamedIn)
-        options = registration.begin_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
+        asked = self.valid(serializers.EndUserRegistrationIn)
+        caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None))
+        options = registration.begin_registration(realm=END_USERS, caller=caller, **asked)
         return Response(options, headers=NO_STORE)
 
     @endpoint(
@@ -146,12 +148,14 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
         """Store the new passkey; with `mfa_token` it completes the login that waits for a factor."""
         asked = self.valid(serializers.EndUserPasskeyIn)
         asked["response"] = asked.pop("credential")
-        done = registration.finish_registration(realm=END_USERS, caller=self.caller(asked["tenant_id"]), **asked)
+        caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None))
+        done = registration.finish_registration(realm=END_USERS, caller=caller, **asked)
         return Response(enrolled(done), headers=NO_STORE)
 
     @endpoint(
@@ -206,17 +210,19 @@ class PasskeySignUpViewSet(PasskeyViewSet):
     @endpoint(
         serializers.SignUpIn,
         returns={200: serializers.EnrolledAndSignedInOut},
-        refuses=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, EmailNotVerified],
+        refuses=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, NotFirstFactor],
         token="optional",
         any_level=True,
         headers=PROOFS,
+        assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
         """Store an end user's new passkey and answer tokens; the authenticator must have verified the user."""
         asked = self.valid(serializers.SignUpIn)
         asked["response"] = asked.pop("credential")
         secret = asked.pop("client_secret", None)
-        caller = replace(self.caller_or(NoProof, asked["tenant_id"]), client_secret=secret)
+        caller = self.caller_or(NoProof, asked["tenant_id"], asked.pop("enrollment_ticket", None))
+        caller = replace(caller, client_secret=secret)
         done = registration.finish_registration_and_sign_in(caller=caller, **asked)
         assert done.tokens is not None  # this action issues them
         return Response(enrolled(done), headers=NO_STORE)

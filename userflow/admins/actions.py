@@ -43,7 +43,7 @@ def create_admin_user(
     last_name: str = "",
     roles: Sequence[str] | None = None,
     by: Principal | None = None,
-) -> tuple[AdminUser, str]:
+) -> tuple[AdminUser, str | None]:
     """Make an admin user of a tenant, or an operator when `tenant_id` is None.
 
     Gives the user and an enrollment ticket. `by` is who asks (None: the command line). Refuses with UsernameTaken,

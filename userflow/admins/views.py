@@ -26,7 +26,7 @@ from userflow.errors import (
 from userflow.ids import id_or
 from userflow.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, tenant_at
 from userflow.principals import Principal
-from userflow.signin.views import NO_STORE, TICKET_HEADER, TICKET_MEANS
+from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 Reads = needs("admins:read", OPERATOR, ADMIN)
 Writes = needs("admins:write", OPERATOR, ADMIN)
@@ -66,7 +66,7 @@ class AdminUserViewSet(ApiViewSet):
             )
         fields["tenant_id"] = tenant_at(request, stated) if stated or by.tenant_id else None
         user, ticket = actions.create_admin_user(**fields, by=by)
-        return Response(serializers.record(user), status=201, headers={**NO_STORE, TICKET_HEADER: ticket})
+        return Response(serializers.record(user), status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
     @endpoint(query=serializers.AdminListQuery, returns={200: serializers.AdminListOut}, refuses=[UnknownTenant])
     def list(self, request: Request) -> Response:

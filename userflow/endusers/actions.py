@@ -62,8 +62,10 @@ def register_end_user(
     password: str | None = None,
     name: str = "",
     provider: str = LOCAL,
-) -> tuple[EndUser, str]:
+) -> tuple[EndUser, str | None]:
     """Store a new end user with the default associations. Return the user and an enrollment ticket.
+
+    There is no ticket where the tenant requires a verified address first.
 
     `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client takes no
     self-registration, and users of another provider than `local`. A record with this address that was registered by

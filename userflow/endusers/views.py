@@ -40,7 +40,7 @@ from userflow.permissions import (
     tenant_at,
 )
 from userflow.principals import Principal
-from userflow.signin.views import NO_STORE, TICKET_HEADER, TICKET_MEANS
+from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 
@@ -112,7 +112,7 @@ class RegistrationViewSet(ApiViewSet):
             "client_id": user.client_id,
             "message": "The user is registered.",
         }
-        return Response(answer, status=201, headers={**NO_STORE, TICKET_HEADER: ticket})
+        return Response(answer, status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
 
 class EndUserViewSet(ApiViewSet):

@@ -67,7 +67,7 @@ class Accepted:
     kind: str
     tenant_id: UUID | None
     client_id: UUID | None
-    enrollment_ticket: str
+    enrollment_ticket: str | None
 
 
 # --- for those who invite --------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from userflow.invitations import actions, serializers
 from userflow.invitations.models import ADMIN
 from userflow.named_tenant import NamedTenant
 from userflow.permissions import Anyone, needs, principal_at, tenant_at
-from userflow.signin.views import NO_STORE, TICKET_HEADER, TICKET_MEANS
+from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 
@@ -140,7 +140,7 @@ class AcceptanceViewSet(ApiViewSet):
             "client_id": done.client_id,
             "message": "Welcome: sign in with your password.",
         }
-        return Response(answer, status=201, headers={**NO_STORE, TICKET_HEADER: done.enrollment_ticket})
+        return Response(answer, status=201, headers={**NO_STORE, **ticket_header(done.enrollment_ticket)})
 
 
 def _tenant(request: Request, stated: UUID | None) -> UUID | None:

@@ -15,24 +15,32 @@ from identity_platform.api.ratelimit import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.parts import Part, together
+from tenants.context import current_tenant
+from userflow.email import proofs
 from userflow.errors import NotSignedInByTicket
-from userflow.realms import Realm
+from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts
 
 SECOND_STEP: Final = "second_step"
 ENROLLMENT: Final = "enrollment"
+# Issued by an admin: works like an enrollment ticket, in every enrollment mode, for one factor.
+PASS: Final = "enrollment_pass"
 PASSWORD_RESET: Final = "password_reset"
 PROOF: Final = "proof"
 LIFETIME = {
     SECOND_STEP: timedelta(minutes=10),
     ENROLLMENT: timedelta(minutes=15),
+    PASS: timedelta(hours=1),
     PASSWORD_RESET: timedelta(minutes=30),
     PROOF: timedelta(minutes=5),
 }
 WRONG_CODES_ALLOWED = 5
-# Kinds of factors that one enrollment ticket may add.
-KINDS_PER_TICKET = 2
+# Kinds of factors that one enrollment ticket, or one enrollment pass, may add.
+MOST_KINDS = {ENROLLMENT: 2, PASS: 1}
 LOGIN_WINDOW = timedelta(minutes=15)
+# What opens a window. Users who registered may sign up with a passkey in theirs, until they first sign in.
+LOGIN: Final = "login"
+REGISTRATION: Final = frozenset({"registration", "invitation"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,10 @@ class Spendable:
     amr: list[str]
     spent_on: list[str]
     wrong_codes: int = 0
+
+    def may_add(self, kind: str) -> bool:
+        """Whether this enrollment ticket or pass may still add a factor of this kind."""
+        return kind not in self.spent_on and len(self.spent_on) < MOST_KINDS[self.purpose]
 
 
 def issue_ticket(
@@ -71,8 +83,8 @@ def issue_ticket(
     return token
 
 
-def find_ticket(realm: Realm, token: str, purpose: str) -> Spendable:
-    """The ticket behind a token while it is good: not used, not expired, under five wrong codes, its user active.
+def find_ticket(realm: Realm, token: str, *purposes: str) -> Spendable:
+    """Return the ticket of one of these purposes while it is valid: not used, not expired, its user active.
 
     Raises NotSignedInByTicket (401) otherwise, whatever the reason.
     """
@@ -80,7 +92,7 @@ def find_ticket(realm: Realm, token: str, purpose: str) -> Spendable:
         realm.tickets._default_manager.select_related("user")
         .filter(
             digest=hash_token(token),
-            purpose=purpose,
+            purpose__in=purposes,
             used_at=None,
             expires_at__gt=now(),
             wrong_codes__lt=WRONG_CODES_ALLOWED,
@@ -175,29 +187,36 @@ def spending(realm: Realm, ticket: Spendable, *, source: str) -> Part:
 
 
 def spend_ticket_on(realm: Realm, ticket: Spendable, kind: str) -> None:
-    """Use an enrollment ticket for one kind of factor; of two at once one wins, the other gets NotSignedInByTicket."""
+    """Use an enrollment ticket or pass for one kind of factor; of two at once one wins, the other gets
+    NotSignedInByTicket."""
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(
             f"UPDATE {realm.tickets._meta.db_table} SET spent_on = spent_on || to_jsonb(%(kind)s::text)"
             " WHERE digest = %(digest)s AND purpose = %(purpose)s AND used_at IS NULL AND expires_at > now()"
             " AND NOT spent_on @> to_jsonb(%(kind)s::text) AND jsonb_array_length(spent_on) < %(most)s",
-            {"kind": kind, "digest": ticket.digest, "purpose": ENROLLMENT, "most": KINDS_PER_TICKET},
+            {"kind": kind, "digest": ticket.digest, "purpose": ticket.purpose, "most": MOST_KINDS[ticket.purpose]},
         )
         if cursor.rowcount != 1:
             raise NotSignedInByTicket
 
 
-def open_window(realm: Realm, user: Any, *, cause: str, lasting: timedelta) -> None:
-    """Let the caller's network enrol without a header for a while; call it only while the user has no factor."""
-    address = current_origin().address
-    if not address:
-        return
-    realm.windows._default_manager.create(
-        user=user, network=network_of(address), cause=cause, expires_at=now() + lasting
-    )
+def window_network(realm: Realm) -> str:
+    """The network for which the caller's window opens and counts; empty where there is no window.
+
+    There is none where the address is unknown or may be shared by the callers of a proxy, nor for admin users of a
+    platform that others rely on.
+    """
+    origin = current_origin()
+    if not origin.address or not origin.address_is_own or (realm is ADMINS and not settings.EMBEDDED):
+        return ""
+    return network_of(origin.address)
 
 
-# Window (none for a caller without an address) and ticket: every sign-in without a factor pays for them.
+# Window (none for a caller without an address of its own) and ticket: every sign-in without a factor pays for them. A
+# sign-in from another address closes the windows: their opener need not be the user.
+_OTHER_WINDOWS = """
+DELETE FROM {table} w USING {source} WHERE w.user_id = {source}.id AND w.network <> %(other_windows_network)s::text
+"""
 _WINDOW = """
 INSERT INTO {table} (user_id, network, cause, opened_at, expires_at)
 SELECT id, %(window_network)s::text, %(window_cause)s::text, %(window_now)s::timestamptz, %(window_ends)s::timestamptz
@@ -213,13 +232,14 @@ SELECT %(ticket_digest)s::bytea, %(ticket_purpose)s::text, id, '[]', 0, '[]', %(
 def opening_enrollment(realm: Realm, *, cause: str, source: str, login: str | None = None) -> tuple[str, list[Part]]:
     """Window and enrollment ticket for the user whose id the part `source` gives, one without a factor.
 
-    Gives the ticket for the header X-Enrollment-Ticket, and the parts of a statement that store both. `login` is the
-    second-step ticket of a sign-in that waits for the factor: enrolling with the enrollment ticket does not end it.
+    Gives the ticket for the header X-Enrollment-Ticket, and the parts of a statement that store both. A login (`cause`)
+    closes the windows of other addresses. `login` is the second-step ticket of a sign-in that waits for the factor:
+    enrolling with the enrollment ticket does not end it.
     """
-    lasting = LOGIN_WINDOW if cause == "login" else timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
-    address, moment, token = current_origin().address, now(), new_token()
+    lasting = LOGIN_WINDOW if cause == LOGIN else timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
+    network, moment, token = window_network(realm), now(), new_token()
     window = {
-        "window_network": network_of(address) if address else "",
+        "window_network": network,
         "window_cause": cause,
         "window_now": moment,
         "window_ends": moment + lasting,
@@ -231,17 +251,25 @@ def opening_enrollment(realm: Realm, *, cause: str, source: str, login: str | No
         "ticket_ends": moment + LIFETIME[ENROLLMENT],
         "ticket_login": hash_token(login) if login is not None else None,
     }
-    return token, [
-        Part("enrollment_window", _WINDOW.format(table=realm.windows._meta.db_table, source=source), window),
+    windows = realm.windows._meta.db_table
+    parts = [
+        Part("enrollment_window", _WINDOW.format(table=windows, source=source), window),
         Part("enrollment_ticket", _TICKET.format(table=realm.tickets._meta.db_table, source=source), ticket),
     ]
+    if cause == LOGIN:
+        values = {"other_windows_network": network}
+        parts.append(Part("other_windows", _OTHER_WINDOWS.format(table=windows, source=source), values))
+    return token, parts
 
 
-def open_enrollment(realm: Realm, user: Any, *, cause: str, login: str | None = None) -> str:
-    """Window and enrollment ticket for a user without a factor; gives the ticket for the header X-Enrollment-Ticket.
+def open_enrollment(realm: Realm, user: Any, *, cause: str, login: str | None = None) -> str | None:
+    """Open window and enrollment ticket for a user without a factor; return the ticket for X-Enrollment-Ticket.
 
-    `login` as in `opening_enrollment`.
+    Nothing is opened, and None returned, before the address is verified where the tenant requires that. `login` as in
+    `opening_enrollment`.
     """
+    if realm is END_USERS and proofs.is_unproven(user, current_tenant()):
+        return None
     owner = Part("owner", "SELECT %(owner_id)s::uuid AS id", {"owner_id": user.pk})
     token, parts = opening_enrollment(realm, cause=cause, source=owner.name, login=login)
     with connections[realm.alias].cursor() as cursor:
@@ -250,7 +278,7 @@ def open_enrollment(realm: Realm, user: Any, *, cause: str, login: str | None = 
 
 
 def end_tickets(realm: Realm, user: Any, *, purpose: str | None = None, keep: bytes | None = None) -> int:
-    """End every ticket and window of the user (row or id), or the tickets of one purpose; gives how many there were.
+    """End every ticket and window of the user (row or id), or the tickets of one purpose. Return the number of tickets.
 
     `keep` is the digest of an enrollment ticket that stays, with the login's ticket that it was issued together with.
     """

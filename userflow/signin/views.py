@@ -29,12 +29,20 @@ from userflow.signin.actions import SignIn
 TICKET_HEADER = "X-Enrollment-Ticket"
 NO_STORE = {"Cache-Control": "no-store"}
 CLIENT_BASIC = {"Authorization": "`Basic` of a confidential client: id and secret, each form-encoded (RFC 6749)."}
-TICKET_MEANS = {TICKET_HEADER: "Proof for enrolling a first factor within 15 minutes; only while there is none."}
+TICKET_MEANS = {
+    TICKET_HEADER: "Proof for enrolling a first factor within 15 minutes. Only while the user has none, and only once the "
+    "e-mail address is verified if the tenant requires that."
+}
+
+
+def ticket_header(ticket: str | None) -> dict[str, str]:
+    """The response header of an enrollment ticket, if there is one."""
+    return {TICKET_HEADER: ticket} if ticket else {}
 
 
 def answer(done: SignIn, **members: Any) -> Response:
     """The response of a sign-in: tokens and `members`, or the ticket for the second step."""
-    headers = {**NO_STORE, **({TICKET_HEADER: done.enrollment_ticket} if done.enrollment_ticket else {})}
+    headers = {**NO_STORE, **ticket_header(done.enrollment_ticket)}
     if done.tokens is None:
         waiting = {
             "mfa_required": True,

@@ -8,10 +8,10 @@ import pyotp
 
 from tests.mfa.people import Somebody, code_to, some_phone
 from tests.mfa.webauthn.passkeys import new_authenticator
-from tests.world import Api
 
-# What a call needs to have happened before, done with an admin's token; gives the members that the call adds.
-Prepare = Callable[[Somebody], dict[str, Any]]
+# What a call needs to have happened before, with a proof of the user's own (`headers` or `token`); gives the fields that
+# the call adds.
+Prepare = Callable[..., dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -25,46 +25,44 @@ class EnrollmentCall:
     enrol: Callable[..., Any]
     # The specification has a 404 for some calls; the others do not tell unknown users apart.
     unknown: int = 404
-    # The general finishRegistration: without a header only while there is no factor of any kind.
+    # The general finishRegistration: for the first factor only.
     issues_tokens: bool = False
     needs_client: bool = False
 
 
-def nothing(person: Somebody) -> dict[str, Any]:
+def nothing(person: Somebody, **how: Any) -> dict[str, Any]:
     return {}
 
 
-def issued_secret(person: Somebody) -> dict[str, Any]:
-    begun = person.house.api.post("/webauthn/totp/beginSetup", person.name)
+def issued_secret(person: Somebody, **how: Any) -> dict[str, Any]:
+    begun = person.api.post("/webauthn/totp/beginSetup", person.name, **how)
     assert begun.status_code == 200, begun.content
     secret = begun.json()["secret"]
     return {"secret": secret, "code": pyotp.TOTP(secret).now()}
 
 
-def new_phone(person: Somebody) -> dict[str, Any]:
+def new_phone(person: Somebody, **how: Any) -> dict[str, Any]:
     return {"phone_number": some_phone()}
 
 
-def sent_code(person: Somebody) -> dict[str, Any]:
+def sent_code(person: Somebody, **how: Any) -> dict[str, Any]:
     phone = some_phone()
     body = {**person.named_with_client, "phone_number": phone}
-    # From an address of its own: one address may cause twenty messages an hour.
-    begun = Api(token=person.house.api.token).post("/webauthn/sms/beginSetup", body)
+    begun = person.api.post("/webauthn/sms/beginSetup", body, **how)
     assert begun.status_code == 200, begun.content
     person.minutes_pass(2)
     return {"phone_number": phone, "code": code_to(phone)}
 
 
-def new_passkey(person: Somebody) -> dict[str, Any]:
-    begun = person.house.api.post("/webauthn/enduser/beginRegistration", person.name)
+def new_passkey(person: Somebody, **how: Any) -> dict[str, Any]:
+    begun = person.api.post("/webauthn/enduser/beginRegistration", person.name, **how)
     assert begun.status_code == 200, begun.content
     return {"credential": new_authenticator().create(begun.json())}
 
 
 def enrol_passkey(person: Somebody, **how: Any) -> Somebody:
     """Begin and finish, in the window of the registration unless a proof is given."""
-    begun = person.api.post("/webauthn/enduser/beginRegistration", person.name, **how)
-    body = {**person.name, "credential": new_authenticator().create(begun.json())}
+    body = {**person.name, **new_passkey(person, **how)}
     answer = person.api.post("/webauthn/enduser/finishRegistration", body, **how)
     assert answer.status_code == 200, answer.content
     return person

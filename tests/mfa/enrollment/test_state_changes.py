@@ -5,6 +5,7 @@ from typing import Any
 import pyotp
 
 from tests.mfa.people import Somebody, somebody
+from tests.userflow.tokens.aged import strong
 from tests.userflow.tokens.test_refresh import refresh
 from tests.world import Api, House, sign_in_admin
 
@@ -36,7 +37,7 @@ def test_first_factor_ends_other_sessions(house: House) -> None:
 def test_first_factor_by_ticket_or_window_ends_every_session(house: House) -> None:
     for proof in ("ticket", "window"):
         ann = somebody(house)
-        token = ann.token()
+        token = str(ann.sign_in(ann.api).json()["access_token"])
         ann.enrol_totp(headers=by(ann.ticket) if proof == "ticket" else {})
         assert not works(token), proof
 
@@ -57,7 +58,9 @@ def test_first_factor_ends_window_and_other_tickets(house: House) -> None:
 def test_removing_the_last_factor_ends_other_sessions(house: House) -> None:
     ann = somebody(house)
     own = ann.token()
-    ann.enrol_totp(token=own).enrol_phone(token=own)
+    ann.enrol_totp(token=own)
+    own = strong(own)
+    ann.enrol_phone(token=own)
     done = Api().post(
         "/webauthn/totp/verifyLogin",
         {**ann.name, "mfa_token": ann.sign_in().json()["mfa_token"], "backup_code": ann.backup_codes[0]},

@@ -12,6 +12,7 @@ from mfa.sms.models import SmsCode
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, code_to, some_phone, somebody
 from tests.parallel import at_once
+from tests.userflow.tokens.aged import strong
 from tests.world import Api, House
 
 AT_ONCE = 8
@@ -37,8 +38,10 @@ def ann(house: House, django_db_blocker: Any) -> Somebody:
     """One user for the rounds, so that they cost no hash each."""
     with django_db_blocker.unblock():
         person = somebody(house)
-        person.ticket = person.token()
-        return person.enrol_totp(token=person.ticket)
+        token = person.token()
+        person.enrol_totp(token=token)
+        person.ticket = strong(token)
+        return person
 
 
 def fresh_codes(ann: Somebody) -> list[str]:

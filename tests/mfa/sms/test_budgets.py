@@ -80,8 +80,9 @@ def test_twenty_messages_an_hour_from_one_address(house: House) -> None:
     assert [answer.status_code for answer in answers] == [200] * 20 + [429]
     assert int(answers[-1].headers["Retry-After"]) <= 3600
     forged = {"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9"}
+    proof = {"X-Enrollment-Ticket": people[-1].ticket}
     body = {**people[-1].named_with_client, "phone_number": some_phone()}
-    assert door.post("/webauthn/sms/beginSetup", body, headers=forged).status_code == 429
+    assert door.post("/webauthn/sms/beginSetup", body, headers={**forged, **proof}).status_code == 429
 
 
 def test_a_daily_budget_for_the_tenant(settings: Any, new_house: Any, house: House) -> None:

@@ -9,6 +9,7 @@ from mfa.totp.models import EndUserTotpSecret
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, somebody, somebody_old, wrong_code
 from tests.mfa.totp.test_engine import decoded_by_opencv, decoded_by_zxing
+from tests.userflow.tokens.aged import strong
 from tests.world import Api, House
 from userflow.endusers.models import EndUser
 
@@ -120,6 +121,7 @@ def test_removing_and_renewing_need_a_fresh_token(house: House) -> None:
     ann = somebody(house)
     token = ann.token()
     ann.enrol_totp(token=token)
+    token = strong(token)
     for path in ("disable", "regenerateBackupCodes"):
         for headers in ({}, {"X-Enrollment-Ticket": ann.ticket}):
             assert ann.api.post(f"/webauthn/totp/{path}", ann.name, headers=headers).status_code == 401
@@ -139,6 +141,8 @@ def test_replacing_needs_a_fresh_token_and_ends_the_old_authenticator(house: Hou
     ann.enrol_totp(token=token)
     old = Somebody(**vars(ann))
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
-    ann.enrol_totp(token=token)
+    # A session from before the factor has not proven it.
+    assert ann.api.post("/webauthn/totp/beginSetup", ann.name, token=token).status_code == 401
+    ann.enrol_totp(token=strong(token))
     assert Api().post("/webauthn/totp/verify", {**ann.name, "code": old.code(1)}).status_code == 400
     assert Api().post("/webauthn/totp/verify", {**ann.name, "code": ann.code(1)}).status_code == 200

@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 
 from tests.mfa.webauthn.authenticator import ES256, UP, UV, Authenticator
+from tests.userflow.tokens.aged import strong
 from tests.world import Api, House, Person
 
 ORIGIN = settings.WEBAUTHN_ORIGINS[0]
@@ -55,6 +56,11 @@ class Home:
         answer = self.begin_authentication(person)
         assert answer.status_code == 200, answer.content
         return dict(answer.json())
+
+
+def stepped_up(door: Api) -> Api:
+    """The same session after it has proven a second factor."""
+    return Api(token=strong(str(door.token)), address=door.address)
 
 
 def end_users_of(house: House) -> Home:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home, end_users_of, new_authenticator
+from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home, end_users_of, new_authenticator, stepped_up
 from tests.world import Api, House
 
 OWN = {"webauthn_rp_id": "acme.example", "webauthn_origins": ["https://login.acme.example", "https://acme.shop"]}
@@ -33,6 +33,7 @@ def test_a_tenants_own_domain(acme: House) -> None:
         assert options["rp"]["id"] == "acme.example"
         credential = new_authenticator().create(options, origin=origin)
         assert home.finish_registration(door, person, credential).status_code == 200
+        door = stepped_up(door)
     for origin in (ORIGIN, "https://acme.example", "https://login.acme.example.evil.example"):
         credential = new_authenticator().create(home.begin_registration(door, person).json(), origin=origin)
         assert home.finish_registration(door, person, credential).status_code == 400

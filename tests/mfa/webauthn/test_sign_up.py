@@ -117,11 +117,11 @@ def test_a_wrong_response_is_400(home: Home, newcomer: tuple[Api, Person, str]) 
     assert _finish(home, door, person, credential).status_code == 400
 
 
-def test_whoever_has_a_passkey_needs_a_fresh_token(home: Home, house: House) -> None:
+def test_sign_up_is_for_the_first_factor(home: Home, house: House) -> None:
     person, authenticator = somebody_with_passkey(house)
     ticket = house.sign_in(person)["mfa_token"]
     signed_in = home.finish_authentication(person, authenticator.get(home.options(person)), mfa_token=ticket).json()
     door = Api(token=signed_in["access_token"])
     credential = new_authenticator().create(home.begin_registration(door, person).json())
     assert _finish(home, Api(), person, credential).status_code == 401
-    assert _finish(home, door, person, credential).status_code == 200
+    assert _finish(home, door, person, credential).status_code == 409

@@ -1,4 +1,4 @@
-"""Access tokens of a sign-in that is long ago, which nobody can wait for."""
+"""Access tokens of the same session with another age or another proof, as a refresh or a step-up gives them."""
 
 import base64
 import json
@@ -10,8 +10,13 @@ from django.utils.timezone import now
 from userflow.tokens import issue
 
 
-def aged(token: str, minutes: int) -> str:
-    """A token of the same session, as refreshing gives it when the sign-in was that long ago."""
+def strong(token: str) -> str:
+    """A token of the same session that has proven a second factor now."""
+    return aged(token, 0, amr=("pwd", "otp"))
+
+
+def aged(token: str, minutes: int, *, amr: tuple[str, ...] = ("pwd",)) -> str:
+    """A token of the same session whose last proof was that long ago."""
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     speaker = issue.Speaker(
         claims["kind"],
@@ -23,6 +28,6 @@ def aged(token: str, minutes: int) -> str:
     )
     then = now() - timedelta(minutes=minutes)
     token, _ = issue.access_token(
-        speaker, UUID(claims["sid"]), amr=("pwd",), auth_time=then, ends=now() + timedelta(hours=1), route=None
+        speaker, UUID(claims["sid"]), amr=amr, auth_time=then, ends=now() + timedelta(hours=1), route=None
     )
     return token

@@ -1,0 +1,93 @@
+"""Enrollment passes: how an admin lets a user who has no usable second factor enroll one.
+
+Admins enroll no factor on behalf of a user. A pass works like an enrollment ticket, also where `enrollment_mode` is
+`bearer`, for one factor and one hour.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.utils.timezone import now
+
+from mfa import notices
+from mfa.enrollment import address_is_missing, is_this_user
+from mfa.errors import OwnFactors, PassNotPossible
+from mfa.people import entered, lock
+from tenants.states import Purpose
+from userflow.admins import actions as admins
+from userflow.assurance import Action, require_assurance
+from userflow.errors import UnknownUser
+from userflow.permissions import ADMIN, OPERATOR, editing_users, require
+from userflow.principals import Principal
+from userflow.realms import END_USERS, Realm
+from userflow.roles import actions as roles
+from userflow.signin import tickets
+
+Delivery = Literal["mail", "show"]
+
+
+@dataclass(frozen=True, slots=True)
+class EnrollmentPass:
+    """An issued pass. `token` is set only when the caller asked to be shown it."""
+
+    user_id: UUID
+    expires_at: datetime
+    token: str | None
+
+
+def issue_enrollment_pass(
+    *, realm: Realm, tenant_id: UUID | None, user_id: UUID, reason: str, by: Principal | None, deliver: Delivery
+) -> EnrollmentPass:
+    """Issue a pass to a user without a second factor; it replaces the user's older passes.
+
+    `deliver` is `mail` (the user receives the pass) or `show` (the caller does, and the user is told). `by=None` is a
+    command on the machine. Raises InsufficientScope, OwnFactors, GrantsMoreThanHeld (403), InsufficientAuthentication
+    (401), UnknownUser (404), PassNotPossible (409), UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    with user_to_help(realm, tenant_id, user_id, by=by, action=Action.ISSUE_ENROLLMENT_PASS) as user:
+        if user.mfa_methods:
+            raise PassNotPossible
+        if address_is_missing(realm, user):
+            raise PassNotPossible("The user has not verified the e-mail address yet, which this tenant requires first.")
+        return create_pass(realm, user, reason=reason, deliver=deliver)
+
+
+@contextmanager
+def user_to_help(
+    realm: Realm, tenant_id: UUID | None, user_id: UUID, *, by: Principal | None, action: Action
+) -> Iterator[Any]:
+    """The active user, locked in a transaction of the realm, for an admin who resets factors or issues a pass.
+
+    Raises what `issue_enrollment_pass` raises, but PassNotPossible.
+    """
+    if by is not None:
+        require(by, "endusers:write" if realm is END_USERS else "admins:write", OPERATOR, ADMIN)
+        require_assurance(action, by)
+    with entered(realm, tenant_id, editing_users(by) if by else Purpose.WRITE), realm.atomic():
+        user = lock(realm, user_id)
+        if user is None or (realm is not END_USERS and by is not None and by.tenant_id not in (None, user.tenant_id)):
+            raise UnknownUser
+        if by is not None:
+            if is_this_user(realm, user, by):
+                raise OwnFactors
+            (roles if realm is END_USERS else admins).must_outrank(by, user)
+        yield user
+
+
+def create_pass(realm: Realm, user: Any, *, reason: str, deliver: Delivery) -> EnrollmentPass:
+    """Store a pass, record it with its reason and tell the user. Call it in the transaction that has locked the user."""
+    tickets.end_tickets(realm, user, purpose=tickets.PASS)
+    token = tickets.issue_ticket(realm, user, tickets.PASS)
+    expires_at = now() + tickets.LIFETIME[tickets.PASS]
+    realm.record(
+        "enrollment_pass.issued",
+        target=("end_user" if realm is END_USERS else "admin_user", user.pk),
+        tenant_id=getattr(user, "tenant_id", None),
+        details={"reason": reason, "delivery": deliver},
+    )
+    notices.tell_of_pass(realm, user, token=token if deliver == "mail" else "", expires_at=expires_at)
+    return EnrollmentPass(user.pk, expires_at, token if deliver == "show" else None)

@@ -1,0 +1,210 @@
+"""Enrollment passes: an admin lets a user without a factor enroll one, and never does it in the user's place."""
+
+import re
+import secrets
+import uuid
+from typing import Any
+
+import pyotp
+import pytest
+
+from identity_platform.audit.models import PlatformEvent, TenantEvent
+from mfa.webauthn.models import EndUserPasskey
+from tenants.context import in_tenant
+from tests.mfa.enrollment.calls import enrol_passkey
+from tests.mfa.people import Somebody, somebody_old
+from tests.mfa.signin.test_admins import Admin, new_admin
+from tests.userflow.mailbox import mails_to
+from tests.userflow.tokens.aged import aged
+from tests.world import Api, House, sign_in_admin
+from userflow.admins.models import AdminRole
+
+PATH = "/webauthn/enrollment-passes"
+ADMIN_PATH = "/webauthn/admin/enrollment-passes"
+BEGIN = "/webauthn/totp/beginSetup"
+
+
+@pytest.fixture
+def ann(house: House) -> Somebody:
+    """Registered long ago, without a factor, a ticket or a window."""
+    return somebody_old(house)
+
+
+def asked(person: Somebody, **fields: Any) -> dict[str, Any]:
+    whom = {"tenant_id": str(person.house.id), "user_id": str(person.id)}
+    return {**whom, "reason": "lost the phone", "delivery": "show", **fields}
+
+
+def shown_to(api: Api, person: Somebody) -> str:
+    answer = api.post(PATH, asked(person))
+    assert answer.status_code == 201, answer.content
+    return str(answer.json()["enrollment_pass"])
+
+
+def by(ticket: str) -> dict[str, str]:
+    return {"X-Enrollment-Ticket": ticket}
+
+
+def mailed_pass(address: str) -> str:
+    (found,) = re.findall(
+        r"^[A-Za-z0-9_-]{43}$", mails_to(address, "set up a new second factor")[-1].body, re.MULTILINE
+    )
+    return str(found)
+
+
+def test_shown_pass_enrolls_one_factor(house: House, ann: Somebody) -> None:
+    answer = house.api.post(PATH, asked(ann))
+    assert set(answer.json()) == {"message", "user_id", "expires_at", "enrollment_pass"}
+    assert (answer.status_code, answer.headers["Cache-Control"]) == (201, "no-store")
+    proof = by(answer.json()["enrollment_pass"])
+    ann.enrol_totp(headers=proof)
+    again = Api().post("/webauthn/enduser/beginRegistration", ann.name, headers=proof)
+    assert (ann.row().mfa_methods, again.status_code) == (["totp", "backup_code"], 401)
+
+
+def test_pass_is_taken_in_the_body(house: House, ann: Somebody) -> None:
+    body = {**ann.name, "enrollment_ticket": shown_to(house.api, ann)}
+    assert Api().post(BEGIN, body).status_code == 200
+
+
+def test_mailed_pass_is_not_shown(house: House, ann: Somebody) -> None:
+    answer = house.api.post(PATH, asked(ann, delivery="mail"))
+    assert (answer.status_code, "enrollment_pass" in answer.json()) == (201, False)
+    ann.enrol_totp(headers=by(mailed_pass(ann.email)))
+
+
+def test_user_is_told_of_a_shown_pass(house: House, ann: Somebody) -> None:
+    token = shown_to(house.api, ann)
+    (told,) = mails_to(ann.email, "set up a new second factor")
+    assert "an administrator has issued an enrollment pass" in told.body
+    assert token not in told.body
+
+
+def test_pass_is_audited_with_its_reason(house: House, ann: Somebody) -> None:
+    token = shown_to(house.api, ann)
+    with in_tenant(house.id):
+        event = TenantEvent.objects.get(action="enrollment_pass.issued", target_id=str(ann.id))
+    assert event.details == {"reason": "lost the phone", "delivery": "show"}
+    assert (event.actor_id, token in str(event.details)) == (str(house.admin.id), False)
+
+
+def test_pass_lasts_an_hour_and_a_new_one_replaces_it(house: House, ann: Somebody) -> None:
+    first, second = shown_to(house.api, ann), shown_to(house.api, ann)
+    ann.minutes_pass(59)
+    tried = [Api().post(BEGIN, ann.name, headers=by(token)).status_code for token in (first, second)]
+    ann.minutes_pass(2)
+    assert [*tried, Api().post(BEGIN, ann.name, headers=by(second)).status_code] == [401, 200, 401]
+
+
+def test_pass_is_for_one_user_of_one_tenant(house: House, other_house: House, ann: Somebody) -> None:
+    ben, far = somebody_old(house), somebody_old(other_house)
+    token = shown_to(house.api, ann)
+    for person in (ben, far):
+        assert Api().post(BEGIN, person.name, headers=by(token)).status_code == 401
+
+
+def test_pass_works_where_only_sessions_may_enroll(new_house: Any, operator: Api) -> None:
+    own = new_house()
+    changed = {"settings": {"enrollment_mode": "bearer"}}
+    assert operator.patch(f"/uflow/admin/tenants/{own.id}", changed).status_code == 200
+    person = somebody_old(own)
+    assert Api().post(BEGIN, person.name, headers=by(shown_to(own.api, person))).status_code == 200
+
+
+def test_pass_for_a_user_with_factors_names_the_reset(house: House, ann: Somebody) -> None:
+    ann.enrol_totp(token=ann.token())
+    answer = house.api.post(PATH, asked(ann))
+    assert (answer.status_code, "factors/reset" in answer.json()["message"]) == (409, True)
+
+
+def test_passkey_by_pass_needs_the_password_once(house: House, ann: Somebody) -> None:
+    # The admin has read the pass too.
+    proof = by(shown_to(house.api, ann))
+    begun = Api().post("/webauthn/enduser/beginRegistration", ann.name, headers=proof)
+    assert begun.status_code == 200
+    assert (
+        Api().post("/webauthn/finishRegistration", {**ann.name, "credential": {"id": "x"}}, headers=proof).status_code
+        == 401
+    )
+    enrol_passkey(ann, headers=proof)
+    with in_tenant(house.id):
+        assert EndUserPasskey.objects.get(user_id=ann.id).second_step_only
+
+
+def test_reset_mails_a_pass_and_opens_no_window(house: House, ann: Somebody) -> None:
+    ann.enrol_totp(token=ann.token())
+    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
+    assert house.api.post("/webauthn/factors/reset", body).status_code == 200
+    assert [door.post(BEGIN, ann.name).status_code for door in (ann.api, Api(address=house.api.address))] == [401, 401]
+    ann.enrol_totp(headers=by(mailed_pass(ann.email)))
+
+
+@pytest.mark.parametrize("path", [PATH, "/webauthn/factors/reset"])
+def test_passes_and_resets_need_permission_reason_and_tenant(house: House, other_house: House, path: str) -> None:
+    ann = somebody_old(house)
+    body = asked(ann)
+    assert house.api.post(path, {**body, "reason": " "}).status_code == 400
+    assert house.api.post(path, {**body, "user_id": str(uuid.uuid4())}).status_code == 404
+    assert other_house.api.post(path, body).status_code == 403
+    assert other_house.api.post(path, {**body, "tenant_id": str(other_house.id)}).status_code == 404
+    assert Api(token=ann.token()).post(path, body).status_code == 403
+    assert Api().post(path, body).status_code == 401
+    assert mails_to(ann.email) == []
+
+
+@pytest.mark.parametrize("path", [PATH, "/webauthn/factors/reset", ADMIN_PATH, "/webauthn/admin/factors/reset"])
+def test_passes_and_resets_need_a_recent_proof(house: House, path: str) -> None:
+    ann, eve = somebody_old(house), new_admin(house)
+    body = {**asked(ann), "user_id": eve.id} if "admin" in path else asked(ann)
+    answer = Api(token=aged(str(house.api.token), 16)).post(path, body)
+    assert (answer.status_code, answer.json()["code"]) == (401, "insufficient_user_authentication")
+
+
+def test_password_session_of_an_admin_with_a_factor_issues_no_pass(house: House, ann: Somebody) -> None:
+    eve = new_admin(house)
+    token = eve.sign_in().json()["access_token"]
+    eve.enrol(token=token)
+    assert Api(token=token).post(PATH, asked(ann)).json()["code"] == "insufficient_user_authentication"
+
+
+# --- admin users -----------------------------------------------------------------------------------------------------
+
+
+def admin_asked(admin: Admin, **fields: Any) -> dict[str, Any]:
+    return {"user_id": admin.id, "reason": "new here", "delivery": "show", **fields}
+
+
+def test_pass_of_an_admin_user(house: House) -> None:
+    eve = new_admin(house)
+    answer = house.api.post(ADMIN_PATH, admin_asked(eve))
+    assert answer.status_code == 201, answer.content
+    assert eve.enrol(headers=by(answer.json()["enrollment_pass"])).status_code == 200
+    event = PlatformEvent.objects.get(action="enrollment_pass.issued", target_id=eve.id)
+    assert event.details == {"reason": "new here", "delivery": "show"}
+
+
+def test_passes_of_admin_users_need_rank_and_tenant(house: House, other_house: House, operator: Api) -> None:
+    eve = new_admin(house)
+    role = AdminRole.objects.create(name=f"clerk-{secrets.token_hex(4)}", permissions=["admins:read", "admins:write"])
+    weak = new_admin(house, role.name).sign_in().json()["access_token"]
+    assert Api(token=weak).post(ADMIN_PATH, admin_asked(eve)).status_code == 403
+    assert other_house.api.post(ADMIN_PATH, admin_asked(eve)).status_code == 404
+    assert operator.post(ADMIN_PATH, admin_asked(eve)).status_code == 201
+
+
+@pytest.mark.parametrize("path", [ADMIN_PATH, "/webauthn/admin/factors/reset"])
+def test_own_factors_are_neither_reset_nor_given_a_pass(new_house: Any, path: str) -> None:
+    own = new_house()
+    body = {"user_id": str(own.admin.id), "reason": "lost", "delivery": "show"}
+    answer = own.api.post(path, body)
+    assert (answer.status_code, "one by one" in answer.json()["message"]) == (403, True)
+    assert sign_in_admin(own.admin.username)["mfa_required"] is False
+
+
+def test_totp_code_of_a_reset_admin_is_gone_and_the_mailed_pass_works(house: House) -> None:
+    eve = new_admin(house)
+    eve.enrol(headers=by(eve.ticket))
+    body = {"user_id": eve.id, "reason": "lost the phone"}
+    assert house.api.post("/webauthn/admin/factors/reset", body).status_code == 200
+    begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": eve.email}, headers=by(mailed_pass(eve.email)))
+    assert (begun.status_code, len(pyotp.TOTP(begun.json()["secret"]).now())) == (200, 6)
