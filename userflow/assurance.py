@@ -74,9 +74,9 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
         Action.EXPORT_PASSWORD_HASHES: Requirement("Export password hashes", clients=False),
         Action.WRITE_CLIENT_SECRET: Requirement("Create or rotate a client secret", rank=True),
         Action.GRANT_ROLES: Requirement("Grant roles, group memberships that carry roles, or client scopes", rank=True),
-        Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings"),
+        Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings", clients=False),
         Action.CHANGE_CONNECTIONS: Requirement("Change directories and webhook endpoints, and their secrets"),
-        Action.CHANGE_TENANT_STATE: Requirement("Delete, suspend, resume, move or restore a tenant"),
+        Action.CHANGE_TENANT_STATE: Requirement("Delete, suspend, resume, move or restore a tenant", clients=False),
         Action.ROTATE_KEYS: Requirement("Rotate signing or encryption keys", clients=False),
         Action.REVEAL_SECRET: Requirement("Reveal a secret in the console", clients=False),
     }
