@@ -8,7 +8,11 @@ import re
 from typing import Any
 
 import pytest
+from django.urls import resolve
 
+from identity_platform.audit.models import PlatformEvent, TenantEvent
+from tenants.context import in_tenant
+from tenants.models import Tenant
 from tests.console.every_url import PAGES
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.test_every_url import World, everything_of, path_of
@@ -121,7 +125,7 @@ def test_forms_below_their_level_lead_to_step_up(world: World, staff: Staff, wea
     forms = forms_of(staff, world.ids_of_a)
     weakened(staff)
     before = stored(world)
-    wrong = []
+    wrong, rejected = [], set()
     for name in forms:
         path, body = path_of(name, world.ids_of_a), {"drawn_for": str(world.a.id)}
         if name in OUTSIDE_THE_TABLE:
@@ -130,14 +134,50 @@ def test_forms_below_their_level_lead_to_step_up(world: World, staff: Staff, wea
         shown, sent = staff.get(path), staff.post(path, body)
         wrong += [] if shown.status_code == 405 or leads(shown) else [(f"get {name}", shown.status_code)]
         wrong += [] if leads(sent) else [(f"post {name}", sent.status_code)]
+        rejected |= {
+            (method, resolve(path).route) for method in ("GET", "POST") if (method, shown.status_code) != ("GET", 405)
+        }
     assert not wrong, "\n".join(map(str, wrong))
     assert stored(world) == before
+    assert audited(staff) == rejected
     assert staff.get("/admin/").status_code == 200
 
 
 def stored(world: World) -> list[Any]:
     """What is stored about the tenant, without the number of audit events."""
     return everything_of(world.a)[:-2]
+
+
+def audited(staff: Staff) -> set[tuple[str, str]]:
+    """Method and route of what the admin user was rejected at, from the trail that it is in."""
+    if staff.tenant_id is None:
+        return _rejections(PlatformEvent, staff)
+    with in_tenant(staff.tenant_id):
+        return _rejections(TenantEvent, staff)
+
+
+def _rejections(model: Any, staff: Staff) -> set[tuple[str, str]]:
+    found = model.objects.filter(action="access.rejected", actor_id=str(staff.id)).values_list("details", flat=True)
+    return {(details["method"], details["route"]) for details in found}
+
+
+@pytest.mark.parametrize("operator", [True, False])
+def test_without_the_required_factor_no_page_opens(world: World, settings: Any, operator: bool) -> None:
+    staff = new_operator() if operator else new_tenant_admin(world.a)
+    settings.OPERATORS_REQUIRE_FACTOR = True
+    Tenant.objects.filter(pk=world.a.id).update(settings={"mfa_policy": "required"})
+    assert staff.send_password().headers["Location"] == "/admin/my-sign-in/"
+    before = stored(world)
+    wrong = []
+    for name in pages(staff):
+        if PAGES[name].public or name in ("my_sign_in", "new_backup_codes"):
+            continue
+        path, body = path_of(name, world.ids_of_a), {"drawn_for": str(world.a.id)}
+        for answer in (staff.get(path), staff.post(path, body)):
+            out = answer.status_code == 302 and answer.headers["Location"].startswith("/admin/login/")
+            wrong += [] if out or answer.status_code == 405 else [(name, answer.status_code)]
+    assert not wrong, "\n".join(map(str, wrong))
+    assert stored(world) == before
 
 
 def test_each_exception_is_a_form(world: World) -> None:
