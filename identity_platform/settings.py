@@ -306,6 +306,7 @@ if PASSWORD_BLOCKLIST and not Path(PASSWORD_BLOCKLIST).is_file():
 PASSWORD_RESET_URL = text("PASSWORD_RESET_URL", f"{BASE_URL}/password/reset")
 # The same for the mails that prove an address and that invite somebody.
 EMAIL_VERIFICATION_URL = text("EMAIL_VERIFICATION_URL", f"{BASE_URL}/email/verify")
+EMAIL_UNDO_URL = f"{BASE_URL}/email/undo"
 INVITATION_URL = text("INVITATION_URL", f"{BASE_URL}/invitations/accept")
 # How long the secret before the last one still works after a rotation.
 CLIENT_SECRET_OVERLAP_SECONDS = whole("CLIENT_SECRET_OVERLAP_SECONDS", 86400, most=30 * 86400)

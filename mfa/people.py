@@ -2,20 +2,26 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from django.db import connection
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.crypto import hash_token
 from mfa.errors import UnknownPerson
 from tenants import routes
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
+from userflow.admins.models import AdminUser
 from userflow.clients.credentials import PROOF_COLUMNS
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import attempts
+
+if TYPE_CHECKING:
+    # It imports this module.
+    from mfa.enrollment import Caller
 
 
 @contextmanager
@@ -32,21 +38,38 @@ def entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WRI
         yield
 
 
-def find_user(realm: Realm, email: str) -> Any | None:
+def find_user(realm: Realm, email: str, caller: "Caller | None" = None) -> Any | None:
     """The active user with this address, or None; an inactive user is as good as unknown, as in signing in.
 
-    Refuses with TooManyFromAddress (429) whoever has asked for too many that are not there.
+    Several admin users may state an address that none of them has verified: then it names the one whose token or ticket
+    the caller sends. Refuses with TooManyFromAddress (429) whoever has asked for too many that are not there.
     """
     attempts.refuse_listing_address()
-    user: Any = realm.users._default_manager.filter(email_key=email_key(email), active=True).first()
-    if user is not None and realm is ADMINS and user.tenant_id is not None:
-        routes.find(user.tenant_id).check(Purpose.READ)
-    return user
+    key = email_key(email)
+    if realm is ADMINS:
+        return _admin_at(key, caller)
+    return realm.users._default_manager.filter(email_key=key, active=True).first()
 
 
-def require_user(realm: Realm, email: str) -> Any:
+def _admin_at(key: str, caller: "Caller | None") -> Any | None:
+    found = list(AdminUser.objects.filter(email_key=key).order_by("created_at"))
+    named = [user for user in found if user.email_verified_at is not None] or found
+    if len(found) > 1 and caller is not None:
+        own = {caller.principal.id} if caller.principal is not None else set()
+        if caller.ticket is not None:
+            held = ADMINS.tickets._default_manager.filter(digest=hash_token(caller.ticket))
+            own |= set(held.values_list("user_id", flat=True))
+        named = [user for user in found if user.pk in own] or named
+    if len(named) != 1 or not named[0].active:
+        return None
+    if named[0].tenant_id is not None:
+        routes.find(named[0].tenant_id).check(Purpose.READ)
+    return named[0]
+
+
+def require_user(realm: Realm, email: str, caller: "Caller | None" = None) -> Any:
     """The active user with this address; the refusals of `refuse_unknown`."""
-    user = find_user(realm, email)
+    user = find_user(realm, email, caller)
     if user is None:
         refuse_unknown()
     return user

@@ -19,7 +19,7 @@ from mfa.enrollment import Caller, id_in
 from tenants import routes
 from tenants.states import Purpose
 from userflow.errors import NotSignedInByTicket, WrongCredentials
-from userflow.realms import END_USERS, Realm
+from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin import actions as signin
 from userflow.signin import attempts, tickets
 from userflow.signin.tickets import Spendable
@@ -63,6 +63,21 @@ FROM {users} u LEFT JOIN {table} f ON f.user_id = u.id AND {condition} WHERE {wh
 """
 
 
+# Several admin users may state an address that none of them has verified. The login's ticket says which one is meant, or the
+# caller's token; without either the address names who has verified it, else the only one.
+_OWN = """(SELECT o.id FROM userflow_adminuser o WHERE o.email_key = %(person_key)s AND (o.id = %(person_known)s::uuid
+OR o.id = (SELECT t.user_id FROM userflow_adminticket t WHERE t.digest = %(person_ticket)s::bytea))
+ORDER BY o.id = %(person_known)s::uuid LIMIT 1)"""
+_ADMIN_AT = f"""u.email_key = %(person_key)s AND (u.id = {_OWN} OR {_OWN} IS NULL AND (u.email_verified_at IS NOT NULL
+OR NOT EXISTS (SELECT FROM userflow_adminuser o WHERE o.email_key = u.email_key AND o.id <> u.id)))"""
+
+
+def _who(realm: Realm, *, email: str | None) -> str:
+    if email is None:
+        return "u.id = %(person_known)s"
+    return _ADMIN_AT if realm is ADMINS else "u.email_key = %(person_key)s"
+
+
 def count_try(
     *, realm: Realm, email: str | None, caller: Caller, mfa_token: str | None, factor: Factor, nobody: bool = False
 ) -> Try:
@@ -79,13 +94,18 @@ def count_try(
         users=realm.users._meta.db_table,
         table=factor.table,
         condition=factor.condition,
-        who="u.id = %(person_known)s" if email is None else "u.email_key = %(person_key)s",
+        who=_who(realm, email=email),
         otherwise=f"'{attempts.STRANGER}'"
         if mfa_token is None
         else attempts.login_budget(realm, user="u.id", network="%(person_network)s"),
     )
     key = email_key(email) if email is not None else None
-    values = {"person_known": id_in(realm, caller.principal), "person_key": key, **factor.values}
+    values = {
+        "person_known": id_in(realm, caller.principal),
+        "person_key": key,
+        "person_ticket": hash_token(mfa_token) if mfa_token is not None else None,
+        **factor.values,
+    }
     if mfa_token is not None:
         values["person_network"] = attempts.caller_network()
     parts = [Part(attempts.PERSON, person, values)]

@@ -82,10 +82,11 @@ class TooManyFromAddress(errors.TooManyRequests):
     message = "Too many requests from your address: wait as long as Retry-After says."
 
 
-class UsernameTaken(errors.Conflict):
-    """409: another admin user has this username."""
+class AdminNameTaken(errors.Conflict):
+    """409: another admin user has this username or e-mail address. Which of them, and where, is not told: the other one may
+    be an operator or another tenant's."""
 
-    message = "Another admin user has this username: choose another one."
+    message = "This username or e-mail address is taken: choose another one."
 
 
 class EmailTaken(errors.Conflict):
@@ -323,6 +324,12 @@ class EmailProofInvalid(errors.ApiError):
     """400: a link or code that is unknown, wrong, used up or expired; alike for addresses that nobody has."""
 
     message = "This link or code is not good any more: ask for another one at /uflow/user/email/resend."
+
+
+class EmailUndoInvalid(errors.ApiError):
+    """400: a link that is unknown, used or expired."""
+
+    message = "The link is invalid or has expired. Ask your administrator if you have lost your account."
 
 
 class InvitationInvalid(errors.ApiError):

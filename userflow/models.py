@@ -3,7 +3,7 @@
 from userflow.admins.models import AdminRole, AdminUser
 from userflow.clients.models import Client
 from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
-from userflow.email.models import EmailProof
+from userflow.email.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.endusers.models import EndUser, EndUserCount
 from userflow.groups.models import Group, GroupMembership
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
@@ -26,6 +26,8 @@ from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
 
 __all__ = [
     "AdminAttempts",
+    "AdminEmailProof",
+    "AdminEmailUndo",
     "AdminEnrollmentWindow",
     "AdminInvitation",
     "AdminRefreshToken",
@@ -41,6 +43,7 @@ __all__ = [
     "EndUser",
     "EndUserAttempts",
     "EndUserCount",
+    "EndUserEmailUndo",
     "EndUserEnrollmentWindow",
     "EndUserImport",
     "EndUserInvitation",

@@ -119,6 +119,7 @@ urlpatterns = [
     ),
     # E-mail addresses
     path("uflow/user/email/verify", EmailProofViewSet.as_view({"post": "verify"})),
+    path("uflow/user/email/undo", EmailProofViewSet.as_view({"post": "undo"})),
     path("uflow/user/email/resend", EmailProofViewSet.as_view({"post": "resend"})),
     # Invitations
     path("uflow/admin/invitations", InvitationViewSet.as_view({"get": "list", "post": "create"})),
@@ -136,6 +137,7 @@ urlpatterns = [
     path("uflow/directory/configs/<str:config_id>/runs", DirectoryViewSet.as_view({"get": "runs"})),
     # Pages behind the links of mails
     path("password/reset", landing_page, {"template": "pages/password_reset.html"}),
+    path("email/undo", landing_page, {"template": "pages/email_undo.html"}),
     path("email/verify", landing_page, {"template": "pages/email_verify.html"}),
     path("invitations/accept", landing_page, {"template": "pages/invitation_accept.html"}),
     # Webhooks

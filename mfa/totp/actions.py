@@ -70,7 +70,7 @@ def begin_totp_setup(
     """
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
-        user = require_user(realm, email)
+        user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         secret = engine.new_secret()
         with realm.atomic():
@@ -89,7 +89,7 @@ def show_totp_setup_again(*, realm: Realm, tenant_id: UUID | None, email: str, s
     Refuses as `begin_totp_setup` does, and with SecretNotIssued (400).
     """
     with entered(realm, tenant_id):
-        user = require_user(realm, email)
+        user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         return _setup(realm, user, _opened(realm, _pending(realm, user, secret)))
 
@@ -135,7 +135,7 @@ def confirm_totp_setup(
     attempts.refuse_guessing_address()
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
-        user = require_user(realm, email)
+        user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
         row = _pending(realm, user, secret)
@@ -297,7 +297,7 @@ def disable_totp(
     """
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
-        user = require_user(realm, email)
+        user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP, needs_replace=True)
         with realm.atomic():
             locked = factors.claim(realm, user, proof)
@@ -313,7 +313,7 @@ def regenerate_backup_codes(
     """Ten new backup codes instead of the old ones; the same proof and refusals as `disable_totp`."""
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
-        user = require_user(realm, email)
+        user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP, needs_replace=True)
         with realm.atomic():
             locked = factors.claim(realm, user, proof)

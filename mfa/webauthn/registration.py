@@ -47,7 +47,7 @@ def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, call
     stored.
     """
     with entered(realm, tenant_id):
-        user = require_user(realm, email)
+        user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         rp = relying_party(realm, name=issuer_of(realm, user))
         enrolled = queries.handles_of(user)
@@ -81,7 +81,7 @@ def finish_registration(
     (400), NotSignedInByTicket (401), and what `enrollment_proof` raises; then nothing is stored.
     """
     with entered(realm, tenant_id):
-        user = require_user(realm, email)
+        user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
         new = _verified_registration(realm, user, response)

@@ -16,7 +16,7 @@ from tenants.errors import NoRoom
 from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import databases_on, straight_to, throw_away
 from tests.world import Api, House
-from userflow.errors import UsernameTaken
+from userflow.errors import AdminNameTaken
 from userflow.models import AdminUser, EndUser
 from userflow.tenants.actions import open_tenant
 
@@ -87,7 +87,7 @@ def test_a_refused_making_leaves_nothing(spares: int, no_spares: None, house: Ho
     warm.refill(main_server(), spares)
     slug, before, keys = a_slug(), databases_on(main_server()), DataKey.objects.count()
     taken = {"username": house.admin.username, "email": "new@example.com", "password": house.admin.password}
-    with pytest.raises(UsernameTaken):
+    with pytest.raises(AdminNameTaken):
         open_tenant(name="Refused", slug=slug, admin=taken)
     assert not Tenant.objects.filter(slug=slug).exists()
     assert databases_on(main_server()) == before

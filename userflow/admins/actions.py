@@ -5,24 +5,24 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
+from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from tenants import routes
-from userflow import mail
 from userflow.admins.models import AdminRole, AdminUser, username_is
 from userflow.assurance import Action, require_assurance
+from userflow.email import admin_proofs, undo
 from userflow.errors import (
     AddressNeedsFreshSignIn,
-    EmailTaken,
+    AdminNameTaken,
     GrantsMoreThanHeld,
     LastAdmin,
     NotYourself,
     UnknownRole,
     UnknownUser,
-    UsernameTaken,
 )
 from userflow.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.principals import Principal
@@ -46,15 +46,18 @@ def create_admin_user(
 ) -> tuple[AdminUser, str | None]:
     """Make an admin user of a tenant, or an operator when `tenant_id` is None.
 
-    Gives the user and an enrollment ticket. `by` is who asks (None: the command line). Refuses with UsernameTaken,
-    EmailTaken, WeakPassword, UnknownRole, GrantsMoreThanHeld, UnknownTenant, InsufficientAuthentication.
+    Gives the user and an enrollment ticket. `by` is who asks (None: the command line, or an accepted invitation; these
+    verify the address, while any other gets a mail with a link). Refuses with AdminNameTaken, WeakPassword, UnknownRole,
+    GrantsMoreThanHeld, UnknownTenant, InsufficientAuthentication.
     """
     require_assurance(Action.GRANT_ROLES, by)
+    verified = by is None
     least = passwords.SHORTEST
     if tenant_id is not None:
         least = routes.find(tenant_id).setting("password_min_length")
     granted = grantable_roles(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
     _refuse_foreign_address(username, email)
+    refuse_reserved_address(email_key(email))
     passwords.check_strength(password, least=least, personal=(username, email, first_name, last_name))
     user = AdminUser(
         tenant_id=tenant_id,
@@ -63,9 +66,12 @@ def create_admin_user(
         first_name=first_name,
         last_name=last_name,
         password=passwords.hashed(password),
+        email_verified_at=now() if verified else None,
     )
     with transaction.atomic():
         _save(user, force_insert=True)
+        if not verified:
+            admin_proofs.start_admin_proof(user, email)
         user.roles.set(granted)
         record_for_platform(
             "admin_user.created",
@@ -83,12 +89,18 @@ def _refuse_foreign_address(username: str, email: str) -> None:
         raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
 
 
+def refuse_reserved_address(key: str) -> None:
+    """Raise AdminNameTaken if an admin user has verified the address."""
+    if AdminUser.objects.filter(email_key=key, email_verified_at__isnull=False).exists():
+        raise AdminNameTaken
+
+
 def _save(user: AdminUser, **how: Any) -> None:
     try:
         with transaction.atomic():
             user.save(**how)
     except IntegrityError as clash:
-        raise (UsernameTaken if "username" in str(clash) else EmailTaken) from clash
+        raise AdminNameTaken from clash
 
 
 def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal | None) -> list[AdminRole]:
@@ -146,10 +158,10 @@ def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -
 def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) -> AdminUser:
     """Change `username`, `email`, `first_name`, `last_name`, `roles`: those that are there.
 
-    Refuses with UnknownUser, UsernameTaken, EmailTaken, UnknownRole, GrantsMoreThanHeld (also for a user who holds more
-    than the caller does), LastAdmin (roles that would leave a tenant, or the platform, without an admin),
-    AddressNeedsFreshSignIn (one's own address by an old sign-in), InsufficientAuthentication (roles, or another user's
-    address).
+    Refuses with UnknownUser, AdminNameTaken, TooManyFromAddress (too many new addresses), UnknownRole,
+    GrantsMoreThanHeld (also for a user who holds more than the caller does), LastAdmin (roles that would leave a tenant, or
+    the platform, without an admin), AddressNeedsFreshSignIn (one's own address by an old sign-in),
+    InsufficientAuthentication (roles, or another user's address).
     """
     changes = dict(changes)
     roles = changes.pop("roles", None)
@@ -169,26 +181,47 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
             must_still_stand(ADMINS, by)
         if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:
             _keep_one_admin(user)
-        old_address = user.email
+        asked = sorted([*changes, *(["roles"] if roles is not None else [])])
+        moves = email_key(email) != user.email_key
+        if moves:
+            _change_address(user, changes, keep=by.session_id if user.pk == by.id else None)
         for name, value in changes.items():
             setattr(user, name, value)
         # These members alone: a password, a factor or a switching off of the same moment must not be taken back.
         _save(user, update_fields=[*changes, "email_key", "updated_at"])
-        if user.email != old_address:
-            # Links to set a new password have gone to the old address, and whoever reads it shall know.
+        if moves:
+            # Links to set a new password have gone to the old address.
             tickets.end_tickets(ADMINS, user, purpose=tickets.PASSWORD_RESET)
+        if "email_verified_at" in changes:
             keep = by.session_id if user.pk == by.id else None
             end_sessions(ADMINS, user_id=user.pk, keep=keep, reason="email_changed")
-            mail.tell("admin_address_changed", to=old_address, facts={}, after=ADMINS.alias, tenant_id=user.tenant_id)
         if granted is not None:
             user.roles.set(granted)
         record_for_platform(
             "admin_user.updated",
             tenant_id=user.tenant_id,
             target=("admin_user", user.pk),
-            details={"changed": sorted([*changes, *(["roles"] if roles is not None else [])])},
+            details={"changed": asked},
         )
     return find_admin_user(user_id=user_id, within=by.tenant_id)
+
+
+def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | None) -> None:
+    """Decide what becomes of a new address in `changes`. Raises AdminNameTaken, TooManyFromAddress (too many changes).
+
+    It counts at once but is unverified until its mail is followed. For a user who has a factor it counts only then: what a
+    factor guards must not pass to an address that nobody has read. The old address gets a link that undoes the change.
+    """
+    wanted = changes["email"]
+    refuse_reserved_address(email_key(wanted))
+    admin_proofs.limit_changes(user)
+    pending = bool(user.mfa_methods)
+    undo.offer_undo(ADMINS, user, routes.find(user.tenant_id) if user.tenant_id else None, pending=pending)
+    admin_proofs.start_admin_proof(user, wanted, keep=keep)
+    if pending:
+        del changes["email"]
+    else:
+        changes["email_verified_at"] = None
 
 
 def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser:
@@ -244,8 +277,6 @@ def _strong(user: AdminUser) -> str:
 
 
 def is_taken(*, username: str, email: str) -> bool:
-    """Whether an admin user has this username or address."""
-    return (
-        AdminUser.objects.filter(username_is(username)).exists()
-        or AdminUser.objects.filter(email_key=email_key(email)).exists()
-    )
+    """Whether an admin user has this username, or has verified this address."""
+    verified = AdminUser.objects.filter(email_key=email_key(email), email_verified_at__isnull=False)
+    return AdminUser.objects.filter(username_is(username)).exists() or verified.exists()

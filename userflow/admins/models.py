@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.db.models.lookups import Exact
+from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key, key_of_spelling
 from tenants.models import Tenant
@@ -28,10 +29,32 @@ def username_is(username: str) -> models.Q:
     return models.Q(Exact(Lower("username"), Lower(models.Value(username))))
 
 
-def known_as(name: str) -> models.Q:
-    """The condition that finds the admin user of this username or e-mail address, in any spelling of either."""
+def address_is(key: str) -> models.Q:
+    """The condition of the admin user that an address (its `email_key`) names.
+
+    This is the user who has verified the address. An address that nobody has verified names its user only while no other
+    one states it: anyone who makes admin users can state any address.
+    """
+    others = AdminUser.objects.filter(email_key=key).exclude(pk=models.OuterRef("pk"))
+    return models.Q(email_key=key) & models.Q(
+        models.Q(email_verified_at__isnull=False) | models.Q(~models.Exists(others))
+    )
+
+
+def admins_named(name: str) -> models.QuerySet["AdminUser"]:
+    """The admin user of this username or e-mail address, in any spelling of either; the first one counts.
+
+    A username may have the form of an address. Whoever has verified that address comes first.
+    """
     key = key_of_spelling(name)
-    return username_is(name) if key is None else username_is(name) | models.Q(email_key=key)
+    if key is None:
+        return AdminUser.objects.filter(username_is(name))
+    rank = models.Case(
+        models.When(email_key=key, email_verified_at__isnull=False, then=0),
+        models.When(username_is(name), then=1),
+        default=2,
+    )
+    return AdminUser.objects.filter(username_is(name) | address_is(key)).order_by(rank)
 
 
 def may_enter() -> models.Q:
@@ -65,7 +88,7 @@ class AdminUserManager(BaseUserManager["AdminUser"]):
             raise ValidationError("The username must be one line that is not blank.")
         if "@" in username and username.lower() != address.lower():
             raise ValidationError("A username with an @ must be the user's own e-mail address.")
-        user = self.model(username=username, email=address, **extra)
+        user = self.model(username=username, email=address, email_verified_at=now(), **extra)
         user.set_password(password)
         try:
             with transaction.atomic(using=self._db):
@@ -83,7 +106,9 @@ class AdminUser(AbstractBaseUser):
     username = models.CharField(max_length=LONGEST_NAME)
     email = models.CharField(max_length=254)
     # Lower-case form: two spellings of one address are one person.
-    email_key = models.CharField(max_length=254, unique=True, editable=False)
+    email_key = models.CharField(max_length=254, editable=False)
+    # An address is reserved once it is verified: by its mail, or by who made the user on the machine.
+    email_verified_at = models.DateTimeField(null=True, editable=False)
     first_name = models.CharField(max_length=LONGEST_NAME, blank=True)
     last_name = models.CharField(max_length=LONGEST_NAME, blank=True)
     tenant = models.ForeignKey(Tenant, null=True, blank=True, on_delete=models.CASCADE, related_name="admin_users")
@@ -101,8 +126,23 @@ class AdminUser(AbstractBaseUser):
     REQUIRED_FIELDS: ClassVar[list[str]] = ["email"]
 
     class Meta:
-        constraints = [models.UniqueConstraint(Lower("username"), name="admin_username_unique")]
-        indexes = [models.Index(fields=["tenant", "-created_at", "id"], name="admin_newest_first")]
+        constraints = [
+            models.UniqueConstraint(Lower("username"), name="admin_username_unique"),
+            models.UniqueConstraint(
+                fields=["email_key"], condition=models.Q(email_verified_at__isnull=False), name="admin_email_unique"
+            ),
+            # Within a tenant (and among operators) two are a mistake; whoever makes one sees the other.
+            models.UniqueConstraint(
+                fields=["tenant", "email_key"],
+                condition=models.Q(email_verified_at__isnull=True),
+                nulls_distinct=False,
+                name="admin_email_unverified_unique",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["tenant", "-created_at", "id"], name="admin_newest_first"),
+            models.Index(fields=["email_key"], name="admin_email"),
+        ]
 
     def __str__(self) -> str:
         return self.username

@@ -13,14 +13,14 @@ from userflow.admins import actions, serializers
 from userflow.assurance import Action
 from userflow.errors import (
     AddressNeedsFreshSignIn,
-    EmailTaken,
+    AdminNameTaken,
     GrantsMoreThanHeld,
     InsufficientAuthentication,
     LastAdmin,
     NotYourself,
+    TooManyFromAddress,
     UnknownRole,
     UnknownUser,
-    UsernameTaken,
     WeakPassword,
 )
 from userflow.ids import id_or
@@ -43,8 +43,7 @@ class AdminUserViewSet(ApiViewSet):
         serializers.AdminUserIn,
         returns={201: serializers.AdminUserOut},
         refuses=[
-            UsernameTaken,
-            EmailTaken,
+            AdminNameTaken,
             WeakPassword,
             UnknownRole,
             GrantsMoreThanHeld,
@@ -100,8 +99,8 @@ class AdminUserViewSet(ApiViewSet):
         refuses=[
             AddressNeedsFreshSignIn,
             UnknownUser,
-            UsernameTaken,
-            EmailTaken,
+            AdminNameTaken,
+            TooManyFromAddress,
             UnknownRole,
             GrantsMoreThanHeld,
             LastAdmin,

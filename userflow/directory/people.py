@@ -17,7 +17,7 @@ from userflow.directory.models import DirectoryConfig, DirectoryLink
 from userflow.directory.objects import Entry
 from userflow.directory.plan import Change, Person
 from userflow.email import proofs
-from userflow.email.models import EmailProof
+from userflow.email.models import EmailProof, EndUserEmailUndo
 from userflow.endusers import yielding
 from userflow.endusers.models import EndUser
 from userflow.groups.models import Group
@@ -166,6 +166,8 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         # links to set a password went to the old one.
         _end_sessions(moved, reason="email_changed")
         EmailProof.objects.filter(user_id__in=moved).delete()
+        # The directory decides from now on.
+        EndUserEmailUndo.objects.filter(user_id__in=moved).delete()
         END_USERS.tickets._default_manager.filter(user_id__in=moved).delete()
     _record("end_user.updated", columns[0], config)
     told = [{**_about(change.person, config), **change.told()} for change in changes]

@@ -17,7 +17,9 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
+from userflow.admins.models import AdminUser
 from userflow.email import proofs
+from userflow.email.admin_proofs import verify_admin_email
 from userflow.email.models import EmailProof
 from userflow.endusers import yielding
 from userflow.endusers.models import EndUser
@@ -33,17 +35,17 @@ FACTOR = "email"
 MOST_RIVALS = 5
 
 
-def verify_email_by_token(*, token: str) -> EndUser:
-    """Prove an address with the token of its mail; gives the user.
+def verify_email_by_token(*, token: str) -> EndUser | AdminUser:
+    """Prove an address with the token of its mail; gives the user, an admin user as well.
 
-    Refuses with EmailProofInvalid (unknown, used, expired), EmailTaken (somebody else has taken the new address
-    meanwhile), TenantSuspended, TenantBusy, TooManyFromAddress.
+    Refuses with EmailProofInvalid (unknown, used, expired), EmailTaken or AdminNameTaken (somebody else
+    has taken the address meanwhile), TenantSuspended, TenantBusy, TooManyFromAddress.
     """
     _guard()
     try:
         tenant_id = place_of(token)
         if tenant_id is None:
-            raise EmailProofInvalid
+            return verify_admin_email(token=token)
         with in_tenant(tenant_id, Purpose.WRITE):
             proof = EmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now()).first()
             if proof is None:

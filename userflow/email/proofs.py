@@ -110,11 +110,6 @@ def limit_changes(user_id: object) -> None:
         )
 
 
-def tell_old_address(old: str, route: routes.Route, *, pending: bool) -> None:
-    """Tell the address that is given up. Call it inside the tenant's transaction."""
-    mail.tell("email_changed", to=old, facts={"issuer": issuer_of(route), "pending": pending}, after="tenant")
-
-
 def issuer_of(route: routes.Route) -> str:
     """Under which name the tenant speaks to its people."""
     return str(route.setting("issuer_name"))

@@ -30,6 +30,16 @@ class EmailVerifiedOut(serializers.Serializer[Any]):
     verified = serializers.BooleanField()
 
 
+class UndoIn(serializers.Serializer[Any]):
+    token = Text(max_length=128, help_text="Of the link in the mail.")
+
+
+class EmailUndoneOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    user_id = serializers.UUIDField()
+    email = serializers.CharField()
+
+
 class ResendIn(serializers.Serializer[Any]):
     tenant_id = Identifier()
     email = EmailAddress()

@@ -7,7 +7,7 @@ from uuid import UUID
 import orjson
 from django.apps import apps
 from django.db import IntegrityError, connections
-from django.db.models import BooleanField, Case, Q, Value, When
+from django.db.models import BooleanField, Case, Q, When
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import Unavailable
@@ -20,7 +20,7 @@ from tenants.states import Purpose
 from userflow.assurance import Action, require_assurance
 from userflow.clients.models import Client
 from userflow.directory.models import DirectoryLink
-from userflow.email import proofs
+from userflow.email import proofs, undo
 from userflow.email.models import EmailProof
 from userflow.endusers import queries, yielding
 from userflow.endusers.list_reads import record_list_read
@@ -50,7 +50,6 @@ from userflow.webhooks.payloads import person
 LOCAL = "local"
 ERASE_LOCK = 7_215_004
 ERASE_TRIES = 3
-_YIELDS = Case(When(EndUser.YIELDS, then=Value(True)), default=Value(False), output_field=BooleanField())
 
 
 def register_end_user(
@@ -87,8 +86,9 @@ def register_end_user(
         if password is not None:
             passwords.check_strength(password, least=route.setting("password_min_length"), personal=(email, name))
         # Cheaper than a hash; the unique index below decides races.
-        found = EndUser.objects.filter(email_key=key).annotate(yields=_YIELDS).values_list("yields", flat=True).first()
-        if found is False or (found and yielding.registered_from_here(key)):
+        holders = EndUser.objects.filter(Q(email_key=key) | undo.reserving(key)).annotate(yields=_yields(key))
+        found = list(holders.values_list("yields", flat=True))
+        if not all(found) or (found and yielding.registered_from_here(key)):
             raise EmailTaken
         user = EndUser(
             email=email,
@@ -117,6 +117,11 @@ def register_end_user(
         except IntegrityError as clash:
             raise EmailTaken from clash
     return user, ticket
+
+
+def _yields(key: str) -> Case:
+    """Whether the row gives the address up; a user who can still take it back does not."""
+    return Case(When(EndUser.YIELDS & Q(email_key=key), then=True), default=False, output_field=BooleanField())
 
 
 def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool:
@@ -163,10 +168,10 @@ def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.
 def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: dict[str, Any]) -> EndUser:
     """Change `name`, `email`, `metadata` (replaced whole): those that are there.
 
-    Where the tenant wants addresses proven, a new one counts only then; the user that comes back still has the old one,
-    which is told in any case. Refuses with UnknownUser, EmailTaken, TooManyFromAddress (too many new addresses),
-    GrantsMoreThanHeld (another user, who holds more than the caller), InsufficientAuthentication (the address of another
-    user), AddressNeedsFreshSignIn (one's own by an old sign-in).
+    A new address may count only once it is verified (see `_change_address`); the user that comes back then still has the
+    old one. The old address gets a link that undoes the change. Refuses with UnknownUser, EmailTaken, TooManyFromAddress
+    (too many new addresses), GrantsMoreThanHeld (another user, who holds more than the caller), InsufficientAuthentication
+    (the address of another user), AddressNeedsFreshSignIn (one's own by an old sign-in).
     """
     changes = dict(changes)
     with in_tenant(tenant_id, editing_users(by)) as route:
@@ -197,6 +202,7 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                     # Links to set a new password have gone to the old address.
                     tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
                 if user.email_key != old_key:
+                    proofs.start_proof(user, user.email, user.email_key, route)
                     keep = by.session_id if own else None
                     end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
                 record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
@@ -209,25 +215,27 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
 
 
 def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route, *, keep: UUID | None) -> None:
-    """Decide what becomes of a new address in `changes`: it counts at once, or it waits to be proven.
+    """Decide what becomes of a new address in `changes`: it counts at once, or once it is verified.
 
-    `keep` is the session that goes on when the address changes.
+    It waits where the tenant requires verification, and for a user who has a factor: what a factor guards must not pass to
+    an address that nobody has read. Only a verified address takes over an unused registration. `keep` is the session that
+    goes on when the address changes.
     """
     wanted, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
         # Another spelling of the same address; whatever else was about to be proven is given up.
         proofs.give_up_changes([user.pk])
         return
-    if yielding.holds_address(key):
+    pending = proofs.is_required(route) or bool(user.mfa_methods)
+    held = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | undo.reserving(key)
+    if EndUser.objects.filter(held).exclude(pk=user.pk).exists():
         raise EmailTaken
-    pending = proofs.is_required(route)
-    proofs.tell_old_address(user.email, route, pending=pending)
+    proofs.limit_changes(user.pk)
+    undo.offer_undo(END_USERS, user, route, pending=pending)
     if pending:
-        proofs.limit_changes(user.pk)
         proofs.start_proof(user, wanted, key, route, keep=keep)
         del changes["email"]
     else:
-        yielding.release_addresses([key], to="change")
         EmailProof.objects.filter(user=user).delete()
         changes["email_verified_at"] = None
 

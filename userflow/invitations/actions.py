@@ -24,8 +24,8 @@ from tenants.context import in_tenant
 from tenants.errors import TenantRequired, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.admins.actions import create_admin_user, grantable_roles
-from userflow.admins.models import LONGEST_NAME, AdminUser
+from userflow.admins.actions import create_admin_user, grantable_roles, refuse_reserved_address
+from userflow.admins.models import LONGEST_NAME
 from userflow.assurance import Action, require_assurance
 from userflow.clients.models import Client
 from userflow.email import proofs
@@ -277,7 +277,7 @@ def accept_invitation(*, token: str, password: str, username: str | None = None,
     """Become the user one was invited to become; gives it with an enrollment ticket. A token works once.
 
     `username` is an admin user's, by default the address. Refuses with InvitationInvalid (unknown, used, cancelled,
-    expired), WeakPassword (the token stays good), UsernameTaken, EmailTaken, TenantSuspended, TenantBusy,
+    expired), WeakPassword (the token stays good), AdminNameTaken, EmailTaken, TenantSuspended, TenantBusy,
     TooManyFromAddress, HashersBusy.
     """
     attempts.limit_address("registration")
@@ -405,9 +405,13 @@ def _writable(tenant_id: UUID | None) -> routes.Route | None:
 
 
 def _refuse_taken(realm: Realm, key: str) -> None:
-    """Raise EmailTaken if a user has the address. A record that was registered and never used does not count."""
-    taken = yielding.holds_address(key) if realm is END_USERS else AdminUser.objects.filter(email_key=key).exists()
-    if taken:
+    """Raise EmailTaken or AdminNameTaken if a user has the address.
+
+    An end user's record that was registered and never used does not count, nor an admin user's unverified address.
+    """
+    if realm is not END_USERS:
+        refuse_reserved_address(key)
+    elif yielding.holds_address(key):
         raise EmailTaken
 
 

@@ -10,6 +10,7 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.assurance import Action
 from userflow.errors import (
+    AdminNameTaken,
     AlreadyInvited,
     EmailTaken,
     GrantsMoreThanHeld,
@@ -21,7 +22,6 @@ from userflow.errors import (
     UnknownClient,
     UnknownInvitation,
     UnknownRole,
-    UsernameTaken,
     WeakPassword,
 )
 from userflow.ids import id_or
@@ -50,6 +50,7 @@ class InvitationViewSet(ApiViewSet):
         returns={201: serializers.InvitationOut},
         refuses=[
             EmailTaken,
+            AdminNameTaken,
             AlreadyInvited,
             UnknownRole,
             UnknownClient,
@@ -74,6 +75,7 @@ class InvitationViewSet(ApiViewSet):
             UnknownInvitation,
             InvitationClosed,
             EmailTaken,
+            AdminNameTaken,
             UnknownRole,
             GrantsMoreThanHeld,
             InsufficientAuthentication,
@@ -118,7 +120,7 @@ class AcceptanceViewSet(ApiViewSet):
         refuses=[
             InvitationInvalid,
             WeakPassword,
-            UsernameTaken,
+            AdminNameTaken,
             EmailTaken,
             TooManyFromAddress,
             HashersBusy,

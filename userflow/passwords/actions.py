@@ -17,7 +17,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.admins.models import AdminUser, known_as
+from userflow.admins.models import AdminUser, admins_named
 from userflow.assurance import Action, require_assurance
 from userflow.clients.models import Client
 from userflow.email import proofs
@@ -91,7 +91,7 @@ def set_admin_password(*, username: str, password: str) -> int:
 
     Refuses with UnknownUser, WeakPassword, HashersBusy.
     """
-    user = AdminUser.objects.filter(known_as(username)).first()
+    user = admins_named(username).first()
     if user is None:
         raise UnknownUser
     route = routes.find(user.tenant_id) if user.tenant_id else None

@@ -54,7 +54,7 @@ def update_profile(*, of: Principal, changes: dict[str, Any]) -> dict[str, Any]:
     `first_name`, `last_name`. Gives the profile as it is then.
 
     Refuses with NotAllowed (a client), AddressNeedsFreshSignIn (another `email` by an old sign-in), EmailTaken,
-    UsernameTaken, ValidationFailed.
+    AdminNameTaken, ValidationFailed.
     """
     _must_have_user(of)
     if changes.get("email", of.user["email"]) != of.user["email"] and not of.is_fresh():

@@ -4,7 +4,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
-from userflow.errors import AddressNeedsFreshSignIn, EmailTaken, UnknownUser, UsernameTaken
+from userflow.errors import AddressNeedsFreshSignIn, AdminNameTaken, EmailTaken, UnknownUser
 from userflow.permissions import SignedIn, principal_at
 from userflow.principals import END_USER
 from userflow.profile import actions, serializers
@@ -21,7 +21,7 @@ class ProfileViewSet(ApiViewSet):
     @endpoint(
         serializers.ProfileChanges,
         returns={200: serializers.ProfileOut},
-        refuses=[AddressNeedsFreshSignIn, EmailTaken, UsernameTaken, UnknownUser],
+        refuses=[AddressNeedsFreshSignIn, EmailTaken, AdminNameTaken, UnknownUser],
     )
     def update(self, request: Request) -> Response:
         """Change the members that are there."""

@@ -18,7 +18,7 @@ from tenants import routes
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow import principals
-from userflow.admins.models import AdminUser, known_as, may_enter
+from userflow.admins.models import AdminUser, admins_named, may_enter
 from userflow.clients.credentials import PROOF_COLUMNS, is_authenticated, refuse_sign_in
 from userflow.clients.usage import STALE_USE, note_use
 from userflow.email import proofs
@@ -66,7 +66,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     here = attempts.is_familiar(ADMINS, user="userflow_adminuser.id", network="%s")
     familiar = RawSQL(here, [attempts.caller_network()], output_field=BooleanField())  # noqa: S611  # our own words
     enters = ExpressionWrapper(may_enter(), output_field=BooleanField())
-    user = AdminUser.objects.filter(known_as(username)).annotate(familiar=familiar, enters=enters).first()
+    user = admins_named(username).annotate(familiar=familiar, enters=enters).first()
     who = user.pk if user else username.lower()
     caller = attempts.FAMILIAR if user and user.familiar else attempts.STRANGER
     with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):

@@ -49,7 +49,7 @@ def open_tenant(
     """Make a tenant with its database, its default client and, if asked for, its first admin.
 
     `admin` holds `username`, `email`, `password`. A making that was interrupted is finished when the same slug is stated
-    again. Refuses with SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, UsernameTaken, EmailTaken, WeakPassword.
+    again. Refuses with SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
     """
     _check_slug(slug)
     made: dict[str, Any] = {}

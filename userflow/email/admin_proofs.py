@@ -1,0 +1,93 @@
+"""Verifying the address of an admin user: a link is sent there, and following it reserves the address for this user."""
+
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils.timezone import now
+
+from identity_platform.api import ratelimit
+from identity_platform.api.email_addresses import email_key
+from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import hash_token
+from userflow import mail
+from userflow.admins.models import AdminUser
+from userflow.email.models import AdminEmailProof
+from userflow.errors import AdminNameTaken, EmailProofInvalid, TooManyFromAddress
+from userflow.mailed_tokens import placed_token
+from userflow.realms import ADMINS
+from userflow.signin import tickets
+from userflow.signin.actions import end_sessions
+
+LIFETIME: Final = timedelta(days=7)
+
+
+def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) -> None:
+    """Send a link to `email`, the user's own address or the one that it is to become; an older link of the user ends.
+
+    Call it inside a transaction, with the user stored. `keep` is the session that goes on when the address changes.
+    """
+    token, expires = placed_token(None), now() + LIFETIME
+    AdminEmailProof.objects.update_or_create(
+        user=user,
+        defaults={
+            "email": email,
+            "email_key": email_key(email),
+            "token_digest": hash_token(token),
+            "session_id": keep,
+            "expires_at": expires,
+        },
+    )
+    facts = {
+        # Behind the `#` it is sent to no server, so no log and no Referer has it.
+        "link": f"{settings.EMAIL_VERIFICATION_URL}#token={token}",
+        "token": token,
+        "until": expires,
+    }
+    mail.tell("admin_email_proof", to=email, facts=facts, after=ADMINS.alias, tenant_id=user.tenant_id)
+
+
+def limit_changes(user: AdminUser) -> None:
+    """TooManyFromAddress (429) when the address of a user changes too often: each time a mail goes to a new address."""
+    most, seconds = settings.LIMITS["email_resend"]
+    usage = ratelimit.count(group="admin_email_change", key=str(user.pk), limit=most, period=seconds)
+    if usage.limited:
+        raise TooManyFromAddress(
+            "Too many changes of this address. Retry after the time in Retry-After.", retry_after=usage.retry_after
+        )
+
+
+def verify_admin_email(*, token: str) -> AdminUser:
+    """Verify the address that the link was sent to; return the user. Of two users who verify one address, one wins.
+
+    Raises EmailProofInvalid (unknown, used, expired), AdminNameTaken (another user has verified the address).
+    """
+    valid = AdminEmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now())
+    user_id = valid.values_list("user_id", flat=True).first()
+    try:
+        with transaction.atomic():
+            # The user first, as in a change: two orders would wait for each other.
+            found = AdminUser.objects.select_for_update(no_key=True).filter(pk__in=[user_id], active=True)
+            user = found.first()
+            proof = valid.first() if user is not None else None
+            if user is None or proof is None:
+                raise EmailProofInvalid
+            proof.delete()
+            changed = user.email_key != proof.email_key
+            user.email, user.email_verified_at = proof.email, now()
+            user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
+            if changed:
+                # Links to set a new password have gone to the old address.
+                tickets.end_tickets(ADMINS, user, purpose=tickets.PASSWORD_RESET)
+                end_sessions(ADMINS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
+            record_for_platform(
+                "email.proven",
+                tenant_id=user.tenant_id,
+                target=("admin_user", user.pk),
+                details={"changed": changed},
+            )
+    except IntegrityError as clash:
+        raise AdminNameTaken from clash
+    return user

@@ -1,0 +1,125 @@
+"""Undoing a change of e-mail address: the old address gets a link that restores it for seven days.
+
+Password reset goes by mail, so whoever changes the address owns the account. The link lets the owner of the old address
+take the account back, also after the new address was verified.
+"""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import IntegrityError
+from django.db.models import Q, QuerySet
+from django.utils.timezone import now
+
+from identity_platform.crypto import hash_token
+from tenants import routes
+from tenants.context import in_tenant
+from tenants.errors import UnknownTenant
+from tenants.states import Purpose
+from userflow import mail
+from userflow.email.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
+from userflow.email.proofs import issuer_of
+from userflow.endusers import yielding
+from userflow.endusers.models import EndUser
+from userflow.errors import AdminNameTaken, EmailTaken, EmailUndoInvalid
+from userflow.mailed_tokens import NotAToken, place_of, placed_token
+from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.signin import attempts
+from userflow.signin.actions import end_everything
+from userflow.webhooks.outbox import publish
+from userflow.webhooks.payloads import person
+
+LIFETIME: Final = timedelta(days=7)
+
+
+def offer_undo(realm: Realm, user: Any, route: routes.Route | None, *, pending: bool) -> None:
+    """Tell the present address of the user that it is being replaced, with a link that undoes the change.
+
+    Call it in the realm's transaction, with the user's row locked, before the address changes. `pending`: the new address
+    counts once it is verified. The link leads to the platform's own page: who takes over a tenant must not receive it.
+    """
+    token = placed_token(route.tenant_id if realm is END_USERS and route else None)
+    _undos(realm).create(
+        user=user,
+        email=user.email,
+        email_key=user.email_key,
+        token_digest=hash_token(token),
+        expires_at=now() + LIFETIME,
+    )
+    facts = {
+        "issuer": issuer_of(route) if route and realm is END_USERS else "the identity platform",
+        "pending": pending,
+        # Behind the `#` it is sent to no server, so no log and no Referer has it.
+        "link": f"{settings.EMAIL_UNDO_URL}#token={token}",
+        "token": token,
+        "days": LIFETIME.days,
+    }
+    tenant_id = route.tenant_id if route else None
+    mail.tell("email_changed", to=user.email, facts=facts, after=realm.alias, tenant_id=tenant_id)
+
+
+def reserving(key: str) -> Q:
+    """The condition of the end users who can still take this address back.
+
+    Nobody else registers it until then: with a stolen account, an attacker could otherwise block the undo.
+    """
+    valid = EndUserEmailUndo.objects.filter(email_key=key, expires_at__gt=now())
+    return Q(pk__in=valid.values("user_id"))
+
+
+def undo_email_change(*, token: str) -> Any:
+    """Restore the address that the link was sent to; return the user.
+
+    Every session, ticket and enrollment window of the user ends, an address that waits to be verified is given up, and so
+    are the links of this and of every later change: those went to addresses that the change brought in. The link is used
+    up. Raises EmailUndoInvalid (unknown, used, expired), EmailTaken or AdminNameTaken (another user has verified the
+    address since), TenantSuspended, TenantBusy, TooManyFromAddress.
+    """
+    attempts.limit_address("signin")
+    attempts.refuse_guessing_address()
+    try:
+        tenant_id = place_of(token)
+        if tenant_id is None:
+            return _undo(ADMINS, token)
+        with in_tenant(tenant_id, Purpose.WRITE):
+            return _undo(END_USERS, token)
+    except (NotAToken, UnknownTenant, EmailUndoInvalid) as problem:
+        attempts.count_wrong_secret()
+        raise EmailUndoInvalid from problem
+
+
+def _undo(realm: Realm, token: str) -> Any:
+    valid = _undos(realm).filter(token_digest=hash_token(token), expires_at__gt=now())
+    user_id = valid.values_list("user_id", flat=True).first()
+    try:
+        with realm.atomic():
+            # The user before the links, as in a change: two orders would wait for each other.
+            user: Any = realm.users._default_manager.select_for_update().filter(pk=user_id).first()
+            link = valid.first() if user is not None else None
+            if link is None:
+                raise EmailUndoInvalid
+            _undos(realm).filter(user=user, pk__gte=link.pk).delete()
+            waiting = EmailProof if realm is END_USERS else AdminEmailProof
+            waiting._default_manager.filter(user=user).delete()
+            if realm is END_USERS and user.email_key != link.email_key:
+                yielding.release_addresses([link.email_key], to="undo")
+            user.email, user.email_key, user.email_verified_at = link.email, link.email_key, now()
+            user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
+            ended = end_everything(realm, user_id=user.pk, reason="email_change_undone")
+            realm.record(
+                "email.change_undone",
+                target=("end_user" if realm is END_USERS else "admin_user", user.pk),
+                tenant_id=getattr(user, "tenant_id", None),
+                details={"sessions": ended},
+            )
+            if isinstance(user, EndUser):
+                publish("end_user.updated", person(user, changed=["email"]))
+    except IntegrityError as clash:
+        raise (EmailTaken if realm is END_USERS else AdminNameTaken) from clash
+    return user
+
+
+def _undos(realm: Realm) -> QuerySet[Any]:
+    model = EndUserEmailUndo if realm is END_USERS else AdminEmailUndo
+    return model._default_manager.all()
