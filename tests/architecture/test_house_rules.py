@@ -18,7 +18,7 @@ SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "misc"
 # The names that Django looks for in a database backend.
 GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/postgresql/base.py")}
 # Pages, documents and figures, which are no JSON of the API.
-PAGES = ("admin/", "docs", "demo/", "password/reset", "email/verify", "invitations/accept", "favicon.ico")
+PAGES = ("admin/", "docs", "demo/", "password/reset", "email/verify", "email/undo", "invitations/accept", "favicon.ico")
 NOT_OURS = ("schema", "metrics", ".well-known/security.txt", *PAGES)
 
 

@@ -24,7 +24,7 @@ from tests.userflow.tokens.test_oauth_libraries import place as place
 from tests.world import PASSWORD, Api, House, sign_in_admin
 
 NEW = "another horse 8 battery"
-PAGES = ["/password/reset", "/email/verify", "/invitations/accept"]
+PAGES = ["/password/reset", "/email/verify", "/email/undo", "/invitations/accept"]
 
 
 @pytest.fixture

@@ -125,11 +125,15 @@ def test_an_invitation_replaces_an_unused_registration(house: House) -> None:
     assert login(house, squatter.email, OTHER).status_code == 200
 
 
-def test_a_changed_address_replaces_an_unused_registration(house: House) -> None:
-    squatter, person = house.register(), house.register()
-    changed = house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}", {"email": squatter.email})
-    assert (changed.status_code, changed.json()["email"]) == (200, squatter.email)
-    assert house.api.get(f"/uflow/user/enduser/{house.id}/{squatter.id}").status_code == 404
+def test_only_a_verified_change_replaces_an_unused_registration(house: House) -> None:
+    squatter, person, careful = house.register(), house.register(), somebody(house).enrol_totp()
+    users = f"/uflow/user/enduser/{house.id}"
+    assert house.api.put(f"{users}/{person.id}", {"email": squatter.email}).status_code == 409
+    assert house.api.put(f"{users}/{careful.id}", {"email": squatter.email}).status_code == 200
+    assert house.api.get(f"{users}/{squatter.id}").status_code == 200
+    token = token_in(mails_to(squatter.email, "is this your address")[-1])
+    assert Api().post("/uflow/user/email/verify", {"token": token}).json()["user_id"] == str(careful.id)
+    assert house.api.get(f"{users}/{squatter.id}").status_code == 404
 
 
 @pytest.mark.parametrize("on_conflict", ["fail", "update", "skip"])

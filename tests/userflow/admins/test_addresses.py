@@ -1,0 +1,158 @@
+"""An admin user's address is reserved once it is verified; an unverified one blocks no one."""
+
+import io
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from tests.userflow.mailbox import mails_to, token_in
+from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+from userflow.admins.models import AdminUser
+
+USERS, LOGIN, VERIFY = "/uflow/admin/users", "/uflow/admin/auth/login", "/uflow/user/email/verify"
+INVITATIONS = "/uflow/admin/invitations"
+PROOF = "is this your address"
+
+
+def address() -> str:
+    return f"boss-{secrets.token_hex(5)}@example.com"
+
+
+def made(house: House, email: str, **members: Any) -> Any:
+    body = {"username": f"admin-{secrets.token_hex(5)}", "email": email, "password": PASSWORD}
+    return house.api.post(USERS, {**body, "first_name": "A", "last_name": "B", **members})
+
+
+def login(name: str) -> int:
+    return int(Api().post(LOGIN, {"username": name, "password": PASSWORD}).status_code)
+
+
+def verify(email: str, number: int = -1) -> Any:
+    return Api().post(VERIFY, {"token": token_in(mails_to(email, PROOF)[number])})
+
+
+def test_an_unverified_address_blocks_no_other_tenant(house: House, other_house: House) -> None:
+    email = address()
+    first, second = made(house, email), made(other_house, email)
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert made(house, email).status_code == 409
+    # By username each signs in; the address names neither.
+    assert [login(answer.json()["username"]) for answer in (first, second)] == [200, 200]
+    assert login(email) == 401
+
+
+def test_an_unverified_address_signs_in_while_it_is_the_only_one(house: House) -> None:
+    email = address()
+    made(house, email)
+    assert login(email.upper()) == 200
+
+
+def test_verifying_an_address_reserves_it(house: House, other_house: House) -> None:
+    email = address()
+    first = made(house, email).json()
+    made(other_house, email)
+    done = verify(email, 0)
+    assert (done.status_code, done.json()["user_id"]) == (200, first["id"])
+    assert sign_in_admin(email)["user"]["id"] == first["id"]
+    assert verify(email).status_code == 409
+    assert made(build_house("third"), email).status_code == 409
+
+
+def test_two_who_verify_one_address_at_once(house: House, other_house: House) -> None:
+    email = address()
+    made(house, email)
+    made(other_house, email)
+    tokens = [token_in(sent) for sent in mails_to(email, PROOF)]
+
+    def follow(token: str) -> int:
+        try:
+            return int(Api().post(VERIFY, {"token": token}).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(follow, tokens)) == [200, 409]
+
+
+def test_an_unverified_address_does_not_block_an_invitation(house: House, other_house: House) -> None:
+    email = address()
+    made(other_house, email)
+    assert house.api.post(INVITATIONS, {"email": email, "kind": "admin"}).status_code == 201
+    token = token_in(mails_to(email, "invited")[-1])
+    accepted = Api().post("/uflow/invitations/accept", {"token": token, "password": PASSWORD})
+    assert accepted.status_code == 201
+    assert sign_in_admin(email)["user"]["id"] == accepted.json()["user_id"]
+
+
+def test_a_username_like_an_address_does_not_hide_its_owner(house: House, other_house: House) -> None:
+    email = address()
+    made(other_house, email, username=email)
+    owner = made(house, email).json()
+    assert login(email) == 200
+    verify(email)
+    assert sign_in_admin(email)["user"]["id"] == owner["id"]
+
+
+def test_conflicts_tell_neither_name_nor_place(house: House, other_house: House, operator_name: str) -> None:
+    answers = [
+        made(house, other_house.admin.email),
+        made(house, address(), username=other_house.admin.username),
+        made(house, address(), username=operator_name),
+        made(house, f"{operator_name}@example.com"),
+        house.api.put(f"{USERS}/{house.admin.id}", {"username": operator_name}),
+        house.api.put(f"{USERS}/{house.admin.id}", {"email": other_house.admin.email}),
+        house.api.post(INVITATIONS, {"email": other_house.admin.email, "kind": "admin"}),
+    ]
+    assert {answer.status_code for answer in answers} == {409}
+    assert len({answer.content for answer in answers}) == 1
+
+
+def test_a_changed_address_is_unverified_until_its_mail_is_followed(new_house: Callable[[], House]) -> None:
+    own, email = new_house(), address()
+    assert own.api.put(f"{USERS}/{own.admin.id}", {"email": email}).json()["email"] == email
+    assert AdminUser.objects.get(pk=own.admin.id).email_verified_at is None
+    assert verify(email).status_code == 200
+    assert AdminUser.objects.get(pk=own.admin.id).email_verified_at is not None
+
+
+def test_a_changed_address_of_an_admin_with_a_factor_waits(new_house: Callable[[], House], operator: Api) -> None:
+    own, email = new_house(), address()
+    AdminUser.objects.filter(pk=own.admin.id).update(mfa_methods=["totp"])
+    changed = operator.put(f"{USERS}/{own.admin.id}", {"email": email})
+    assert (changed.status_code, changed.json()["email"]) == (200, own.admin.email)
+    assert verify(email).json()["email"] == email
+    assert AdminUser.objects.get(pk=own.admin.id).email == email
+
+
+@pytest.mark.parametrize("purpose", ["enroll", "verify"])
+def test_an_unverified_address_keeps_its_own_factors(house: House, other_house: House, purpose: str) -> None:
+    """A colleague elsewhere who states the same address does not lock a user out of factors."""
+    import pyotp
+
+    email = address()
+    username = made(house, email).json()["username"]
+    made(other_house, email)
+    door = Api(token=sign_in_admin(username)["access_token"])
+    begun = door.post("/webauthn/admin/totp/beginSetup", {"email": email})
+    assert begun.status_code == 200
+    secret = pyotp.TOTP(begun.json()["secret"])
+    sent = {"email": email, "secret": secret.secret, "code": secret.now()}
+    assert door.post("/webauthn/admin/totp/confirmSetup", sent).status_code == 200
+    if purpose == "verify":
+        ticket = sign_in_admin(username)["mfa_token"]
+        code = secret.at(__import__("time").time() + 30)
+        answer = Api().post("/webauthn/admin/totp/verifyLogin", {"email": email, "code": code, "mfa_token": ticket})
+        assert (answer.status_code, "access_token" in answer.json()) == (200, True)
+
+
+def test_commands_verify_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"root-{secrets.token_hex(4)}"
+    monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
+    call_command("createsuperuser", interactive=False, username=name, email=f"{name}@example.com", stdout=io.StringIO())
+    assert AdminUser.objects.get(username=name).email_verified_at is not None
+    assert AdminUser.objects.get(username=build_house("made").admin.username).email_verified_at is not None

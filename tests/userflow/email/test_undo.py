@@ -1,0 +1,186 @@
+"""Undoing a change of e-mail address from the old address."""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.audit.models import PlatformEvent, TenantEvent
+from tenants.context import in_tenant
+from tests.mfa.people import somebody
+from tests.userflow.email.test_proofs import last_proof, strict_house, verify
+from tests.userflow.mailbox import mails_to, token_in
+from tests.world import PASSWORD, Api, House, Person, sign_in_admin
+from userflow.email.models import EndUserEmailUndo
+from userflow.endusers.models import EndUser
+
+UNDO, REGISTER = "/uflow/user/email/undo", "/uflow/user/clients/register"
+CHANGED = "address is changing"
+
+
+def address() -> str:
+    return f"undo-{secrets.token_hex(5)}@example.com"
+
+
+def link_to(email: str) -> str:
+    """The token of the newest mail that undoes a change."""
+    return token_in(mails_to(email, CHANGED)[-1])
+
+
+def undo(token: str) -> Any:
+    return Api().post(UNDO, {"token": token})
+
+
+def sign_in(house: House, email: str) -> int:
+    body = {"client_id": str(house.client_id), "email": email, "password": PASSWORD}
+    return int(Api().post("/uflow/auth/enduser/login", body).status_code)
+
+
+def moved(house: House, person: Person, email: str) -> None:
+    """An admin changes the address."""
+    path = f"/uflow/user/enduser/{house.id}/{person.id}"
+    assert house.api.put(path, {"email": email}).status_code == 200
+
+
+def test_undo_restores_the_address_and_ends_every_session(house: House) -> None:
+    person, new = house.register(), address()
+    moved(house, person, new)
+    session = house.as_user(Person(person.id, new))
+    done = undo(link_to(person.email))
+    assert (done.status_code, done.json()["email"], done.json()["user_id"]) == (200, person.email, str(person.id))
+    assert session.get("/authmgr/profile").status_code == 401
+    assert (sign_in(house, person.email), sign_in(house, new)) == (200, 401)
+    with in_tenant(house.id):
+        assert TenantEvent.objects.filter(action="email.change_undone", target_id=str(person.id)).count() == 1
+        assert EndUser.objects.get(pk=person.id).email_verified_at is not None
+
+
+def test_undo_works_after_the_new_address_is_verified(house: House) -> None:
+    person, new = house.register(), address()
+    moved(house, person, new)
+    assert verify(token=token_in(last_proof(new))).status_code == 200
+    assert undo(link_to(person.email)).status_code == 200
+    assert sign_in(house, person.email) == 200
+
+
+def test_undo_restores_over_later_changes_and_voids_their_links(house: House) -> None:
+    person, second, third = house.register(), address(), address()
+    moved(house, person, second)
+    moved(house, person, third)
+    assert undo(link_to(person.email)).status_code == 200
+    assert undo(link_to(second)).status_code == 400
+    assert (sign_in(house, person.email), sign_in(house, third)) == (200, 401)
+
+
+def test_undo_of_a_later_change_leaves_earlier_links(house: House) -> None:
+    person, second, third = house.register(), address(), address()
+    moved(house, person, second)
+    moved(house, person, third)
+    assert undo(link_to(second)).json()["email"] == second
+    assert undo(link_to(person.email)).json()["email"] == person.email
+
+
+def test_undo_gives_up_a_change_that_waits(new_house: Callable[[], House]) -> None:
+    own = strict_house()
+    person, new = own.register(), address()
+    assert verify(token=token_in(last_proof(person.email))).status_code == 200
+    moved(own, person, new)
+    waiting = token_in(last_proof(new))
+    assert undo(link_to(person.email)).status_code == 200
+    assert verify(token=waiting).status_code == 400
+    assert sign_in(own, person.email) == 200
+
+
+def test_undo_rejects_unknown_used_expired_and_foreign_links(house: House, other_house: House) -> None:
+    person, late = house.register(), house.register()
+    moved(house, person, address())
+    moved(house, late, address())
+    token, expired = link_to(person.email), link_to(late.email)
+    with in_tenant(house.id):
+        EndUserEmailUndo.objects.filter(user_id=late.id).update(expires_at=now() - timedelta(seconds=1))
+    secret = token.partition(".")[2]
+    for wrong in (expired, "x", f"{other_house.id.hex}.{secret}", f"p.{secret}"):
+        assert undo(wrong).status_code == 400
+    assert [undo(token).status_code for _ in range(2)] == [200, 400]
+
+
+def test_undo_links_used_at_once_work_once(house: House) -> None:
+    person = house.register()
+    moved(house, person, address())
+    token = link_to(person.email)
+
+    def follow(_: int) -> int:
+        try:
+            return int(undo(token).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(follow, range(8))) == [200] + [400] * 7
+
+
+def test_the_old_address_is_reserved_while_the_link_is_valid(house: House, other_house: House) -> None:
+    person, rival = house.register(), house.register()
+    moved(house, person, address())
+    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "password": PASSWORD}
+    assert Api().post(REGISTER, {**body, "email": person.email}).status_code == 409
+    taken = house.api.put(f"/uflow/user/enduser/{house.id}/{rival.id}", {"email": person.email})
+    assert taken.status_code == 409
+    other_house.register(person.email)
+    with in_tenant(house.id):
+        EndUserEmailUndo.objects.filter(user_id=person.id).update(expires_at=now())
+    assert Api().post(REGISTER, {**body, "email": person.email}).status_code == 201
+
+
+def test_undo_of_an_address_that_another_user_verified_is_409(house: House) -> None:
+    person = house.register()
+    moved(house, person, address())
+    token = link_to(person.email)
+    invited = house.api.post("/uflow/admin/invitations", {"email": person.email, "kind": "end_user"})
+    assert invited.status_code == 201
+    accept = {"token": token_in(mails_to(person.email, "invited")[-1]), "password": PASSWORD}
+    assert Api().post("/uflow/invitations/accept", accept).status_code == 201
+    assert undo(token).status_code == 409
+
+
+def test_a_changed_address_of_a_user_with_a_factor_waits(house: House) -> None:
+    person, new = somebody(house).enrol_totp(), address()
+    moved(house, Person(person.id, person.email), new)
+    assert (sign_in(house, person.email), sign_in(house, new)) == (200, 401)
+    assert verify(token=token_in(last_proof(new))).status_code == 200
+    assert (sign_in(house, person.email), sign_in(house, new)) == (401, 200)
+
+
+def test_a_waiting_change_is_verified_once_of_two_users(house: House) -> None:
+    people, new = [somebody(house).enrol_totp() for _ in range(2)], address()
+    tokens = []
+    for person in people:
+        moved(house, Person(person.id, person.email), new)
+        tokens.append(token_in(last_proof(new)))
+
+    def follow(token: str) -> int:
+        try:
+            return int(verify(token=token).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(follow, tokens)) == [200, 409]
+
+
+@pytest.mark.parametrize("by", ["self", "operator"])
+def test_undo_restores_an_admin_users_address(new_house: Callable[[], House], operator: Api, by: str) -> None:
+    own, new = new_house(), address()
+    door = own.api if by == "self" else operator
+    changed = door.put(f"/uflow/admin/users/{own.admin.id}", {"email": new})
+    assert (changed.status_code, changed.json()["email"]) == (200, new)
+    session = Api(token=sign_in_admin(own.admin.username)["access_token"])
+    assert undo(link_to(own.admin.email)).json()["email"] == own.admin.email
+    assert session.get("/uflow/admin/users/me").status_code == 401
+    assert sign_in_admin(own.admin.email)["user"]["id"] == str(own.admin.id)
+    assert PlatformEvent.objects.filter(action="email.change_undone", target_id=str(own.admin.id)).count() == 1
