@@ -80,9 +80,12 @@ def record_page(
     return TemplateResponse(request, template, context, status=status)
 
 
-def secret_page(request: HttpRequest, *, of: str, secret: str, back: str) -> TemplateResponse:
-    """The page that shows the secret of `of`, once: no browser and no proxy keeps it."""
-    record = Record(title=_("Secret of %(name)s") % {"name": of}, back=back, more={"secret": secret})
+def secret_page(
+    request: HttpRequest, *, secret: str, back: str, of: str = "", title: str = "", text: str = ""
+) -> TemplateResponse:
+    """The page that shows the secret of `of`, or what `title` says, once: no browser and no proxy keeps it."""
+    title = title or _("Secret of %(name)s") % {"name": of}
+    record = Record(title=title, text=text, back=back, more={"secret": secret, "label": "" if of else _("Pass")})
     answer = record_page(request, record, template="console/secret.html")
     answer.headers["Cache-Control"] = "no-store"
     return answer

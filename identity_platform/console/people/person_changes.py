@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from identity_platform.console import enrollment_passes
 from identity_platform.console.access import staff_at
 from identity_platform.console.confirm import TypedName, confirmed
 from identity_platform.console.inside import inside
@@ -154,14 +155,15 @@ def reset_factors(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRe
             reason=fields["reason"],
             by=staff_at(request).principal,
         )
-        return _("All second factors are removed; the person is told by mail.")
+        return _("All second factors are removed. The user receives an enrollment pass by mail.")
 
     return confirmed(
         request,
         title=_("Reset second factors"),
         text=_(
-            "All passkeys, authenticator apps, phones and backup codes of %(email)s are removed. Be sure that it is "
-            "really this person who asks. They are told by mail."
+            "All passkeys, authenticator apps, phones and backup codes of %(email)s are removed, and all sessions end. "
+            "Make sure that it is the user who asks. The user receives an enrollment pass by mail, to add a new factor "
+            "within an hour."
         )
         % {"email": user.email},
         back=path_of(user),
@@ -170,6 +172,14 @@ def reset_factors(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRe
         form_class=forms.ReasonForm,
         submit=_("Remove all factors"),
         tenant=tenant,
+    )
+
+
+@of_person("endusers:write")
+def issue_pass(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
+    """Let an end user without a second factor add one."""
+    return enrollment_passes.issue_pass(
+        request, realm=END_USERS, user_id=user.pk, email=user.email, back=path_of(user), tenant=tenant
     )
 
 

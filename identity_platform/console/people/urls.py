@@ -16,6 +16,7 @@ def pages(site: AdminSite) -> list[URLPattern]:
         "inside/people/<uuid:user_id>/activity/": ("person_activity", person_changes.activity),
         "inside/people/<uuid:user_id>/erase/": ("erase_person", person_changes.erase),
         "inside/people/<uuid:user_id>/factors/reset/": ("reset_person_factors", person_changes.reset_factors),
+        "inside/people/<uuid:user_id>/enrollment-pass/": ("issue_person_pass", person_changes.issue_pass),
         "inside/people/<uuid:user_id>/sessions/end/": ("end_person_sessions", person_changes.end_sessions),
         "inside/people/<uuid:user_id>/sessions/<uuid:session_id>/end/": (
             "end_person_session",

@@ -9,6 +9,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from identity_platform.console import enrollment_passes
 from identity_platform.console.access import Staff, needs, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.forms import Reason
@@ -82,8 +83,12 @@ def _doings(staff: Staff, user: AdminUser) -> list[Button]:
     buttons = [button(_("Edit"), "edit")]
     if not user.active:
         return [*buttons, button(_("Activate"), "activate")]
-    if user.mfa_methods:
-        buttons.append(button(_("Reset factors"), "reset_factors"))
+    if user.pk != staff.user.pk:
+        buttons.append(
+            button(_("Reset factors"), "reset_factors")
+            if user.mfa_methods
+            else button(_("Issue enrollment pass"), "issue_pass")
+        )
     if staff.may("sessions:write"):
         buttons.append(button(_("End sessions"), "end_sessions"))
     if user.pk != staff.user.pk:
@@ -220,14 +225,14 @@ def reset(request: HttpRequest, user_id: UUID) -> HttpResponse:
 
     def act(typed: dict[str, Any]) -> str:
         reset_factors(realm=ADMINS, tenant_id=None, user_id=user.pk, reason=typed["reason"], by=staff.principal)
-        return _("The factors are gone, and the user has been told by mail.")
+        return _("The factors are removed. The user receives an enrollment pass by mail.")
 
     return confirmed(
         request,
         title=_("Reset the factors of %(name)s") % {"name": user.username},
         text=_(
-            "Passkeys, authenticator app and backup codes of this user end. Make sure that it is the user who asks: "
-            "whoever knows the password can then enrol a new factor."
+            "Passkeys, authenticator app, backup codes and all sessions of this user end. Make sure that it is the user "
+            "who asks. The user receives an enrollment pass by mail, to add a new factor within an hour."
         ),
         back=_page_of(user),
         action=Action.RESET_FACTORS,
@@ -235,6 +240,13 @@ def reset(request: HttpRequest, user_id: UUID) -> HttpResponse:
         form_class=Reason,
         submit=_("Reset factors"),
     )
+
+
+@needs("admins:write")
+def issue_pass(request: HttpRequest, user_id: UUID) -> HttpResponse:
+    """Let a user without a second factor add one."""
+    user = _admin(staff_at(request), user_id)
+    return enrollment_passes.issue_pass(request, realm=ADMINS, user_id=user.pk, email=user.email, back=_page_of(user))
 
 
 @needs("admins:write")

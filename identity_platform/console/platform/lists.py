@@ -86,6 +86,7 @@ class AdminUserAdmin(ConsoleModelAdmin):
             ("admin_activate", "activate", admins.activate),
             ("admin_deactivate", "deactivate", admins.deactivate),
             ("admin_reset_factors", "reset-factors", admins.reset),
+            ("admin_issue_pass", "enrollment-pass", admins.issue_pass),
             ("admin_end_sessions", "end-sessions", admins.end_all_sessions),
         ),
     )

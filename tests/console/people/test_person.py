@@ -1,5 +1,6 @@
 """The page of one end user and what can be done there."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -271,6 +272,21 @@ def test_nobody_gives_what_they_do_not_hold_and_then_nothing_is_changed(house: H
     page = text_of(operator_in(house).get(page_of(person)))
     assert "In no group." in page
     assert mild_role["name"] not in page
+
+
+def test_enrollment_pass_is_shown_once_or_mailed(house: House, staff: Staff) -> None:
+    person = house.register()
+    path = f"{page_of(person)}enrollment-pass/"
+    assert path in text_of(staff.get(page_of(person)))
+    assert send(staff, house, path, deliver="show").status_code == 400
+    shown = send(staff, house, path, reason="new phone", deliver="show")
+    (token,) = re.findall(r'id="secret"[^>]*>([^<]+)</pre>', shown.text)
+    assert "no-store" in shown.headers["Cache-Control"]
+    named = {"email": person.email, "tenant_id": str(house.id), "client_id": str(house.client_id)}
+    begun = Api().post("/webauthn/totp/beginSetup", named, headers={"X-Enrollment-Ticket": token})
+    assert begun.status_code == 200, begun.content
+    assert send(staff, house, path, reason="new phone", deliver="mail").status_code == 302
+    assert [event.details["delivery"] for event in trail(house, "enrollment_pass.issued")] == ["show", "mail"]
 
 
 def test_actions_of_the_table_ask_for_a_fresh_sign_in(house: House, staff: Staff) -> None:

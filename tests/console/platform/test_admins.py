@@ -149,9 +149,19 @@ def test_factors_are_reset_with_a_reason(operator: Staff, house: House) -> None:
     user = new_tenant_admin(house).enrol_totp()
     assert operator.post(at(user, "reset-factors"), {"reason": ""}).status_code == 400
     assert operator.post(at(user, "reset-factors"), {"reason": "Lost the phone"}).status_code == 302
-    event = PlatformEvent.objects.filter(target_id=user.id).latest("id")
-    assert (user.row().mfa_methods, event.action, event.details["reason"]) == ([], "factor.reset", "Lost the phone")
-    assert mails_to(user.email)
+    event = PlatformEvent.objects.filter(target_id=user.id, action="factor.reset").latest("id")
+    assert (user.row().mfa_methods, event.details["reason"]) == ([], "Lost the phone")
+    assert any("enrollment pass" in mail.body for mail in mails_to(user.email))
+
+
+def test_enrollment_pass_of_an_admin_user_is_shown_once(operator: Staff, house: House) -> None:
+    user = new_tenant_admin(house)
+    assert operator.post(at(user, "enrollment-pass"), {"deliver": "show"}).status_code == 400
+    shown = operator.post(at(user, "enrollment-pass"), {"reason": "New phone", "deliver": "show"})
+    (token,) = re.findall(r'id="secret"[^>]*>([^<]+)</pre>', shown.text)
+    begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": user.email}, headers={"X-Enrollment-Ticket": token})
+    assert begun.status_code == 200, begun.content
+    assert "Issue enrollment pass" not in operator.get(at(operator, "change")).text
 
 
 def test_sessions_are_shown_and_ended(operator: Staff, house: House) -> None:
