@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.world import PASSWORD, Api, House, Person, created, sign_in_admin
-from userflow.assurance import Action
+from userflow.assurance import REQUIREMENTS, Action
 
 
 @dataclass
@@ -101,9 +101,9 @@ class Case:
     @property
     def for_users_only(self) -> bool:
         """Whether no client may call it, whatever its scopes."""
-        rows = (Action.EXPORT_PASSWORD_HASHES, Action.CHANGE_TENANT_SETTINGS)
         # The invitation that is sent again is one of an admin user.
-        return self.row in rows or "/uflow/admin/users" in self.operation or self.operation.endswith("/resend")
+        of_admins = "/uflow/admin/users" in self.operation or self.operation.endswith("/resend")
+        return of_admins or not REQUIREMENTS[self.row].clients
 
     def __str__(self) -> str:
         return f"{self.operation} {self.row}"
@@ -171,6 +171,22 @@ CASES = [
         "post /uflow/admin/enduser/export",
         Action.EXPORT_PASSWORD_HASHES,
         lambda scene: Sent(body={**scene.tenant, "with_hashes": True}),
+    ),
+    Case("post /webauthn/factors/reset", Action.RESET_FACTORS, lambda scene: _user_in_body(scene, reason="lost")),
+    Case(
+        "post /webauthn/admin/factors/reset",
+        Action.RESET_FACTORS,
+        lambda scene: Sent(body={"user_id": str(scene.other_admin().id), "reason": "lost"}),
+    ),
+    Case(
+        "post /webauthn/enrollment-passes",
+        Action.ISSUE_ENROLLMENT_PASS,
+        lambda scene: _user_in_body(scene, reason="new phone", delivery="mail"),
+    ),
+    Case(
+        "post /webauthn/admin/enrollment-passes",
+        Action.ISSUE_ENROLLMENT_PASS,
+        lambda scene: Sent(body={"user_id": str(scene.other_admin().id), "reason": "new phone", "delivery": "mail"}),
     ),
     # Roles
     Case(

@@ -1,0 +1,115 @@
+"""Every operation by which users change how they prove who they are, with a session or proof that does not suffice."""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.mfa.enrollment.calls import new_passkey
+from tests.mfa.people import Somebody, some_phone, somebody
+from tests.openapi.operations import operations_with_token, with_unknown_ids
+from tests.userflow.signin.test_action_table import ELSEWHERE, digests_of
+from tests.userflow.tokens.aged import aged, strong
+from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+from userflow.admins.actions import create_admin_user
+from userflow.admins.models import AdminUser
+from userflow.assurance import REQUIREMENTS, Action
+
+TWO_FACTORS = ("pwd", "otp")
+OWN = [
+    (operation, Action(row))
+    for operation in operations_with_token()
+    for row in operation.rows
+    if Action(row) in ELSEWHERE
+]
+WITH_PROOF = [(operation, row) for operation, row in OWN if REQUIREMENTS[row].proof]
+
+
+@dataclass
+class Caller:
+    """A user with a factor, and a body that fits every operation: fields that one does not know are ignored."""
+
+    token: str
+    path: dict[str, str]
+    body: dict[str, Any] = field(default_factory=dict)
+
+    def call(self, operation: Any, row: Action, token: str, **proof: Any) -> Any:
+        place = operation.path
+        for name, value in self.path.items():
+            place = place.replace(f"{{{name}}}", value)
+        body = {**self.body, **proof}
+        if row == Action.CHANGE_OWN_EMAIL:
+            body["email"] = f"other-{secrets.token_hex(6)}@example.com"
+        return Api(token=token).call(operation.method, with_unknown_ids(place), body)
+
+
+@pytest.fixture(scope="module")
+def own_house(django_db_setup: None, django_db_blocker: Any) -> House:
+    with django_db_blocker.unblock():
+        return build_house("own-actions")
+
+
+def end_user(house: House) -> Caller:
+    ann = somebody(house)
+    token = ann.token()
+    ann.enrol_totp(token=token)
+    return Caller(
+        token, {"tenant_id": str(house.id), "user_id": str(ann.id)}, {**ann.named_with_client, **fields(ann, token)}
+    )
+
+
+def admin_user(house: House) -> Caller:
+    name = f"own-{secrets.token_hex(5)}"
+    email = f"{name}@example.com"
+    admin, _ = create_admin_user(tenant_id=house.id, username=name, email=email, password=PASSWORD)
+    token = sign_in_admin(name)["access_token"]
+    AdminUser.objects.filter(pk=admin.pk).update(mfa_methods=["totp"])
+    other = somebody(house)
+    return Caller(token, {"user_id": str(admin.pk)}, {"email": email, **fields(other, other.token())})
+
+
+def fields(person: Somebody, token: str) -> dict[str, Any]:
+    enrolling = {"phone_number": some_phone(), "secret": "JBSWY3DPEHPK3PXP", "code": "123456"}
+    passkey = new_passkey(person, token=strong(token))
+    return {**enrolling, **passkey, "name": "Key", "new_password": f"{PASSWORD} anew", "password": PASSWORD}
+
+
+def callers(house: House, path: str) -> Iterator[Caller]:
+    if "/admin/" not in path:
+        yield end_user(house)
+    if "/webauthn/" not in path or "/admin/" in path:
+        yield admin_user(house)
+
+
+def is_old(token: str) -> str:
+    return aged(token, 16, amr=TWO_FACTORS)
+
+
+def has_one_factor(token: str) -> str:
+    return aged(token, 0)
+
+
+@pytest.mark.parametrize(("operation", "row"), OWN, ids=str)
+@pytest.mark.parametrize("weak", [is_old, has_one_factor])
+def test_own_action_rejects_too_little_proof(own_house: House, operation: Any, row: Action, weak: Any) -> None:
+    for caller in callers(own_house, operation.path):
+        if "{tenant_id}" in operation.path and "tenant_id" not in caller.path:
+            continue
+        before = digests_of(own_house)
+        answer = caller.call(operation, row, weak(caller.token), current_password=PASSWORD)
+        assert (answer.status_code, answer.json().get("code")) == (401, "insufficient_user_authentication"), (
+            answer.content
+        )
+        assert digests_of(own_house) == before
+
+
+@pytest.mark.parametrize(("operation", "row"), WITH_PROOF, ids=str)
+@pytest.mark.parametrize("proof", [{}, {"current_password": "wrong"}, {"proof_token": "x" * 43}], ids=str)
+def test_own_action_rejects_missing_and_wrong_proof(own_house: House, operation: Any, row: Action, proof: Any) -> None:
+    caller = end_user(own_house)
+    caller.body.pop("code")
+    answer = caller.call(operation, row, strong(caller.token), **proof)
+    assert answer.status_code in (400, 401), answer.content
+    assert Api(token=strong(caller.token)).get("/authmgr/profile").json()["mfa_methods"] == ["totp", "backup_code"]
