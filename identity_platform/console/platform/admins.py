@@ -14,14 +14,16 @@ from identity_platform.console.access import Staff, needs, staff_at
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.forms import Reason
 from identity_platform.console.lists import uuid_or_none
-from identity_platform.console.platform.forms import AdminForm, NewAdminForm, roles_for
+from identity_platform.console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, roles_for
 from identity_platform.console.platform.trail import of_target
 from identity_platform.console.records import BAD, GOOD, NOTHING, Button, Cell, Record, Table, moment, record_page
 from identity_platform.console.scope import chosen_tenant
+from identity_platform.console.signin.proofs import proof_in, with_proof
 from mfa.factors import reset_factors
 from userflow.admins import actions
 from userflow.admins.models import AdminUser
 from userflow.assurance import Action
+from userflow.proofs import check_proof
 from userflow.realms import ADMINS
 from userflow.signin import sessions
 from userflow.signin.models import AdminSession
@@ -148,12 +150,21 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
     user = _admin(staff, user_id)
     held = sorted(role.name for role in user.roles.all())
     initial = {name: getattr(user, name) for name in ("username", "email", "first_name", "last_name")} | {"roles": held}
+    own = user.pk == staff.user.pk
+    options = {"initial": initial} if own else {"initial": initial, "choices": roles_for(staff, user.tenant_id, held)}
+    form: dict[str, Any] = {"form_class": AdminForm, "form_options": options}
+    if own:
+        form = with_proof(request, OwnRecordForm, options, back=request.get_full_path())
 
     def act(typed: dict[str, Any]) -> str:
         asked = {**typed, "roles": sorted(typed["roles"])} if "roles" in typed else typed
-        changes = {name: value for name, value in asked.items() if value != initial[name]}
+        changes = {name: value for name, value in asked.items() if name in initial and value != initial[name]}
+        if own and "email" in changes:
+            check_proof(principal=staff.principal, proof=proof_in(request, typed))
         if changes:
-            actions.update_admin_user(user_id=user.pk, by=staff.principal, changes=changes)
+            changed = actions.update_admin_user(user_id=user.pk, by=staff.principal, changes=changes)
+            if changes.get("email", changed.email) != changed.email:
+                return _("The new address counts once it is verified by the mail that was sent there.")
         return _("The admin user is saved.")
 
     return confirmed(
@@ -161,13 +172,9 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
         title=_("Edit %(name)s") % {"name": user.username},
         text=_("Roles count from the next request on. Nobody gives a permission that they do not hold themselves."),
         back=_page_of(user),
-        action=Action.CHANGE_OWN_EMAIL if user.pk == staff.user.pk else Action.CHANGE_EMAIL_OF_OTHERS,
+        action=Action.CHANGE_OWN_EMAIL if own else Action.CHANGE_EMAIL_OF_OTHERS,
         act=act,
-        form_class=AdminForm,
-        form_options={
-            "initial": initial,
-            "choices": None if user.pk == staff.user.pk else roles_for(staff, user.tenant_id, held),
-        },
+        **form,
         submit=_("Save"),
         dangerous=False,
     )

@@ -11,6 +11,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminP
 
 from identity_platform.console.access import Staff
 from identity_platform.console.forms import Address, ApiForm, Line, Lines, Number, Pick, Tick
+from identity_platform.console.signin.forms import ProofForm
 from tenants.models import Tenant
 from userflow.admins.models import AdminRole
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
@@ -108,6 +109,30 @@ class AdminForm(ApiForm):
             del self.fields["roles"]
         else:
             self.fields["roles"].choices = choices  # type: ignore[attr-defined]  # it is a choice field
+
+
+class OwnRecordForm(AdminForm, ProofForm):
+    """One's own record, with the proof that a new e-mail address needs."""
+
+    field_order = ("username", "email", "first_name", "last_name", "current_password", "code")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, choices=None, **options)
+        if "current_password" in self.fields:
+            self.fields["current_password"].help_text = _("Only a new e-mail address needs it.")
+
+    def needs_proof(self, given: dict[str, Any]) -> bool:
+        """A new e-mail address."""
+        return bool(given.get("email") != self.initial["email"])
+
+    def members(self, typed: dict[str, Any]) -> dict[str, Any]:
+        """The body that the API would be sent, without the proof."""
+        return {name: value for name, value in typed.items() if name not in ProofForm.base_fields}
+
+    def clean(self) -> dict[str, Any]:
+        """The record, and the proof beside it."""
+        proof = {name: value for name, value in self.cleaned_data.items() if name in ProofForm.base_fields}
+        return {**super().clean(), **proof}
 
 
 class InvitationForm(SidedForm):

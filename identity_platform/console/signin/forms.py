@@ -109,11 +109,15 @@ class ProofForm(forms.Form):
         """Without the space that apps show in the middle."""
         return str(self.cleaned_data["code"]).replace(" ", "")
 
+    def needs_proof(self, given: dict[str, Any]) -> bool:
+        """Whether what was sent needs the proof."""
+        return True
+
     def clean(self) -> dict[str, Any]:
         """One of the proofs must be there."""
         given: dict[str, Any] = super().clean() or {}
         asked = [name for name in ("current_password", "code") if name in self.fields]
-        if asked and not self.errors and not any(given.get(name) for name in asked):
+        if asked and not self.errors and self.needs_proof(given) and not any(given.get(name) for name in asked):
             self.add_error(
                 "current_password",
                 _("Enter your password, or a code.") if "code" in asked else _("Enter your password."),

@@ -21,7 +21,7 @@ from identity_platform.console.access import Page, staff_at, staff_or_none
 from identity_platform.console.confirm import confirmed
 from identity_platform.console.lists import uuid_or_none
 from identity_platform.console.signin import forms, refusals, steps
-from identity_platform.console.signin.proofs import passkeys_possible, proof_form, proof_in
+from identity_platform.console.signin.proofs import passkeys_possible, proof_in, with_proof
 from identity_platform.console.signin.refusals import page
 from identity_platform.console.signin.views import agent, only_forms
 from identity_platform.console.step_up import step_up_first, to_step_up
@@ -341,7 +341,7 @@ def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
         action=Action.REMOVE_FACTOR,
         act=act,
         submit=_("Remove"),
-        **proof_form(request, back=request.get_full_path()),
+        **with_proof(request, forms.ProofForm, {}, back=request.get_full_path()),
     )
 
 

@@ -97,14 +97,16 @@ def step_up_by(asked: Asked, *, principal: Principal, user_agent: str) -> StepUp
     return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: asked.given}, user_agent=user_agent)
 
 
-def proof_form(request: HttpRequest, *, back: str) -> dict[str, Any]:
+def with_proof(
+    request: HttpRequest, form_class: type[ProofForm], form_options: dict[str, Any], *, back: str
+) -> dict[str, Any]:
     """What `confirmed` takes for a form that carries a proof. `back` is the page to return to after a step-up."""
     methods = staff_at(request).principal.user["mfa_methods"]
     has_proof = steps.has_proof(request)
     by_passkey = WEBAUTHN in methods and passkeys_possible() and not has_proof
     return {
-        "form_class": ProofForm,
-        "form_options": {"has_proof": has_proof, "has_app": TOTP in methods},
+        "form_class": form_class,
+        "form_options": {**form_options, "has_proof": has_proof, "has_app": TOTP in methods},
         "template": "console/signin/proof.html",
         "context": {
             "has_proof": has_proof,

@@ -154,6 +154,18 @@ def test_factors_are_reset_with_a_reason(operator: Staff, house: House) -> None:
     assert any("enrollment pass" in mail.body for mail in mails_to(user.email))
 
 
+def test_own_new_address_needs_a_proof_in_the_form() -> None:
+    operator = new_operator().sign_in()
+    record = {"username": operator.username, "first_name": "Ann", "last_name": ""}
+    new = {**record, "email": f"new-{operator.email}"}
+    assert operator.post(at(operator, "edit"), {**record, "email": operator.email}).status_code == 302
+    for proof in ({}, {"current_password": "wrong wrong"}, {"proof_token": "x" * 43}):
+        assert operator.post(at(operator, "edit"), {**new, **proof}).status_code == 400
+    assert (operator.row().email, operator.row().first_name) == (operator.email, "Ann")
+    assert operator.post(at(operator, "edit"), {**new, "current_password": operator.password}).status_code == 302
+    assert operator.row().email == new["email"]
+
+
 def test_enrollment_pass_of_an_admin_user_is_shown_once(operator: Staff, house: House) -> None:
     user = new_tenant_admin(house)
     assert operator.post(at(user, "enrollment-pass"), {"deliver": "show"}).status_code == 400
