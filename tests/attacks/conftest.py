@@ -1,0 +1,27 @@
+"""The victims of the attacks."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.attacks.victims import KINDS, Victim
+from tests.userflow.directory.entra import Entra
+from tests.world import House
+
+
+@pytest.fixture
+def entra(settings: Any) -> Iterator[Entra]:
+    """The directory that directory users come from."""
+    directory = Entra()
+    settings.DIRECTORY_CLOUDS = {"standin": (directory.base, directory.base)}
+    settings.DIRECTORIES_PER_TENANT = 1000
+    yield directory
+    directory.end()
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+def victim(house: House, entra: Entra, request: Any) -> Victim:
+    """One user of each kind, signed in with the password at an address that the attacker shares."""
+    make: Callable[[House, Entra], Victim] = request.param
+    return make(house, entra)
