@@ -5,6 +5,7 @@ export class Refusal extends Error {
     const details = Object.values(body.details ?? {}).flat().join(" ");
     super([body.message ?? "The server did not answer.", details].join(" ").trim());
     this.status = status;
+    this.code = body.code;
   }
 }
 
@@ -15,8 +16,10 @@ export function useToken(accessToken) {
   token = accessToken;
 }
 
-export async function call(method, path, body) {
+export async function call(method, path, body, ticket) {
   const headers = { Accept: "application/json" };
+  // An enrollment ticket or an enrollment pass.
+  if (ticket) headers["X-Enrollment-Ticket"] = ticket;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (token) headers.Authorization = `Bearer ${token}`;
   const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
@@ -25,5 +28,5 @@ export async function call(method, path, body) {
   return found;
 }
 
-export const post = (path, body) => call("POST", path, body);
+export const post = (path, body, ticket) => call("POST", path, body, ticket);
 export const get = (path) => call("GET", path);

@@ -9,6 +9,10 @@ const part = (id) => document.getElementById(id);
 // Who signs in or is signed in, and the ticket of a login that waits for its second step.
 let person = null;
 let mfa_token = null;
+// Enrollment ticket of a sign-in that must enroll first, or an enrollment pass.
+let ticket = null;
+// The action that waits for step-up. It is called with the proof token.
+let waiting = null;
 
 const METHODS = { pwd: "password", pop: "passkey", otp: "authenticator app or backup code", sms: "code by SMS" };
 
@@ -31,6 +35,11 @@ function on(id, kind, act) {
       await act(fields);
       if (kind === "submit") event.target.reset();
     } catch (problem) {
+      // RFC 9470: the session has not proven enough. Step up, then do it again.
+      if (problem.code === "insufficient_user_authentication" && claimsOfSession) {
+        await askForProof((proof) => act(fields, proof)).catch((failed) => say("problem", failed.message));
+        return;
+      }
       // The browser's own errors: cancelled, timed out, already enrolled on this authenticator.
       const cancelled = problem.name === "NotAllowedError" ? "The passkey was not used: cancelled or timed out." : null;
       const known = problem.name === "InvalidStateError" ? "This authenticator has a passkey of yours already." : null;
@@ -42,22 +51,34 @@ function on(id, kind, act) {
 }
 
 function show(id) {
-  for (const name of ["signed-out", "second-step", "signed-in"]) part(name).hidden = name !== id;
+  for (const name of ["signed-out", "second-step", "enroll-first", "signed-in"]) part(name).hidden = name !== id;
   for (const name of ["confirm-totp", "backup-codes", "confirm-sms"]) part(name).hidden = true;
-  part({ "signed-out": "sign-in-heading", "second-step": "second-step-heading", "signed-in": "signed-in-heading" }[id]).focus();
+  // Setting up an authenticator app looks the same with and without a session.
+  const place = id === "enroll-first" ? "enroll-first-totp" : "totp";
+  part(place).append(part("set-up-totp"));
+  part({ "signed-out": "sign-in-heading" }[id] ?? `${id}-heading`).focus();
 }
 
 const claims = (jwt) => JSON.parse(new TextDecoder().decode(
   Uint8Array.from(atob(jwt.split(".")[1].replace(/-/g, "+").replace(/_/g, "/")), (char) => char.charCodeAt(0))));
 
+let claimsOfSession = null;
+
+function keep(access_token) {
+  useToken(access_token);
+  claimsOfSession = access_token ? claims(access_token) : null;
+  if (claimsOfSession) part("how").textContent = methodsOf(claimsOfSession);
+}
+
+const methodsOf = ({ amr }) => amr.map((name) => METHODS[name]).filter(Boolean).join(" and ");
+
 async function signedIn(answer) {
-  useToken(answer.access_token);
-  mfa_token = null;
-  const said = claims(answer.access_token);
+  keep(answer.access_token);
+  mfa_token = ticket = waiting = null;
+  const said = claimsOfSession;
   const user = await get(`/uflow/user/enduser/${tenant_id}/${said.sub}`);
   person = { email: user.email };
   part("who").textContent = user.name ? `${user.name} (${user.email})` : user.email;
-  part("how").textContent = said.amr.map((name) => METHODS[name]).filter(Boolean).join(" and ");
   show("signed-in");
   await listFactors();
 }
@@ -85,11 +106,12 @@ function factorItem(factor) {
   remove.textContent = "Remove";
   remove.setAttribute("aria-label", `Remove ${called}`);
   item.append(name, remove);
-  queueMicrotask(() => on(remove.id, "click", async () => {
-    await call("DELETE", `/webauthn/factors/${factor.id}`);
+  // The request itself carries a proof, so that a stolen access token removes nothing.
+  queueMicrotask(() => on(remove.id, "click", () => askForProof(async (proof_token) => {
+    await call("DELETE", `/webauthn/factors/${factor.id}`, { proof_token });
     await listFactors();
     say("status", "The factor is removed.");
-  }));
+  })));
   return item;
 }
 
@@ -98,10 +120,40 @@ async function login({ email, password }) {
   person = { email };
   if (!answer.mfa_required) return signedIn(answer);
   mfa_token = answer.mfa_token;
-  for (const form of document.querySelectorAll("[data-method]")) {
-    form.hidden = !answer.methods.includes(form.dataset.method);
-  }
+  if (answer.enrollment_required) return enrollFirst(answer.enrollment_ticket, "The password was right. Add a second factor to complete the sign-in.");
+  offer(answer.methods, "One more step", "The password was right. Prove that it is you with one of your factors.");
+}
+
+function offer(methods, heading, text) {
+  part("second-step-heading").textContent = heading;
+  part("second-step-text").textContent = text;
+  for (const form of document.querySelectorAll("[data-method]")) form.hidden = !methods.includes(form.dataset.method);
   show("second-step");
+}
+
+function enrollFirst(proof, text) {
+  ticket = proof;
+  part("enroll-first-text").textContent = text;
+  show("enroll-first");
+}
+
+// --- step-up ---------------------------------------------------------------------------------------------------------
+
+async function askForProof(action) {
+  const { methods } = await get("/webauthn/factors");
+  waiting = action;
+  offer(methods.length ? methods : ["password"], "Confirm that it is you", "This needs a proof from the last 15 minutes.");
+}
+
+// A proof by the user: of the second step of a login, or of step-up.
+async function proven(loginStep, stepUp) {
+  if (!waiting) return signedIn(await loginStep());
+  const raised = await stepUp();
+  const action = waiting;
+  waiting = null;
+  keep(raised.access_token);
+  show("signed-in");
+  await action(raised.proof_token);
 }
 
 // --- signed out ------------------------------------------------------------------------------------------------------
@@ -117,33 +169,61 @@ on("passkey-sign-in", "click", async () => signedIn(await passkeys.signIn({ tena
 // --- second step -----------------------------------------------------------------------------------------------------
 
 const whom = () => ({ tenant_id, client_id, email: person.email });
+const raise = (proof) => () => post("/authmgr/step-up", proof);
 
-on("second-passkey", "click", async () =>
-  signedIn(await passkeys.completeLogin({ tenant_id, email: person.email, mfa_token })));
-on("second-totp", "submit", async ({ code }) =>
-  signedIn(await post("/webauthn/totp/verifyLogin", { ...whom(), code, mfa_token })));
-on("second-backup_code", "submit", async ({ backup_code }) =>
-  signedIn(await post("/webauthn/totp/verifyLogin", { ...whom(), backup_code, mfa_token })));
+on("second-password", "submit", ({ password }) => proven(null, raise({ password })));
+on("second-passkey", "click", () =>
+  proven(() => passkeys.completeLogin({ tenant_id, email: person.email, mfa_token }), passkeys.stepUp));
+on("second-totp", "submit", ({ code }) =>
+  proven(() => post("/webauthn/totp/verifyLogin", { ...whom(), code, mfa_token }), raise({ code })));
+on("second-backup_code", "submit", ({ backup_code }) =>
+  proven(() => post("/webauthn/totp/verifyLogin", { ...whom(), backup_code, mfa_token }), raise({ backup_code })));
 on("second-sms-send", "click", async () => {
-  const sent = await post("/webauthn/sms/requestCode", { ...whom(), mfa_token });
+  const sent = await post("/webauthn/sms/requestCode", { ...whom(), ...(waiting ? {} : { mfa_token }) });
   say("status", `A code is on its way to ${sent.phone_display}; it is good for ${sent.expires_in_minutes} minutes.`);
 });
-on("second-sms", "submit", async ({ code }) =>
-  signedIn(await post("/webauthn/sms/verify", { ...whom(), code, mfa_token })));
-on("give-up", "click", async () => show("signed-out"));
+on("second-sms", "submit", ({ code }) =>
+  proven(() => post("/webauthn/sms/verify", { ...whom(), code, mfa_token }), raise({ sms_code: code })));
+on("give-up", "click", async () => {
+  show(waiting ? "signed-in" : "signed-out");
+  waiting = null;
+});
+
+// --- enrolling before there is a session ------------------------------------------------------------------------------
+
+on("use-pass", "submit", async ({ email, pass }) => {
+  person = { email };
+  mfa_token = null;
+  enrollFirst(pass, "The pass is valid for one factor.");
+});
+
+// A waiting login is completed by the new factor; with a pass the user signs in afterwards.
+async function enrolled(answer, text) {
+  if (answer.access_token) return signedIn(answer);
+  ticket = null;
+  show("signed-out");
+  say("status", `${text} Sign in with your password and the new factor.`);
+}
+
+on("first-passkey", "click", async () =>
+  enrolled(await passkeys.enroll({ tenant_id, email: person.email, ticket, mfa_token }), "The passkey is enrolled."));
+on("leave", "click", async () => {
+  ticket = mfa_token = null;
+  show("signed-out");
+});
 
 // --- signed in -------------------------------------------------------------------------------------------------------
 
 on("sign-out", "click", async () => {
   await post("/authmgr/logout", {});
-  useToken(null);
+  keep(null);
   person = null;
   show("signed-out");
   say("status", "Signed out.");
 });
 
 on("add-passkey", "click", async () => {
-  await passkeys.enrol({ tenant_id, email: person.email });
+  await passkeys.enroll({ tenant_id, email: person.email });
   await listFactors();
   say("status", "The passkey is enrolled.");
 });
@@ -151,7 +231,7 @@ on("add-passkey", "click", async () => {
 let secret = null;
 
 on("begin-totp", "click", async () => {
-  const setup = await post("/webauthn/totp/beginSetup", whom());
+  const setup = await post("/webauthn/totp/beginSetup", whom(), ticket);
   secret = setup.secret;
   part("totp-qr").src = `data:image/png;base64,${setup.qr_code}`;
   part("totp-secret").textContent = setup.manual_entry;
@@ -160,20 +240,22 @@ on("begin-totp", "click", async () => {
 });
 
 on("confirm-totp", "submit", async ({ code }) => {
-  const { backup_codes } = await post("/webauthn/totp/confirmSetup", { ...whom(), secret, code });
+  const body = { ...whom(), secret, code, ...(mfa_token ? { mfa_token } : {}) };
+  const answer = await post("/webauthn/totp/confirmSetup", body, ticket);
   secret = null;
   part("confirm-totp").hidden = true;
   part("totp-qr").removeAttribute("src");
   part("totp-secret").textContent = "";
+  if (ticket) await enrolled(answer, "The authenticator app is enrolled.");
+  else await listFactors();
   part("backup-codes").hidden = false;
-  part("backup-codes").querySelector("ul").replaceChildren(...backup_codes.map((text) => {
+  part("backup-codes").querySelector("ul").replaceChildren(...answer.backup_codes.map((text) => {
     const item = document.createElement("li");
     item.append(Object.assign(document.createElement("code"), { textContent: text }));
     return item;
   }));
-  part("backup-codes").querySelector("h3").focus();
-  await listFactors();
-  say("status", "The authenticator app is enrolled.");
+  part("backup-codes-heading").focus();
+  if (claimsOfSession) say("status", "The authenticator app is enrolled.");
 });
 
 let phone_number = null;
@@ -195,6 +277,6 @@ on("confirm-sms", "submit", async ({ code }) => {
 
 if (location.hostname !== rpId) part("elsewhere").hidden = false;
 if (!passkeys.supported) {
-  for (const id of ["passkey-sign-in", "second-passkey", "add-passkey"]) part(id).disabled = true;
+  for (const id of ["passkey-sign-in", "second-passkey", "first-passkey", "add-passkey"]) part(id).disabled = true;
   say("problem", "This browser is too old for passkeys, or this page is not a secure context.");
 }

@@ -6,13 +6,24 @@ export const supported =
   typeof PublicKeyCredential === "function" &&
   typeof PublicKeyCredential.parseCreationOptionsFromJSON === "function";
 
-// Enrol: the caller sends a fresh access token, or the X-Enrollment-Ticket of the user's registration or sign-in.
-export async function enrol({ tenant_id, email }) {
-  const options = await post("/webauthn/enduser/beginRegistration", { tenant_id, email });
+// Enroll: the caller sends a fresh access token, or `ticket`: an enrollment ticket or pass. With `mfa_token` the new passkey
+// completes the sign-in that waits for a factor, and the response contains its tokens.
+export async function enroll({ tenant_id, email, ticket, mfa_token }) {
+  const options = await post("/webauthn/enduser/beginRegistration", { tenant_id, email }, ticket);
   const credential = await navigator.credentials.create({
     publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options),
   });
-  return post("/webauthn/enduser/finishRegistration", { tenant_id, email, credential: credential.toJSON() });
+  const body = { tenant_id, email, credential: credential.toJSON(), ...(mfa_token ? { mfa_token } : {}) };
+  return post("/webauthn/enduser/finishRegistration", body, ticket);
+}
+
+// Step-up: the signed-in user proves the session again.
+export async function stepUp() {
+  const options = await post("/authmgr/step-up/options", {});
+  const credential = await navigator.credentials.get({
+    publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options),
+  });
+  return post("/authmgr/step-up", { response: credential.toJSON() });
 }
 
 // The second step of a login that answered mfa_required: true with an mfa_token.

@@ -1,5 +1,6 @@
 """A platform of its own process, and a headless Chromium with a virtual authenticator in front of it."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from selenium.webdriver.common.virtual_authenticator import Protocol, Transport,
 from tests.machine.conftest import ROOT, Platform, environment, free_port, kill_servers, within
 from tests.machine.groups import program
 from tests.mfa.browser.demo import Demo
+from tests.mfa.browser.operator import Operator
 
 QUIET = [
     "--headless=new",
@@ -76,6 +78,19 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     )
     yield driver
     driver.quit()
+
+
+@pytest.fixture(scope="session")
+def operator(platform: Platform, place: Path) -> Operator:
+    """The operator of the demo tenant, over HTTP."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "demo"],
+        env=environment(place, PORT=str(platform.port)),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return Operator(dict(re.findall(r"^export (\w+)=(.*)$", done.stdout, re.MULTILINE)), platform.port)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 import struct
+import time
 from base64 import b32decode
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,21 @@ class Demo:
 
     def sign_in(self) -> None:
         self.form("sign-in", email=self.email, password=PASSWORD)
+
+    def set_up_app(self) -> str:
+        """Set an authenticator app up and confirm it; return its secret."""
+        self.press("Set up an authenticator app")
+        secret = self.visible("#totp-secret").text
+        picture = self.visible("#totp-qr")
+        WebDriverWait(self.browser, PATIENCE).until(lambda _: picture.get_attribute("naturalWidth") != "0")
+        self.form("confirm-totp", code=totp(secret, time.time()))
+        self.visible("#backup-codes")
+        return secret
+
+    def backup_codes(self) -> list[str]:
+        """The codes that the page shows once."""
+        self.visible("#backup-codes code")
+        return [code.text for code in self.browser.find_elements(By.CSS_SELECTOR, "#backup-codes code")]
 
     def signed_in_by(self) -> str:
         """How the page says that the visitor signed in."""

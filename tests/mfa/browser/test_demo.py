@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.mfa.browser.demo import PATIENCE, Demo, totp
+from tests.mfa.browser.demo import PASSWORD, Demo, totp
+from tests.mfa.browser.operator import Operator
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 
@@ -36,13 +36,9 @@ def test_a_passkey(demo: Callable[[], Demo]) -> None:
 def test_an_authenticator_app_and_its_backup_codes(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.register()
-    page.press("Set up an authenticator app")
-    secret = page.visible("#totp-secret").text
-    picture = page.visible("#totp-qr")
-    WebDriverWait(page.browser, PATIENCE).until(lambda _: picture.get_attribute("naturalWidth") != "0")
-    page.form("confirm-totp", code=totp(secret, time.time()))
+    secret = page.set_up_app()
     page.hears("The authenticator app is enrolled.")
-    backup_code = page.visible("#backup-codes code").text
+    backup_code, other_code, *_ = page.backup_codes()
     page.lists("Authenticator app", "10 backup codes left")
     page.sign_out()
 
@@ -57,8 +53,58 @@ def test_an_authenticator_app_and_its_backup_codes(demo: Callable[[], Demo]) -> 
     page.signed_in_by()
     page.lists("Authenticator app", "9 backup codes left")
     page.visible("[aria-label='Remove Authenticator app']").click()
+    page.form("second-backup_code", backup_code=other_code)
     page.hears("The factor is removed.")
     page.lists()
+    assert page.complaints() == []
+
+
+def test_step_up_before_another_factor(demo: Callable[[], Demo]) -> None:
+    page = demo()
+    page.register()
+    secret = page.set_up_app()
+    page.press("Add a passkey")
+    assert page.visible("#second-step-heading").text == "Confirm that it is you"
+    page.form("second-totp", code=totp(secret, time.time() + 30))
+    page.hears("The passkey is enrolled.")
+    page.lists("Passkey", "Authenticator app", "10 backup codes left")
+    assert page.visible("#how").text == "password and authenticator app or backup code"
+
+    page.visible("[aria-label='Remove Passkey']").click()
+    page.press("Use the passkey")
+    page.hears("The factor is removed.")
+    page.lists("Authenticator app", "10 backup codes left")
+    assert page.complaints() == []
+
+
+def test_sign_in_that_must_enroll_first(demo: Callable[[], Demo], operator: Operator) -> None:
+    page = demo()
+    operator.register(page.email, PASSWORD)
+    with operator.requires_factors():
+        page.sign_in()
+        assert "Add a second factor" in page.visible("#enroll-first").text
+        page.press("Add a passkey and continue")
+        assert page.signed_in_by() == "password and passkey"
+        page.lists("Passkey")
+        page.sign_out()
+
+        page = demo()
+        operator.register(page.email, PASSWORD)
+        page.sign_in()
+        page.set_up_app()
+        assert page.signed_in_by() == "password and authenticator app or backup code"
+    assert page.complaints() == []
+
+
+def test_enrollment_pass(demo: Callable[[], Demo], operator: Operator) -> None:
+    page = demo()
+    issued = operator.issue_pass(operator.register(page.email, PASSWORD))
+    page.form("use-pass", **{"email": page.email, "pass": issued})
+    page.press("Add a passkey and continue")
+    page.hears("Sign in with your password and the new factor.")
+    page.sign_in()
+    page.press("Use the passkey")
+    assert page.signed_in_by() == "password and passkey"
     assert page.complaints() == []
 
 
