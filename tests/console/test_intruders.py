@@ -18,7 +18,9 @@ from django.utils.timezone import now
 from structlog.stdlib import ProcessorFormatter
 
 from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.console.test_own_sign_in import answered
 from tests.mfa.people import wrong_code
+from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.world import Api, House, some_address, statements
 from userflow.permissions_catalogue import EVERY_PERMISSION
 
@@ -268,3 +270,30 @@ def test_no_line_of_the_log_says_what_was_looked_for(caplog: pytest.LogCaptureFi
     lines = [handler.format(record) for record in caplog.records]
     assert len(lines) >= 2
     assert not [line for line in lines if "ann@" in line or "ann%40" in line]
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_password_sign_in_of_an_operator_opens_no_window(settings: Any, required: bool) -> None:
+    settings.EMBEDDED, settings.OPERATORS_REQUIRE_FACTOR = False, required
+    operator = new_operator()
+    assert operator.send_password().status_code == 302
+    neighbor = Api(address=operator.browser.defaults["REMOTE_ADDR"])
+    for path in ("totp/beginSetup", "beginRegistration"):
+        begun = neighbor.post(f"/webauthn/admin/{path}", {"email": operator.email})
+        assert begun.status_code == 401, begun.content
+    assert operator.row().mfa_methods == []
+    assert operator.row().enrollment_windows.count() == 0
+
+
+def test_passkey_of_a_window_does_not_open_the_console(settings: Any) -> None:
+    settings.EMBEDDED = True
+    operator = new_operator().sign_in()
+    neighbor, key = Api(address=operator.browser.defaults["REMOTE_ADDR"]), new_authenticator()
+    whom = {"email": operator.email}
+    options = neighbor.post("/webauthn/admin/beginRegistration", whom)
+    assert options.status_code == 200, options.content
+    body = {**whom, "credential": key.create(options.json())}
+    assert neighbor.post("/webauthn/admin/finishRegistration", body).status_code == 200
+    thief = Staff(operator.username, operator.email, operator.id, None)
+    assert thief.post("/admin/login/", answered(thief, key, "sign_in")).status_code == 400
+    assert thief.get("/admin/").status_code == 302
