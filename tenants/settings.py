@@ -146,7 +146,8 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _("Enrollment proof"),
         _(
             "What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same "
-            "network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token."
+            "network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An "
+            "enrollment pass from an administrator always works."
         ),
     ),
     "password_min_length": Setting(

@@ -219,10 +219,7 @@ def _after_password(
         with realm.atomic():
             _hold(realm, user, without_factor=True)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
-            ticket = tickets.issue_ticket(
-                realm, user, tickets.SECOND_STEP, client_id=speaker.client_id, amr=PASSWORD_AMR
-            )
-            enrollment = tickets.open_enrollment(realm, user, cause="login", login=ticket)
+            ticket, enrollment = tickets.open_waiting_login(realm, user, client_id=speaker.client_id, amr=PASSWORD_AMR)
             realm.record("signin.factor_missing", target=person, tenant_id=speaker.tenant_id)
         return SignIn(**facts, mfa_token=ticket, enrollment_ticket=enrollment)
     enrollment, parts = tickets.opening_enrollment(realm, cause="login", source=STANDING)

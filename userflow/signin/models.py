@@ -204,7 +204,7 @@ class EndUserTicket(Ticket, TenantModel):
 class EnrollmentWindow(models.Model):
     """For some minutes after registration or a password login, the opener's address may enrol without a header.
 
-    Only opened while the user has no confirmed factor (contract.md section 6, rung 3).
+    Only opened while the user has no confirmed factor (assurance.md section 3, level 3).
     """
 
     # IPv4 /32 or IPv6 /64 of the opener.

@@ -262,19 +262,49 @@ def opening_enrollment(realm: Realm, *, cause: str, source: str, login: str | No
     return token, parts
 
 
-def open_enrollment(realm: Realm, user: Any, *, cause: str, login: str | None = None) -> str | None:
+def open_enrollment(realm: Realm, user: Any, *, cause: str) -> str | None:
     """Open window and enrollment ticket for a user without a factor; return the ticket for X-Enrollment-Ticket.
 
-    Nothing is opened, and None returned, before the address is verified where the tenant requires that. `login` as in
-    `opening_enrollment`.
+    Nothing is opened, and None returned, before the address is verified where the tenant requires that.
     """
     if realm is END_USERS and proofs.is_unproven(user, current_tenant()):
         return None
-    owner = Part("owner", "SELECT %(owner_id)s::uuid AS id", {"owner_id": user.pk})
-    token, parts = opening_enrollment(realm, cause=cause, source=owner.name, login=login)
+    owner = _owner(user)
+    token, parts = opening_enrollment(realm, cause=cause, source=owner.name)
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(*together([owner, *parts], "SELECT"))
     return token
+
+
+_LOGIN_TICKET = """
+INSERT INTO {table} (digest, purpose, user_id, client_id, amr, wrong_codes, spent_on, created_at, expires_at)
+SELECT %(login_ticket_digest)s::bytea, %(login_ticket_purpose)s::text, id, %(login_ticket_client)s::uuid,
+  %(login_ticket_amr)s::jsonb, 0, '[]', now(), now() + %(login_ticket_lasting)s::interval FROM {source}
+"""
+
+
+def open_waiting_login(realm: Realm, user: Any, *, client_id: UUID | None, amr: tuple[str, ...]) -> tuple[str, str]:
+    """Let a login wait for the user's first factor: one statement, for a user whose address is verified if it must be.
+
+    Return the ticket that completes the login and the one that enrolls the factor; using the second does not end the first.
+    """
+    owner, login = _owner(user), new_token()
+    values = {
+        "login_ticket_digest": hash_token(login),
+        "login_ticket_purpose": SECOND_STEP,
+        "login_ticket_client": client_id,
+        "login_ticket_amr": orjson.dumps(amr).decode(),
+        "login_ticket_lasting": LIFETIME[SECOND_STEP],
+    }
+    waiting = Part("login_ticket", _LOGIN_TICKET.format(table=realm.tickets._meta.db_table, source=owner.name), values)
+    enrollment, parts = opening_enrollment(realm, cause=LOGIN, source=owner.name, login=login)
+    with connections[realm.alias].cursor() as cursor:
+        cursor.execute(*together([owner, waiting, *parts], "SELECT"))
+    return login, enrollment
+
+
+def _owner(user: Any) -> Part:
+    return Part("owner", "SELECT %(owner_id)s::uuid AS id", {"owner_id": user.pk})
 
 
 def end_tickets(realm: Realm, user: Any, *, purpose: str | None = None, keep: bytes | None = None) -> int:

@@ -94,7 +94,8 @@ def new_admin(house: House, door: Api) -> str:
 
 
 @pytest.mark.parametrize("situation", ["created", "signed in"])
-def test_admin_passkey_examples(house: House, situation: str) -> None:
+def test_admin_passkey_examples(settings: Any, house: House, situation: str) -> None:
+    settings.EMBEDDED = True  # elsewhere admin users have no windows
     creator = Api()
     email = new_admin(house, creator)
     door = creator

@@ -27,6 +27,9 @@ OPEN = {
     "post /webauthn/finishRegistration",
     "get /webauthn/factors",
     "post /authmgr/logout",
+    "post /authmgr/step-up",
+    "post /authmgr/step-up/options",
+    "post /webauthn/sms/requestCode",
 }
 
 
@@ -101,10 +104,11 @@ def test_operators_without_a_factor_reach_nothing(house: House, operator: Api, s
         operator.get("/exsvc/api/v1/services", {"tenant_id": str(house.id)}),
         operator.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}),
         operator.post("/webauthn/factors/reset", reset),
-        operator.post("/webauthn/totp/beginSetup", ann.name),
-        operator.post("/webauthn/enduser/beginRegistration", ann.name),
+        operator.post("/webauthn/enrollment-passes", {**reset, "delivery": "show"}),
     ):
         assert is_rejected(answer), answer.content
+    # Nor would a factor help here: admins enroll for no one else.
+    assert operator.post("/webauthn/totp/beginSetup", ann.name).status_code == 403
 
 
 def test_operator_login_without_a_factor_gives_no_token(operator_name: str, settings: Any) -> None:
