@@ -214,6 +214,7 @@ def test_broken_cells_of_a_table_are_in_the_report(house: House, tmp_path: Path)
 @pytest.mark.parametrize("size", [1, 100])
 def test_addresses_that_are_there(choice: str, code: int, said: str, size: int, house: House, tmp_path: Path) -> None:
     person, new = house.register(name="Before"), address()
+    assert sign_in(house, person.email, person.password) == 200
     rows = [
         {"email": person.email.upper().replace("EXAMPLE.COM", "example.com"), "name": "After", "metadata": {"a": 1}},
         {"email": new, "name": "First"},

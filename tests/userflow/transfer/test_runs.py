@@ -47,6 +47,7 @@ def events(house: House) -> list[tuple[str, Any]]:
 def test_a_dry_run_tells_all_and_changes_nothing(new_house: Callable[[], House], tmp_path: Path) -> None:
     house = new_house()
     person = house.register()
+    house.sign_in(person)
     rows = [*many(300), {"email": person.email}, {"email": "p00002@example.com"}]
     file, report = table(tmp_path / "p.csv", *rows), tmp_path / "bad.csv"
     before = counts(house)
