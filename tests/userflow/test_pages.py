@@ -87,7 +87,12 @@ def test_a_page_is_found_by_people_who_do_not_see_it(api: Api, page: str) -> Non
 
 
 def test_the_links_of_mails_lead_to_the_pages_by_default() -> None:
-    links = [settings.PASSWORD_RESET_URL, settings.EMAIL_VERIFICATION_URL, settings.INVITATION_URL]
+    links = [
+        settings.PASSWORD_RESET_URL,
+        settings.EMAIL_VERIFICATION_URL,
+        settings.EMAIL_UNDO_URL,
+        settings.INVITATION_URL,
+    ]
     assert links == [settings.BASE_URL + page for page in PAGES]
 
 

@@ -1,10 +1,12 @@
 """Passwords after the first one: changed with the present one, or set anew with a link by mail."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import IntegrityError
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
@@ -39,6 +41,7 @@ from userflow.webhooks.outbox import publish
 
 LOCAL = "local"
 PLATFORM = "Identity platform"
+MOST_OF_ONE_ADDRESS = 5
 MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
 
 
@@ -118,15 +121,27 @@ def ask_for_admin_reset(*, email: str) -> None:
     _limit(ADMINS, "", key)
 
     def work() -> None:
-        user = AdminUser.objects.filter(email_key=key, active=True).first()
-        if user is None:
-            return
-        route = routes.find(user.tenant_id) if user.tenant_id else None
-        if route is not None:
-            route.check(Purpose.READ)
-        _send_link(ADMINS, user, route)
+        for user in _admins_at(key):
+            _quietly(lambda user=user: _send_admin_link(user))
 
     mail.later(lambda: _quietly(work))
+
+
+def _admins_at(key: str) -> list[AdminUser]:
+    """The active admin users to whom a mail about this address goes: who has verified it, else all who state it.
+
+    An unverified address must block no one, so each of them gets a link, which reads the user's name.
+    """
+    found = list(AdminUser.objects.filter(email_key=key, active=True).order_by("created_at"))
+    verified = [user for user in found if user.email_verified_at is not None]
+    return verified or found[:MOST_OF_ONE_ADDRESS]
+
+
+def _send_admin_link(user: AdminUser) -> None:
+    route = routes.find(user.tenant_id) if user.tenant_id else None
+    if route is not None:
+        route.check(Purpose.READ)
+    _send_link(ADMINS, user, route)
 
 
 def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_id: UUID | None = None) -> None:
@@ -195,7 +210,14 @@ def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
     mail.send(
         "password_reset",
         to=user.email,
-        facts={**facts, "link": link, "token": token, "minutes": MINUTES},
+        facts={
+            **facts,
+            "link": link,
+            "token": token,
+            "minutes": MINUTES,
+            # Chosen by an admin, unlike the name of an end user who registers.
+            "username": user.username if realm is ADMINS else "",
+        },
     )
 
 
@@ -255,6 +277,8 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
             tickets.spend_ticket(realm, ticket)
             if isinstance(user, EndUser) and route is not None:
                 _take_back_from_strangers(user, route)
+            if isinstance(user, AdminUser):
+                _verify_address(user)
             ended = _set(realm, user, encoded, route, keep=None, reason="password_reset")
             for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
                 attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
@@ -262,6 +286,13 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
     except NotSignedInByTicket as problem:
         raise ResetTokenInvalid from problem
     return ended
+
+
+def _verify_address(user: AdminUser) -> None:
+    """The link came by mail to the user's address. It stays unverified if another admin user has verified it since."""
+    unverified = AdminUser.objects.filter(pk=user.pk, email_verified_at=None)
+    with suppress(IntegrityError), ADMINS.atomic():
+        unverified.update(email_verified_at=now())
 
 
 TakeBack = Callable[[EndUser], None]

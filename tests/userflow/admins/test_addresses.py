@@ -2,6 +2,7 @@
 
 import io
 import secrets
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -129,6 +130,21 @@ def test_a_changed_address_of_an_admin_with_a_factor_waits(new_house: Callable[[
     assert AdminUser.objects.get(pk=own.admin.id).email == email
 
 
+def test_a_reset_link_verifies_the_address_of_the_user_that_it_names(house: House, other_house: House) -> None:
+    email = address()
+    first, second = made(house, email).json(), made(other_house, email).json()
+    assert Api().post("/uflow/auth/admin/password/forgot", {"email": email}).status_code == 200
+    sent = mails_to(email, "new password")
+    assert len(sent) == 2
+    (own,) = [mail.body for mail in sent if f"your user {first['username']} at" in mail.body]
+    reset = {"token": own.partition("token=")[2].split()[0], "password": PASSWORD}
+    assert Api().post("/uflow/auth/admin/password/reset", reset).status_code == 200
+    assert sign_in_admin(email)["user"]["id"] == first["id"]
+    assert AdminUser.objects.get(pk=second["id"]).email_verified_at is None
+    Api().post("/uflow/auth/admin/password/forgot", {"email": email})
+    assert len(mails_to(email, "new password")) == 3
+
+
 @pytest.mark.parametrize("purpose", ["enroll", "verify"])
 def test_an_unverified_address_keeps_its_own_factors(house: House, other_house: House, purpose: str) -> None:
     """A colleague elsewhere who states the same address does not lock a user out of factors."""
@@ -145,7 +161,7 @@ def test_an_unverified_address_keeps_its_own_factors(house: House, other_house: 
     assert door.post("/webauthn/admin/totp/confirmSetup", sent).status_code == 200
     if purpose == "verify":
         ticket = sign_in_admin(username)["mfa_token"]
-        code = secret.at(__import__("time").time() + 30)
+        code = secret.at(int(time.time()) + 30)
         answer = Api().post("/webauthn/admin/totp/verifyLogin", {"email": email, "code": code, "mfa_token": ticket})
         assert (answer.status_code, "access_token" in answer.json()) == (200, True)
 
