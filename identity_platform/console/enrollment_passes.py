@@ -72,8 +72,8 @@ def issue_pass(
         request,
         title=_("Issue an enrollment pass"),
         text=_(
-            "%(email)s has no second factor. The pass lets this user add one within an hour. Make sure that you know who "
-            "asks: the factor that is added with the pass is then the user's."
+            "%(email)s has no second factor. The pass lets this user add one within an hour. Check first that it is the "
+            "user who asks: anyone who has the pass and the password can sign in as this user."
         )
         % {"email": email},
         back=back,

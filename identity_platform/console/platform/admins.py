@@ -170,7 +170,9 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
     return confirmed(
         request,
         title=_("Edit %(name)s") % {"name": user.username},
-        text=_("Roles count from the next request on. Nobody gives a permission that they do not hold themselves."),
+        text=_("A new e-mail address needs your password or another proof.")
+        if own
+        else _("Roles count from the next request on. You can give only permissions that you hold yourself."),
         back=_page_of(user),
         action=Action.CHANGE_OWN_EMAIL if own else Action.CHANGE_EMAIL_OF_OTHERS,
         act=act,

@@ -119,7 +119,7 @@ class OwnRecordForm(AdminForm, ProofForm):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, choices=None, **options)
         if "current_password" in self.fields:
-            self.fields["current_password"].help_text = _("Only a new e-mail address needs it.")
+            self.fields["current_password"].help_text = _("Required for a new e-mail address.")
 
     def needs_proof(self, given: dict[str, Any]) -> bool:
         """A new e-mail address."""
