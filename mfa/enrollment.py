@@ -6,7 +6,8 @@ address could enroll a key for its user. So every begin, confirm and finish of e
 user's row (`mfa.factors.claim`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
@@ -45,6 +46,8 @@ class Caller:
     user_agent: str = ""
     # Of the confidential client that a call without a login's ticket signs in through.
     client_secret: str | None = None
+    # Of a change of the caller's own factors (userflow.proofs).
+    proof: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,12 @@ class NotEnrolled(errors.ApiError):
     message = "This factor is not enrolled: enrol it first, by beginSetup and confirmSetup."
 
 
+class LastFactor(errors.Conflict):
+    """409: the policy in force requires a second factor, and this is the last one."""
+
+    message = "A second factor is required here: add another one before you remove this one."
+
+
 class UnknownFactor(errors.NotFound):
     """404: none of the caller's factors has this id."""
 

@@ -12,18 +12,21 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from mfa import notices, passes
-from mfa.enrollment import Caller, Proof, address_is_missing, check_again, enrollment_proof
-from mfa.errors import NoProof, UnknownFactor
+from mfa.enrollment import Caller, Kind, Proof, address_is_missing, check_again, is_this_user
+from mfa.errors import LastFactor, NoProof, SomebodyElse, UnknownFactor
 from mfa.people import entered
 from mfa.people import lock as lock
 from tenants.states import Purpose
-from userflow.assurance import Action
+from userflow.assurance import REQUIREMENTS, Action, require_assurance
 from userflow.endusers.models import EndUser
 from userflow.errors import UnknownUser
 from userflow.principals import Principal
+from userflow.proofs import check_proof
 from userflow.realms import END_USERS, Realm
+from userflow.session_policy import AAL2
 from userflow.signin import actions as signin
 from userflow.signin import tickets
+from userflow.tokens.issue import realm_of
 from userflow.webhooks.outbox import publish
 
 TOTP: Final = "totp"
@@ -38,6 +41,8 @@ _ENROLLED: Final[Mapping[str, tuple[str, Q]]] = {
     SMS: ("phones", Q()),
     BACKUP_CODE: ("backup_codes", Q(used_at=None)),
 }
+
+_KINDS: Final[tuple[Kind, ...]] = (WEBAUTHN, TOTP, SMS)
 
 # Whoever listens wants to know whether there is one more, one less, or none.
 _EVENTS: Final[Mapping[str, str]] = {
@@ -59,6 +64,33 @@ def claim(realm: Realm, user: Any, proof: Proof) -> Any:
         raise NoProof
     check_again(realm, locked, proof)
     return locked
+
+
+def own_change(action: Action, *, realm: Realm, user: Any, kind: Kind, caller: Caller) -> Proof:
+    """The caller's right to change a factor of their own, for `claim`; the proof in the request is checked and used up.
+
+    Call it outside a transaction. Raises NoProof, InsufficientAuthentication (401), SomebodyElse (403), and the errors of
+    `check_proof` where the action needs a proof.
+    """
+    if caller.principal is None:
+        raise NoProof
+    if not is_this_user(realm, user, caller.principal):
+        raise SomebodyElse
+    require_assurance(action, caller.principal)
+    if REQUIREMENTS[action].proof:
+        check_proof(principal=caller.principal, proof=caller.proof, user_agent=caller.user_agent)
+    return Proof(kind, "bearer", may_replace=True, own=caller.principal)
+
+
+def prove_replacement(*, realm: Realm, user: Any, proof: Proof, caller: Caller) -> bool:
+    """Check the proof in the request if the confirmation replaces a factor of the caller's own; return whether it does.
+
+    Raises what `own_change` raises.
+    """
+    if proof.own is None or proof.kind not in user.mfa_methods:
+        return False
+    own_change(Action.REPLACE_FACTOR, realm=realm, user=user, kind=proof.kind, caller=caller)
+    return True
 
 
 def settle(
@@ -99,10 +131,13 @@ def _end_what_was_issued(realm: Realm, user: Any, change: str, proof: Proof | No
 
     The first factor and the loss of the last one change what a session must have proven: every other session of the user
     ends, a reset ends them all. Tickets and windows were given to a user without a factor, and end with the first one (the
-    ticket that enrolled it may add one more kind) and whenever a factor goes.
+    ticket that enrolled it may add one more kind) and whenever a factor goes. Raises LastFactor (409) when users remove
+    the factor that the policy in force requires of them.
     """
     own = proof.own if proof is not None else None
     first, last = not had_factors and user.mfa_methods, had_factors and not user.mfa_methods
+    if last and own is not None and own.required_acr == AAL2:
+        raise LastFactor
     if first or last or change == "reset":
         keep = own.session_id if own is not None else None
         signin.end_sessions(realm, user_id=user.pk, keep=keep, reason=f"factor_{change}")
@@ -158,27 +193,40 @@ def list_factors(
         }
 
 
-def remove_factor(*, realm: Realm, tenant_id: UUID | None, factor_id: UUID, caller: Caller) -> str:
-    """Remove one of the caller's own factors; gives its kind. The backup codes go with TOTP.
+def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, Any], user_agent: str = "") -> str:
+    """Remove one of the caller's own factors; return its kind. The backup codes go with TOTP.
 
-    Refuses with InsufficientAuthentication (401), UnknownFactor (404).
+    Raises InsufficientAuthentication (401), UnknownFactor (404), LastFactor (409), and the errors of `check_proof`.
     """
-    assert caller.principal is not None  # the view lets nobody else in
-    with entered(realm, tenant_id), realm.atomic():
-        user = lock(realm, caller.principal.id)
-        if user is None:
-            raise NoProof
-        # The age of the sign-in is the same question for every kind.
-        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=TOTP, needs_replace=True)
-        check_again(realm, user, proof)
-        for method, rows, enrolled in _homes(user):
-            if method == BACKUP_CODE or not rows.filter(enrolled, pk=factor_id).delete()[0]:
-                continue
-            if method == TOTP:
-                user.backup_codes.all().delete()
-            settle(realm, user, change="removed", kind=method, rung=proof.rung, proof=proof, factor_id=factor_id)
-            return method
+    realm = realm_of(principal.kind)
+    caller = Caller(principal=principal, user_agent=user_agent, proof=proof)
+    with entered(realm, principal.tenant_id):
+        require_assurance(Action.REMOVE_FACTOR, principal)
+        user: Any = realm.users._default_manager.filter(pk=principal.id).first()
+        # Before the proof, which may be a code that works once.
+        kind = _kind_of(user, factor_id)
+        owned = own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=kind, caller=caller)
+        with realm.atomic():
+            locked = claim(realm, user, owned)
+            if not _rows(locked, kind).filter(pk=factor_id).delete()[0]:
+                raise UnknownFactor
+            if kind == TOTP:
+                locked.backup_codes.all().delete()
+            settle(realm, locked, change="removed", kind=kind, rung=owned.rung, proof=owned, factor_id=factor_id)
+    return kind
+
+
+def _kind_of(user: Any, factor_id: UUID) -> Kind:
+    for kind in _KINDS:
+        if user is not None and _rows(user, kind).filter(pk=factor_id).exists():
+            return kind
     raise UnknownFactor
+
+
+def _rows(user: Any, kind: Kind) -> Any:
+    """The enrolled factors of this kind; admin users have no phones."""
+    relation, enrolled = _ENROLLED[kind]
+    return getattr(user, relation).filter(enrolled) if hasattr(user, relation) else user.passkeys.none()
 
 
 def reset_factors(

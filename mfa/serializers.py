@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Text
+from userflow.proof_fields import ProofFields
 
 
 class EnrollmentIn(serializers.Serializer[Any]):
@@ -28,6 +29,10 @@ class FactorListOut(serializers.Serializer[Any]):
     factors = FactorOut(many=True)
     methods = serializers.ListField(child=serializers.CharField())
     backup_codes_remaining = serializers.IntegerField()
+
+
+class FactorRemovalIn(ProofFields):
+    """One of the fields; the first that is present counts."""
 
 
 class FactorRemovedOut(serializers.Serializer[Any]):

@@ -1,5 +1,6 @@
 """Factors of every kind over HTTP, and what the view sets of all kinds share."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -11,13 +12,15 @@ from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from mfa import factors, passes, serializers
 from mfa.enrollment import Caller
-from mfa.errors import NoProof, OwnFactors, PassNotPossible, SomebodyElse, UnknownFactor
+from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, SomebodyElse, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.assurance import Action
+from userflow.errors import PROOF_ERRORS as OWN_PROOF_ERRORS
 from userflow.errors import EmailNotVerified, GrantsMoreThanHeld, InsufficientAuthentication, UnknownUser
 from userflow.ids import id_or
 from userflow.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
 from userflow.principals import CLIENT, Principal
+from userflow.proof_fields import proof_of
 from userflow.realms import ADMINS, END_USERS, Realm
 from userflow.signin.views import NO_STORE, TICKET_HEADER
 from userflow.tokens.issue import realm_of
@@ -44,8 +47,10 @@ class FactorViewSet(ApiViewSet):
 
     permission_classes = [Anyone]
 
-    def caller(self, tenant_id: UUID | None = None, ticket: str | None = None) -> Caller:
-        """The proofs of this request; `ticket` is the body's field `enrollment_ticket`.
+    def caller(
+        self, tenant_id: UUID | None = None, ticket: str | None = None, *, proof: Mapping[str, Any] | None = None
+    ) -> Caller:
+        """The proofs of this request; `ticket` is the body's field `enrollment_ticket`, `proof` of a change of own factors.
 
         Raises TenantMismatch (403) when the token is of another tenant, ValidationFailed (400) for two different tickets.
         """
@@ -61,6 +66,7 @@ class FactorViewSet(ApiViewSet):
             principal=principal,
             ticket=ticket if header is None else header,
             user_agent=self.request.META.get("HTTP_USER_AGENT", ""),
+            proof=proof or {},
         )
 
 
@@ -78,15 +84,18 @@ class FactorListViewSet(ApiViewSet):
         found = factors.list_factors(realm=realm_of(who.kind), tenant_id=who.tenant_id, user_id=who.id)
         return Response(found)
 
-    @endpoint(returns={200: serializers.FactorRemovedOut}, refuses=[UnknownFactor, InsufficientAuthentication, NoProof])
+    @endpoint(
+        serializers.FactorRemovalIn,
+        returns={200: serializers.FactorRemovedOut},
+        refuses=[UnknownFactor, NoProof, LastFactor, *OWN_PROOF_ERRORS],
+        assurance=Action.REMOVE_FACTOR,
+    )
     def destroy(self, request: Request, factor_id: str) -> Response:
-        """Remove one of the caller's own factors; needs a sign-in that is at most 15 minutes old."""
-        who = _person_at(request)
+        """Remove one of the caller's own factors, with a proof in the body."""
         factors.remove_factor(
-            realm=realm_of(who.kind),
-            tenant_id=who.tenant_id,
+            principal=_person_at(request),
             factor_id=id_or(factor_id, UnknownFactor),
-            caller=Caller(principal=who),
+            **proof_of(request, self.valid(serializers.FactorRemovalIn)),
         )
         return Response({"message": "The factor is removed.", "success": True})
 

@@ -21,12 +21,6 @@ class WrongCredentials(errors.NotSignedIn):
     message = "Name or password is not right, or the user may not sign in: check them, and client_id where one is sent."
 
 
-class AddressNeedsFreshSignIn(errors.NotSignedIn):
-    """401: one's own e-mail address changes only by a sign-in of the last fifteen minutes: passwords are reset by it."""
-
-    message = "Sign in again: changing your e-mail address needs a sign-in that is at most 15 minutes old."
-
-
 class InsufficientAuthentication(errors.NotSignedIn):
     """401: the session is too old for a sensitive action, or has not proven the user's second factor (RFC 9470)."""
 

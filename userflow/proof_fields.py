@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rest_framework import serializers
+from rest_framework.request import Request
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.fields import JsonObject, Text
@@ -82,11 +83,16 @@ class ProofFields(FactorProofFields):
     proof_token = Text(max_length=128, required=False, help_text="From /authmgr/step-up.")
 
 
-def proof_in(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the proof among those of a request."""
-    return {name: value for name, value in fields.items() if name in PROOFS}
+def proof_of(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments `proof` and `user_agent` of an action, from a request and its fields."""
+    return {"proof": proof_in(fields), "user_agent": request.META.get("HTTP_USER_AGENT", "")}
 
 
-def without_proof(fields: Mapping[str, Any]) -> dict[str, Any]:
+def proof_in(fields: Mapping[str, Any], *, but: str = "") -> dict[str, Any]:
+    """The fields of the proof among those of a request; `but` is one that means something else there."""
+    return {name: value for name, value in fields.items() if name in PROOFS and name != but}
+
+
+def without_proof(fields: Mapping[str, Any], *, but: str = "") -> dict[str, Any]:
     """The other fields of the request."""
-    return {name: value for name, value in fields.items() if name not in PROOFS}
+    return {name: value for name, value in fields.items() if name not in PROOFS or name == but}

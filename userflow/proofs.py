@@ -7,6 +7,7 @@ from typing import Any, Final
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from tenants.context import in_tenant
 from userflow import signals
+from userflow.assurance import Action, require_assurance
 from userflow.errors import NoPasswordHere, NotSignedInByTicket, ProofTokenInvalid, WrongCurrentPassword
 from userflow.principals import CLIENT, Principal
 from userflow.realms import END_USERS
@@ -43,6 +44,15 @@ def check_proof(*, principal: Principal, proof: Mapping[str, Any], user_agent: s
     # There is one receiver: the app of the factors.
     [(_, amr)] = signals.factor_proof.send(check_proof, principal=principal, **sent)
     return tuple(amr or ())
+
+
+def prove_own_change(
+    action: Action, *, principal: Principal, proof: Mapping[str, Any] | None, user_agent: str = ""
+) -> None:
+    """Require what the action table asks for a change of the caller's own sign-in: the assurance of the session, then the
+    proof in the request. Raises InsufficientAuthentication and the errors of `check_proof`."""
+    require_assurance(action, principal)
+    check_proof(principal=principal, proof=proof or {}, user_agent=user_agent)
 
 
 def proof_missing() -> ValidationFailed:

@@ -6,10 +6,10 @@ from typing import Any
 from identity_platform.api.errors import NotAllowed
 from mfa.errors import AccountDeletionOff
 from tenants import routes
-from userflow.assurance import Action, require_assurance
+from userflow.assurance import Action
 from userflow.endusers.actions import erase_end_user
 from userflow.principals import END_USER, Principal
-from userflow.proofs import check_proof
+from userflow.proofs import prove_own_change
 
 
 def close_account(*, principal: Principal, proof: Mapping[str, Any], user_agent: str = "") -> dict[str, int]:
@@ -22,6 +22,5 @@ def close_account(*, principal: Principal, proof: Mapping[str, Any], user_agent:
         raise NotAllowed("Only an end user can delete their own account.")
     if routes.find(principal.tenant_id).setting("account_deletion") != "on":
         raise AccountDeletionOff
-    require_assurance(Action.CLOSE_ACCOUNT, principal)
-    check_proof(principal=principal, proof=proof, user_agent=user_agent)
+    prove_own_change(Action.CLOSE_ACCOUNT, principal=principal, proof=proof, user_agent=user_agent)
     return erase_end_user(tenant_id=principal.tenant_id, user_id=principal.id, by=principal)

@@ -13,6 +13,7 @@ from mfa.errors import (
     PasskeyNotVerified,
 )
 from tenants.errors import TenantBusy, TenantSuspended
+from userflow.assurance import Action
 from userflow.endusers.serializers import ErasedOut
 from userflow.errors import (
     AttemptsLocked,
@@ -24,6 +25,7 @@ from userflow.errors import (
     WrongCurrentPassword,
 )
 from userflow.permissions import SignedIn, principal_at
+from userflow.proof_fields import proof_of
 
 
 class AccountClosingViewSet(ApiViewSet):
@@ -48,6 +50,7 @@ class AccountClosingViewSet(ApiViewSet):
             TenantSuspended,
             TenantBusy,
         ],
+        assurance=Action.CLOSE_ACCOUNT,
     )
     def create(self, request: Request) -> Response:
         """Delete the caller's own account and everything bound to it; for end users, where the tenant allows it.
@@ -56,9 +59,6 @@ class AccountClosingViewSet(ApiViewSet):
         the password, a code or a passkey. The tenant setting is `account_deletion`.
         """
         caller = principal_at(request)
-        deleted = actions.close_account(
-            principal=caller,
-            proof=self.valid(serializers.AccountClosingIn),
-            user_agent=request.META.get("HTTP_USER_AGENT", ""),
-        )
+        asked = self.valid(serializers.AccountClosingIn)
+        deleted = actions.close_account(principal=caller, **proof_of(request, asked))
         return Response({"message": "Your account is deleted.", "user_id": caller.id, "deleted": deleted})

@@ -20,6 +20,7 @@ from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
+from userflow.proofs import proof_missing
 from userflow.realms import END_USERS
 from userflow.signin import attempts, tickets
 from userflow.tokens.issue import TokenPair
@@ -104,12 +105,15 @@ def confirm_sms_setup(
         digest = codes.number_digest(number.e164, data_key=END_USERS.data_key())
         budget = _budget_of(proof)
         row = _try_code(user, ENROLLMENT, digest, code, budget=budget)
+        proven = factors.prove_replacement(realm=END_USERS, user=user, proof=proof, caller=caller)
         try:
             with tenant_atomic():
                 locked = factors.claim(END_USERS, user, proof)
                 spend_login(END_USERS, login)
                 _spend(row)
                 replaced = bool(locked.phones.all().delete()[0])
+                if replaced and proof.own is not None and not proven:  # enrolled since the request began
+                    raise proof_missing()
                 phone = Phone(user=locked, number_digest=digest, last_four=number.last_four)
                 phone.number_sealed = seal(number.e164.encode(), data_key=END_USERS.data_key(), context=_place(phone))
                 phone.save(force_insert=True)

@@ -8,6 +8,7 @@ from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import SixDigits
 from mfa.serializers import EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
+from userflow.proof_fields import ProofFields
 
 
 class SmsWhom(serializers.Serializer[Any]):
@@ -20,7 +21,9 @@ class SmsBegin(SmsWhom, EnrollmentIn):
     phone_number = Text(max_length=32, help_text="E.164: plus sign, country code, digits.")
 
 
-class SmsConfirm(SmsBegin):
+class SmsConfirm(SmsBegin, ProofFields):
+    """The fields of a proof are for replacing a phone; `code` is of the new one."""
+
     code = SixDigits()
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 

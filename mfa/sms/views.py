@@ -22,6 +22,7 @@ from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.assurance import Action
 from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
+from userflow.proof_fields import proof_in, without_proof
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
 LADDER = PROOF_ERRORS
@@ -52,7 +53,7 @@ class SmsViewSet(FactorViewSet):
         token="optional",
         any_level=True,
         headers=PROOFS,
-        assurance=Action.ADD_FACTOR,
+        assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
         """Enroll the phone with the code that it received.
@@ -60,8 +61,9 @@ class SmsViewSet(FactorViewSet):
         With `mfa_token` it completes the login that waits for a factor and returns its tokens.
         """
         asked = self.valid(serializers.SmsConfirm)
-        caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None))
-        done = actions.confirm_sms_setup(**asked, caller=caller)
+        proof = proof_in(asked, but="code")
+        caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None), proof=proof)
+        done = actions.confirm_sms_setup(**without_proof(asked, but="code"), caller=caller)
         answer = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
         return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
 

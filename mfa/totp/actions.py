@@ -20,7 +20,9 @@ from mfa.totp import backup_codes, engine
 from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
 from mfa.verification import Factor, Try, Unusable, Use
 from tenants.states import Purpose
+from userflow.assurance import Action
 from userflow.errors import NotSignedInByTicket
+from userflow.proofs import proof_missing
 from userflow.realms import END_USERS, Realm
 from userflow.signin import attempts
 from userflow.tokens.issue import TokenPair
@@ -143,10 +145,13 @@ def confirm_totp_setup(
         if step is None:
             attempts.count_wrong_secret()
             raise InvalidCode
+        proven = factors.prove_replacement(realm=realm, user=user, proof=proof, caller=caller)
         with realm.atomic():
             locked = factors.claim(realm, user, proof)
             spend_login(realm, login)
             replaced = bool(locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0])
+            if replaced and proof.own is not None and not proven:  # enrolled since the request began
+                raise proof_missing()
             # A parallel confirmation of the same secret has taken the row meanwhile.
             if not locked.totp_secrets.filter(pk=row.pk, confirmed_at=None).update(confirmed_at=now(), last_step=step):
                 raise SecretNotIssued
@@ -293,12 +298,13 @@ def disable_totp(
 ) -> None:
     """Remove the user's authenticator and backup codes.
 
-    Needs a proof that may replace. Raises UnknownPerson (404), NotEnrolled (400), and what `enrollment_proof` raises.
+    Only users themselves do it, with `caller.proof`. Raises UnknownPerson (404), NotEnrolled (400), LastFactor (409), and
+    what `factors.own_change` raises.
     """
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
-        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP, needs_replace=True)
+        proof = factors.own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
             locked = factors.claim(realm, user, proof)
             if not locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0]:
@@ -310,11 +316,14 @@ def disable_totp(
 def regenerate_backup_codes(
     *, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller, client_id: UUID | None = None
 ) -> list[str]:
-    """Ten new backup codes instead of the old ones; the same proof and refusals as `disable_totp`."""
+    """Ten new backup codes instead of the old ones, for users themselves.
+
+    Raises UnknownPerson (404), NotEnrolled (400), and what `factors.own_change` raises.
+    """
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
-        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP, needs_replace=True)
+        proof = factors.own_change(Action.RENEW_BACKUP_CODES, realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
             locked = factors.claim(realm, user, proof)
             if not locked.totp_secrets.filter(confirmed_at__isnull=False).exists():

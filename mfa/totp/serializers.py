@@ -7,6 +7,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import BackupCodeText, SixDigits
 from mfa.serializers import EnrollmentIn
+from userflow.proof_fields import ProofFields
 
 COMPLETES = "Ticket of the login that must enroll first: the new factor completes it."
 
@@ -28,7 +29,17 @@ class TotpSetup(TotpBegin, EnrollmentIn):
     """Begin of an enrollment."""
 
 
-class AdminTotpConfirm(AdminTotpSetup):
+class AdminTotpDisable(AdminTotpBegin, ProofFields):
+    pass
+
+
+class TotpDisable(TotpBegin, ProofFields):
+    pass
+
+
+class AdminTotpConfirm(AdminTotpSetup, ProofFields):
+    """The fields of a proof are for replacing an authenticator; `code` is of the new one."""
+
     code = SixDigits()
     secret = Text(max_length=128, help_text="From beginSetup.")
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)

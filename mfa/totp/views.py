@@ -1,5 +1,6 @@
 """TOTP over HTTP, for end users and for admin users: the same calls, the latter without a tenant."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
@@ -8,6 +9,7 @@ from rest_framework.response import Response
 from identity_platform.api.views import endpoint
 from mfa.errors import (
     InvalidCode,
+    LastFactor,
     NotEnrolled,
     SecretNotIssued,
     TooManyPending,
@@ -17,7 +19,9 @@ from mfa.totp import actions, serializers
 from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.assurance import Action
+from userflow.errors import PROOF_ERRORS as OWN_PROOF_ERRORS
 from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
+from userflow.proof_fields import proof_in, without_proof
 from userflow.realms import ADMINS, END_USERS, Realm
 
 REALM = [TenantSuspended, TenantBusy, TenantMismatch, UnknownPerson]
@@ -31,10 +35,10 @@ class TotpMechanism(FactorViewSet):
 
     realm: ClassVar[Realm]
 
-    def whom(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def whom(self, asked: dict[str, Any], *, proof: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Realm, tenant and proofs for the action; the rest of the members go to it as they are."""
         tenant_id = asked.pop("tenant_id", None)
-        caller = self.caller(tenant_id, asked.pop("enrollment_ticket", None))
+        caller = self.caller(tenant_id, asked.pop("enrollment_ticket", None), proof=proof)
         return {"realm": self.realm, "tenant_id": tenant_id, "caller": caller, **asked}
 
     def answer_begin(self, asked: dict[str, Any]) -> Response:
@@ -44,7 +48,8 @@ class TotpMechanism(FactorViewSet):
 
     def answer_confirm(self, asked: dict[str, Any]) -> Response:
         """200 with the backup codes, once."""
-        done = actions.confirm_totp_setup(**self.whom(asked))
+        proof = proof_in(asked, but="code")
+        done = actions.confirm_totp_setup(**self.whom(without_proof(asked, but="code"), proof=proof))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
         answer = {"backup_codes": done.backup_codes, "message": message, "success": True}
         return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
@@ -64,7 +69,7 @@ class TotpMechanism(FactorViewSet):
 
     def answer_disable(self, asked: dict[str, Any]) -> Response:
         """200 once it is gone."""
-        actions.disable_totp(**self.whom(asked))
+        actions.disable_totp(**self.whom(without_proof(asked), proof=proof_in(asked)))
         return Response({"message": "The authenticator and its backup codes are removed.", "success": True})
 
     def answer_regenerate(self, asked: dict[str, Any]) -> Response:
@@ -97,7 +102,7 @@ class TotpViewSet(TotpMechanism):
         token="optional",
         any_level=True,
         headers=PROOFS,
-        assurance=Action.ADD_FACTOR,
+        assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
         """Enroll the authenticator with its first code; returns the backup codes once.
@@ -127,23 +132,25 @@ class TotpViewSet(TotpMechanism):
         return self.answer_verify(self.valid(serializers.TotpVerifyLogin))
 
     @endpoint(
-        serializers.TotpBegin,
+        serializers.TotpDisable,
         returns={200: serializers.TotpDoneOut},
-        refuses=[*TENANCY, *LADDER, NotEnrolled],
+        refuses=[*TENANCY, *LADDER, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
+        assurance=Action.REMOVE_FACTOR,
     )
     def disable(self, request: Request) -> Response:
-        """Remove authenticator and backup codes; needs a fresh access token."""
-        return self.answer_disable(self.valid(serializers.TotpBegin))
+        """Remove authenticator and backup codes, with a proof in the body."""
+        return self.answer_disable(self.valid(serializers.TotpDisable))
 
     @endpoint(
         serializers.TotpBegin,
         returns={200: serializers.BackupCodesOut},
         refuses=[*TENANCY, *LADDER, NotEnrolled],
         token="optional",
+        assurance=Action.RENEW_BACKUP_CODES,
     )
     def regenerate(self, request: Request) -> Response:
-        """New backup codes instead of the old ones; needs a fresh access token."""
+        """New backup codes instead of the old ones, by the user."""
         return self.answer_regenerate(self.valid(serializers.TotpBegin))
 
 
@@ -170,7 +177,7 @@ class AdminTotpViewSet(TotpMechanism):
         token="optional",
         any_level=True,
         headers=PROOFS,
-        assurance=Action.ADD_FACTOR,
+        assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
         """Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login."""
@@ -187,20 +194,22 @@ class AdminTotpViewSet(TotpMechanism):
         return self.answer_verify(self.valid(serializers.AdminTotpVerifyLogin))
 
     @endpoint(
-        serializers.AdminTotpBegin,
+        serializers.AdminTotpDisable,
         returns={200: serializers.TotpDoneOut},
-        refuses=[*REALM, *LADDER, NotEnrolled],
+        refuses=[*REALM, *LADDER, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
+        assurance=Action.REMOVE_FACTOR,
     )
     def disable(self, request: Request) -> Response:
-        """Remove an admin user's authenticator and backup codes."""
-        return self.answer_disable(self.valid(serializers.AdminTotpBegin))
+        """Remove an admin user's authenticator and backup codes, with a proof in the body."""
+        return self.answer_disable(self.valid(serializers.AdminTotpDisable))
 
     @endpoint(
         serializers.AdminTotpBegin,
         returns={200: serializers.BackupCodesOut},
         refuses=[*REALM, *LADDER, NotEnrolled],
         token="optional",
+        assurance=Action.RENEW_BACKUP_CODES,
     )
     def regenerate(self, request: Request) -> Response:
         """New backup codes of an admin user."""

@@ -69,7 +69,9 @@ class Somebody:
         self.secret = begun.json()["secret"]
         self.spent = self.code()
         answer = self.api.post(
-            "/webauthn/totp/confirmSetup", {**self.name, "secret": self.secret, "code": self.spent}, **how
+            "/webauthn/totp/confirmSetup",
+            {**self.name, **self.proof(), "secret": self.secret, "code": self.spent},
+            **how,
         )
         assert answer.status_code == 200, answer.content
         self.backup_codes = answer.json()["backup_codes"]
@@ -81,11 +83,27 @@ class Somebody:
         self.phone = some_phone()
         begun = self.api.post("/webauthn/sms/beginSetup", {**self.named_with_client, "phone_number": self.phone}, **how)
         assert begun.status_code == 200, begun.content
-        body = {**self.named_with_client, "phone_number": self.phone, "code": code_to(self.phone)}
+        body = {
+            **self.named_with_client,
+            **self.proof(),
+            "phone_number": self.phone,
+            "code": code_to(self.phone),
+        }
         answer = self.api.post("/webauthn/sms/confirmSetup", body, **how)
         assert answer.status_code == 200, answer.content
         self.minutes_pass(2)
         return self
+
+    def raised(self, token: str) -> str:
+        """An access token of the same session after a step-up, which uses up a backup code."""
+        body = {"backup_code": self.backup_codes.pop()}
+        answer = Api().post("/authmgr/step-up", body, token=token)
+        assert answer.status_code == 200, answer.content
+        return str(answer.json()["access_token"])
+
+    def proof(self) -> dict[str, str]:
+        """A proof for the body of a request, which counts where a factor is removed or replaced."""
+        return {"current_password": PASSWORD}
 
     def row(self) -> EndUser:
         """The user as stored."""

@@ -1,6 +1,6 @@
 """Admin users: create, list, edit, deactivate."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +16,6 @@ from userflow.admins.models import AdminRole, AdminUser, username_is
 from userflow.assurance import Action, require_assurance
 from userflow.email import admin_proofs, undo
 from userflow.errors import (
-    AddressNeedsFreshSignIn,
     AdminNameTaken,
     GrantsMoreThanHeld,
     LastAdmin,
@@ -26,6 +25,7 @@ from userflow.errors import (
 )
 from userflow.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.principals import Principal
+from userflow.proofs import proof_missing, prove_own_change
 from userflow.realms import ADMINS
 from userflow.signin import passwords, tickets
 from userflow.signin.actions import end_sessions, must_still_stand
@@ -155,29 +155,41 @@ def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -
     return user
 
 
-def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) -> AdminUser:
-    """Change `username`, `email`, `first_name`, `last_name`, `roles`: those that are there.
+def update_admin_user(
+    *,
+    user_id: UUID,
+    by: Principal,
+    changes: dict[str, Any],
+    proof: Mapping[str, Any] | None = None,
+    user_agent: str = "",
+) -> AdminUser:
+    """Change `username`, `email`, `first_name`, `last_name`, `roles`: those that are there. `proof` is for one's own
+    address.
 
     Refuses with UnknownUser, AdminNameTaken, TooManyFromAddress (too many new addresses), UnknownRole,
     GrantsMoreThanHeld (also for a user who holds more than the caller does), LastAdmin (roles that would leave a tenant, or
-    the platform, without an admin), AddressNeedsFreshSignIn (one's own address by an old sign-in),
-    InsufficientAuthentication (roles, or another user's address).
+    the platform, without an admin), InsufficientAuthentication (roles or an address), and the errors of `check_proof`
+    (one's own address).
     """
     changes = dict(changes)
+    own = by.is_admin and by.id == user_id
+    proven = own and changes.get("email", by.user["email"]) != by.user["email"]
+    if proven:
+        prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
     roles = changes.pop("roles", None)
     with transaction.atomic():
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
         if roles is not None and set(roles) != {role.name for role in user.roles.all()}:
             require_assurance(Action.GRANT_ROLES, by)
-        if user.pk != by.id and changes.get("email", user.email) != user.email:
+        if not own and changes.get("email", user.email) != user.email:
             require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
         must_outrank(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
         username, email = changes.get("username", user.username), changes.get("email", user.email)
         _refuse_foreign_address(username, email)
-        if user.pk == by.id and email != user.email:
-            if not by.is_fresh():
-                raise AddressNeedsFreshSignIn
+        if own and email != user.email:
+            if not proven:  # the address has changed since the token was checked
+                raise proof_missing()
             must_still_stand(ADMINS, by)
         if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:
             _keep_one_admin(user)
@@ -193,7 +205,7 @@ def update_admin_user(*, user_id: UUID, by: Principal, changes: dict[str, Any]) 
             # Links to set a new password have gone to the old address.
             tickets.end_tickets(ADMINS, user, purpose=tickets.PASSWORD_RESET)
         if "email_verified_at" in changes:
-            keep = by.session_id if user.pk == by.id else None
+            keep = by.session_id if own else None
             end_sessions(ADMINS, user_id=user.pk, keep=keep, reason="email_changed")
         if granted is not None:
             user.roles.set(granted)

@@ -7,6 +7,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import EmailAddress, Flag, Identifier, Items, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
 from userflow.admins.models import LONGEST_NAME, AdminUser
+from userflow.proof_fields import ProofFields
 
 MOST_ROLES = 50
 
@@ -63,7 +64,7 @@ class AdminUserIn(serializers.Serializer[Any]):
     roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, allow_empty=False)
 
 
-class AdminUserChanges(serializers.Serializer[Any]):
+class AdminUserChanges(ProofFields):
     username = Text(trim=True, max_length=LONGEST_NAME, required=False)
     email = EmailAddress(required=False)
     first_name = Text(trim=True, max_length=LONGEST_NAME, required=False, allow_blank=True)

@@ -12,7 +12,7 @@ from tenants.errors import UnknownTenant
 from userflow.admins import actions, serializers
 from userflow.assurance import Action
 from userflow.errors import (
-    AddressNeedsFreshSignIn,
+    PROOF_ERRORS,
     AdminNameTaken,
     GrantsMoreThanHeld,
     InsufficientAuthentication,
@@ -26,6 +26,7 @@ from userflow.errors import (
 from userflow.ids import id_or
 from userflow.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, tenant_at
 from userflow.principals import Principal
+from userflow.proof_fields import proof_of, without_proof
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 Reads = needs("admins:read", OPERATOR, ADMIN)
@@ -97,21 +98,25 @@ class AdminUserViewSet(ApiViewSet):
         serializers.AdminUserChanges,
         returns={200: serializers.AdminProfileOut},
         refuses=[
-            AddressNeedsFreshSignIn,
+            *PROOF_ERRORS,
             UnknownUser,
             AdminNameTaken,
             TooManyFromAddress,
             UnknownRole,
             GrantsMoreThanHeld,
             LastAdmin,
-            InsufficientAuthentication,
         ],
-        assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS),
+        assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, user_id: str) -> Response:
-        """Change the members that are there."""
-        changes = self.valid(serializers.AdminUserChanges)
-        user = actions.update_admin_user(user_id=id_or(user_id, UnknownUser), by=principal_at(request), changes=changes)
+        """Change the fields that are there. The caller's own new `email` needs a proof in the request."""
+        asked = self.valid(serializers.AdminUserChanges)
+        user = actions.update_admin_user(
+            user_id=id_or(user_id, UnknownUser),
+            by=principal_at(request),
+            changes=without_proof(asked),
+            **proof_of(request, asked),
+        )
         return Response(serializers.profile(user))
 
     @endpoint(

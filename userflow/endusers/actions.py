@@ -1,5 +1,6 @@
 """End users: register, list, read, update, activate, deactivate, erase, database mapping."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -26,7 +27,6 @@ from userflow.endusers import queries, yielding
 from userflow.endusers.list_reads import record_list_read
 from userflow.endusers.models import EndUser
 from userflow.errors import (
-    AddressNeedsFreshSignIn,
     EmailTaken,
     ForeignProvider,
     LastActiveUser,
@@ -38,6 +38,7 @@ from userflow.errors import (
 from userflow.invitations.models import EndUserInvitation
 from userflow.permissions import editing_users, require
 from userflow.principals import END_USER, Principal
+from userflow.proofs import proof_missing, prove_own_change
 from userflow.realms import END_USERS
 from userflow.roles.actions import must_outrank
 from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
@@ -165,15 +166,28 @@ def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.
     return found
 
 
-def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: dict[str, Any]) -> EndUser:
-    """Change `name`, `email`, `metadata` (replaced whole): those that are there.
+def update_end_user(
+    *,
+    tenant_id: UUID,
+    user_id: UUID,
+    by: Principal,
+    changes: dict[str, Any],
+    proof: Mapping[str, Any] | None = None,
+    user_agent: str = "",
+) -> EndUser:
+    """Change `name`, `email`, `metadata` (replaced whole): those that are there. `proof` is for one's own address.
 
     A new address may count only once it is verified (see `_change_address`); the user that comes back then still has the
     old one. The old address gets a link that undoes the change. Refuses with UnknownUser, EmailTaken, TooManyFromAddress
     (too many new addresses), GrantsMoreThanHeld (another user, who holds more than the caller), InsufficientAuthentication
-    (the address of another user), AddressNeedsFreshSignIn (one's own by an old sign-in).
+    (an address), and the errors of `check_proof` (one's own address).
     """
     changes = dict(changes)
+    # By kind too: an import may give somebody the id of an admin.
+    own = by.kind == END_USER and by.id == user_id
+    proven = own and changes.get("email", by.user["email"]) != by.user["email"]
+    if proven:
+        prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
     with in_tenant(tenant_id, editing_users(by)) as route:
         try:
             with tenant_atomic():
@@ -182,16 +196,14 @@ def update_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal, changes: d
                     raise UnknownUser
                 asked = sorted(changes)
                 old_key = user.email_key
-                # By kind too: an import may give somebody the id of an admin.
-                own = by.kind == END_USER and by.id == user.pk
                 if not own:
                     if changes.get("email", user.email) != user.email:
                         require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
                     must_outrank(by, user)
                 if "email" in changes:
                     if own and changes["email"] != user.email:
-                        if not by.is_fresh():
-                            raise AddressNeedsFreshSignIn
+                        if not proven:  # the address has changed since the token was checked
+                            raise proof_missing()
                         must_still_stand(END_USERS, by)
                     _change_address(user, changes, route, keep=by.session_id if own else None)
                 for member, value in changes.items():

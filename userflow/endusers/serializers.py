@@ -8,6 +8,7 @@ from identity_platform.api.fields import EmailAddress, Flag, Identifier, JsonObj
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
 from identity_platform.api.pagination import LARGEST_PAGE
 from userflow.endusers.actions import LOCAL
+from userflow.proof_fields import ProofFields
 
 
 def _email_filter() -> Text:
@@ -107,7 +108,7 @@ class RegisterOut(serializers.Serializer[Any]):
     message = serializers.CharField()
 
 
-class EndUserChanges(serializers.Serializer[Any]):
+class EndUserChanges(ProofFields):
     name = Text(max_length=255, required=False, allow_blank=True)
     email = EmailAddress(required=False)
     metadata = JsonObject(required=False)

@@ -14,14 +14,13 @@ from userflow.assurance import Action
 from userflow.endusers import actions, serializers
 from userflow.endusers.models import EndUser
 from userflow.errors import (
-    AddressNeedsFreshSignIn,
+    PROOF_ERRORS,
     EmailTaken,
     ForeignProvider,
     GrantsMoreThanHeld,
     InsufficientAuthentication,
     LastActiveUser,
     RegistrationClosed,
-    TooManyFromAddress,
     UnknownClient,
     UnknownUser,
     WeakPassword,
@@ -40,6 +39,7 @@ from userflow.permissions import (
     tenant_at,
 )
 from userflow.principals import Principal
+from userflow.proof_fields import proof_of, without_proof
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
@@ -137,19 +137,23 @@ class EndUserViewSet(ApiViewSet):
         refuses=[
             UnknownUser,
             EmailTaken,
-            TooManyFromAddress,
             GrantsMoreThanHeld,
-            AddressNeedsFreshSignIn,
-            InsufficientAuthentication,
+            *PROOF_ERRORS,
             *TENANCY,
         ],
-        assurance=Action.CHANGE_EMAIL_OF_OTHERS,
+        assurance=(Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """Change name, e-mail or metadata (replaced whole); an end user may change only themselves."""
+        """Change name, e-mail or metadata (replaced whole); an end user may change only themselves.
+
+        A user's own new `email` needs a proof in the request.
+        """
         tenant, user = self._named(request, tenant_id, user_id, "endusers:write")
-        changes = self.valid(serializers.EndUserChanges)
-        changed = actions.update_end_user(tenant_id=tenant, user_id=user, by=principal_at(request), changes=changes)
+        asked = self.valid(serializers.EndUserChanges)
+        changes = without_proof(asked)
+        changed = actions.update_end_user(
+            tenant_id=tenant, user_id=user, by=principal_at(request), changes=changes, **proof_of(request, asked)
+        )
         waits = changes.get("email", changed.email) != changed.email
         answer = {
             "user_id": changed.pk,

@@ -16,7 +16,7 @@ from userflow.errors import (
 )
 from userflow.passwords import actions, serializers
 from userflow.permissions import Anyone, SignedIn, principal_at
-from userflow.proof_fields import proof_in
+from userflow.proof_fields import proof_of
 
 SENT = {"message": "If this address belongs to a user, a mail with a link is on its way."}
 RESETTING = [ResetTokenInvalid, WeakPassword, TooManyFromAddress, HashersBusy]
@@ -35,10 +35,7 @@ class PasswordViewSet(ApiViewSet):
         """Change one's own password; every other session ends, and a mail says so."""
         asked = self.valid(serializers.ChangeIn)
         ended = actions.change_password(
-            principal=principal_at(request),
-            proof=proof_in(asked),
-            new_password=asked["new_password"],
-            user_agent=request.META.get("HTTP_USER_AGENT", ""),
+            principal=principal_at(request), new_password=asked["new_password"], **proof_of(request, asked)
         )
         return Response({"message": "The password is changed.", "sessions_ended": ended})
 

@@ -1,5 +1,6 @@
 """One's own record: of an admin user or an end user, with what it may do now."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from identity_platform.api.errors import NotAllowed
@@ -8,7 +9,7 @@ from tenants.states import Purpose
 from userflow.admins.actions import update_admin_user
 from userflow.admins.models import AdminUser
 from userflow.endusers.actions import update_end_user
-from userflow.errors import AddressNeedsFreshSignIn, UnknownUser
+from userflow.errors import UnknownUser
 from userflow.principals import CLIENT, END_USER, Principal
 from userflow.profile import queries
 
@@ -49,21 +50,22 @@ def read_profile(*, of: Principal) -> dict[str, Any]:
     }
 
 
-def update_profile(*, of: Principal, changes: dict[str, Any]) -> dict[str, Any]:
+def update_profile(
+    *, of: Principal, changes: dict[str, Any], proof: Mapping[str, Any] | None = None, user_agent: str = ""
+) -> dict[str, Any]:
     """Change what is there: an end user `name`, `email`, `metadata` (replaced whole); an admin user `username`, `email`,
-    `first_name`, `last_name`. Gives the profile as it is then.
+    `first_name`, `last_name`. Gives the profile as it is then. `proof` is for another `email`.
 
-    Refuses with NotAllowed (a client), AddressNeedsFreshSignIn (another `email` by an old sign-in), EmailTaken,
-    AdminNameTaken, ValidationFailed.
+    Refuses with NotAllowed (a client), InsufficientAuthentication and the errors of `check_proof` (another `email`),
+    EmailTaken, AdminNameTaken, ValidationFailed.
     """
     _must_have_user(of)
-    if changes.get("email", of.user["email"]) != of.user["email"] and not of.is_fresh():
-        raise AddressNeedsFreshSignIn
+    own: dict[str, Any] = {"user_id": of.id, "by": of, "changes": changes, "proof": proof, "user_agent": user_agent}
     if of.kind == END_USER:
         assert of.tenant_id is not None  # an end user always has a tenant
-        update_end_user(tenant_id=of.tenant_id, user_id=of.id, by=of, changes=changes)
+        update_end_user(tenant_id=of.tenant_id, **own)
     else:
-        update_admin_user(user_id=of.id, by=of, changes=changes)
+        update_admin_user(**own)
     return read_profile(of=of)
 
 

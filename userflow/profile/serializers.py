@@ -5,15 +5,16 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, JsonObject, Text
+from userflow.proof_fields import ProofFields
 
 
-class EndUserProfileChanges(serializers.Serializer[Any]):
+class EndUserProfileChanges(ProofFields):
     name = Text(max_length=255, required=False, allow_blank=True)
     email = EmailAddress(required=False)
     metadata = JsonObject(required=False)
 
 
-class AdminProfileChanges(serializers.Serializer[Any]):
+class AdminProfileChanges(ProofFields):
     username = Text(trim=True, max_length=150, required=False)
     email = EmailAddress(required=False)
     first_name = Text(trim=True, max_length=150, required=False, allow_blank=True)

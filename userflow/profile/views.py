@@ -4,10 +4,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
-from userflow.errors import AddressNeedsFreshSignIn, AdminNameTaken, EmailTaken, UnknownUser
+from userflow.assurance import Action
+from userflow.errors import PROOF_ERRORS, AdminNameTaken, EmailTaken, UnknownUser
 from userflow.permissions import SignedIn, principal_at
 from userflow.principals import END_USER
 from userflow.profile import actions, serializers
+from userflow.proof_fields import proof_of, without_proof
 
 
 class ProfileViewSet(ApiViewSet):
@@ -21,11 +23,12 @@ class ProfileViewSet(ApiViewSet):
     @endpoint(
         serializers.ProfileChanges,
         returns={200: serializers.ProfileOut},
-        refuses=[AddressNeedsFreshSignIn, EmailTaken, AdminNameTaken, UnknownUser],
+        refuses=[*PROOF_ERRORS, EmailTaken, AdminNameTaken, UnknownUser],
+        assurance=Action.CHANGE_OWN_EMAIL,
     )
     def update(self, request: Request) -> Response:
-        """Change the members that are there."""
+        """Change the fields that are there. Another `email` needs a proof in the request."""
         caller = principal_at(request)
         own = caller.kind == END_USER
-        changes = self.valid(serializers.EndUserProfileChanges if own else serializers.AdminProfileChanges)
-        return Response(actions.update_profile(of=caller, changes=changes))
+        asked = self.valid(serializers.EndUserProfileChanges if own else serializers.AdminProfileChanges)
+        return Response(actions.update_profile(of=caller, changes=without_proof(asked), **proof_of(request, asked)))

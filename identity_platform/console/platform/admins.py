@@ -19,11 +19,11 @@ from identity_platform.console.platform.trail import of_target
 from identity_platform.console.records import BAD, GOOD, NOTHING, Button, Cell, Record, Table, moment, record_page
 from identity_platform.console.scope import chosen_tenant
 from identity_platform.console.signin.proofs import proof_in, with_proof
+from identity_platform.console.signin.views import agent
 from mfa.factors import reset_factors
 from userflow.admins import actions
 from userflow.admins.models import AdminUser
 from userflow.assurance import Action
-from userflow.proofs import check_proof
 from userflow.realms import ADMINS
 from userflow.signin import sessions
 from userflow.signin.models import AdminSession
@@ -159,10 +159,11 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
     def act(typed: dict[str, Any]) -> str:
         asked = {**typed, "roles": sorted(typed["roles"])} if "roles" in typed else typed
         changes = {name: value for name, value in asked.items() if name in initial and value != initial[name]}
-        if own and "email" in changes:
-            check_proof(principal=staff.principal, proof=proof_in(request, typed))
+        proof = proof_in(request, typed) if own and "email" in changes else {}
         if changes:
-            changed = actions.update_admin_user(user_id=user.pk, by=staff.principal, changes=changes)
+            changed = actions.update_admin_user(
+                user_id=user.pk, by=staff.principal, changes=changes, proof=proof, user_agent=agent(request)
+            )
             if changes.get("email", changed.email) != changed.email:
                 return _("The new address counts once it is verified by the mail that was sent there.")
         return _("The admin user is saved.")

@@ -4,7 +4,7 @@ Who must have a factor and has none is led here after the password, and to nothi
 enrol is the ticket of that sign-in, otherwise it is the fresh sign-in itself (the ladder of mfa.enrollment).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Final
 from urllib.parse import quote
@@ -34,7 +34,6 @@ from mfa.webauthn.speaking import SECOND_STEP_AMR
 from userflow.assurance import Action
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
 from userflow.passwords.actions import change_password
-from userflow.proofs import check_proof
 from userflow.realms import ADMINS
 from userflow.session_policy import AAL2
 from userflow.signin.sessions import end_one_session, end_others, list_sessions
@@ -191,6 +190,8 @@ def _begin_again(request: HttpRequest, who: Enroller, problem: ApiError) -> Http
 @for_enrolling
 def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Show a new secret, and enrol it with its first code."""
+    if _replaces_app(who.caller) and not steps.has_proof(request):
+        raise InsufficientAuthentication
     form = forms.NewAppForm(request.POST if "code" in request.POST else None)
     if request.method != "POST":
         # A page view must not use up one of the few secrets that may wait: that is the button's.
@@ -208,7 +209,7 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
             email=who.email,
             secret=given["secret"],
             code=given["code"],
-            caller=who.caller,
+            caller=_with_proof(request, who.caller),
             mfa_token=who.mfa_token,
         )
     except SecretNotIssued:
@@ -223,6 +224,15 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
     if done.tokens is not None:
         _enter(request, who, done.user, done.tokens, amr=totp.AMR)
     return _codes_page(request, who, done.backup_codes, _("The authenticator app is enrolled."))
+
+
+def _replaces_app(caller: Caller) -> bool:
+    return caller.principal is not None and TOTP in caller.principal.user["mfa_methods"]
+
+
+def _with_proof(request: HttpRequest, caller: Caller) -> Caller:
+    """The caller with the proof of the last step-up, where the app replaces another one."""
+    return replace(caller, proof={"proof_token": request.session.get(steps.PROOF)}) if _replaces_app(caller) else caller
 
 
 def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
@@ -327,8 +337,12 @@ def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
         text += " " + _("It is your only second factor: then your password alone will be enough to be you.")
 
     def act(given: dict[str, Any]) -> str:
-        check_proof(principal=staff.principal, proof=proof_in(request, given), user_agent=agent(request))
-        remove_factor(realm=ADMINS, tenant_id=None, factor_id=wanted, caller=Caller(principal=staff.principal))
+        remove_factor(
+            principal=staff.principal,
+            factor_id=wanted,
+            proof=proof_in(request, given),
+            user_agent=agent(request),
+        )
         if len(listed) == 1:
             steps.without_factor(request)
         return _("“%(name)s” is removed.") % {"name": factor["name"]}

@@ -8,6 +8,7 @@ import pyotp
 
 from tests.mfa.people import Somebody, code_to, some_phone
 from tests.mfa.webauthn.passkeys import new_authenticator
+from tests.world import PASSWORD
 
 # What a call needs to have happened before, with a proof of the user's own (`headers` or `token`); gives the fields that
 # the call adds.
@@ -38,7 +39,8 @@ def issued_secret(person: Somebody, **how: Any) -> dict[str, Any]:
     begun = person.api.post("/webauthn/totp/beginSetup", person.name, **how)
     assert begun.status_code == 200, begun.content
     secret = begun.json()["secret"]
-    return {"secret": secret, "code": pyotp.TOTP(secret).now()}
+    # The password is the proof for replacing another one.
+    return {"secret": secret, "code": pyotp.TOTP(secret).now(), "current_password": PASSWORD}
 
 
 def new_phone(person: Somebody, **how: Any) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def sent_code(person: Somebody, **how: Any) -> dict[str, Any]:
     begun = person.api.post("/webauthn/sms/beginSetup", body, **how)
     assert begun.status_code == 200, begun.content
     person.minutes_pass(2)
-    return {"phone_number": phone, "code": code_to(phone)}
+    return {"phone_number": phone, "code": code_to(phone), "current_password": PASSWORD}
 
 
 def new_passkey(person: Somebody, **how: Any) -> dict[str, Any]:

@@ -67,9 +67,9 @@ def test_removing_the_last_factor_ends_other_sessions(house: House) -> None:
     )
     other = done.json()["access_token"]
     factors = {one["kind"]: one["id"] for one in Api(token=own).get("/webauthn/factors").json()["factors"]}
-    assert Api(token=own).delete(f"/webauthn/factors/{factors['totp']}").status_code == 200
+    assert Api(token=own).delete(f"/webauthn/factors/{factors['totp']}", ann.proof()).status_code == 200
     assert works(other)
-    assert Api(token=own).delete(f"/webauthn/factors/{factors['sms']}").status_code == 200
+    assert Api(token=own).delete(f"/webauthn/factors/{factors['sms']}", ann.proof()).status_code == 200
     assert (works(own), works(other)) == (True, False)
 
 
@@ -97,7 +97,7 @@ def test_first_factor_of_an_admin_ends_other_sessions(new_house: Any) -> None:
 def test_changed_address_ends_other_sessions(house: House) -> None:
     ann = somebody(house)
     own, other = ann.token(), ann.token()
-    changed = Api(token=own).put("/authmgr/profile", {"email": f"new-{ann.email}"})
+    changed = Api(token=own).put("/authmgr/profile", {"email": f"new-{ann.email}", **ann.proof()})
     assert changed.status_code == 200, changed.content
     assert (works(own), works(other)) == (True, False)
 

@@ -156,6 +156,8 @@ def test_disabling_needs_a_fresh_token_of_ones_own(eve: Admin) -> None:
     body = {"email": eve.email}
     assert Api().post("/webauthn/admin/totp/disable", body).status_code == 401
     assert Api().post("/webauthn/admin/totp/disable", body, token=token).status_code == 401
+    assert Api().post("/webauthn/admin/totp/disable", body, token=strong(token)).status_code == 400
+    body["current_password"] = PASSWORD
     assert Api().post("/webauthn/admin/totp/disable", body, token=strong(token)).status_code == 200
     assert eve.sign_in().json()["mfa_required"] is False
 

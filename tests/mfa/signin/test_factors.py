@@ -48,19 +48,20 @@ def test_everybody_lists_their_own_factors(house: House, ann: Somebody) -> None:
 def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(house: House, ann: Somebody) -> None:
     token = ann.token()
     ann.enrol_totp(token=token)
-    assert Api(token=token).delete(f"/webauthn/factors/{uuid.uuid4()}").status_code == 401
+    assert Api(token=token).delete(f"/webauthn/factors/{uuid.uuid4()}", ann.proof()).status_code == 401
     token = strong(token)
     ben_token = somebody(house).token()
     factor = Api(token=token).get("/webauthn/factors").json()["factors"][0]["id"]
     path = f"/webauthn/factors/{factor}"
-    assert Api().delete(path).status_code == 401
-    assert Api(token=aged(token, 16)).delete(path).status_code == 401
-    unknown = Api(token=token).delete(f"/webauthn/factors/{uuid.uuid4()}")
-    foreign = Api(token=ben_token).delete(path)
+    assert Api().delete(path, ann.proof()).status_code == 401
+    assert Api(token=aged(token, 16)).delete(path, ann.proof()).status_code == 401
+    assert Api(token=token).delete(path).status_code == 400
+    unknown = Api(token=token).delete(f"/webauthn/factors/{uuid.uuid4()}", ann.proof())
+    foreign = Api(token=ben_token).delete(path, ann.proof())
     assert (foreign.status_code, foreign.json()) == (unknown.status_code, unknown.json()) == (404, unknown.json())
-    assert Api(token=token).delete("/webauthn/factors/nonsense").status_code == 404
-    assert Api(token=token).delete(path).status_code == 200
-    assert Api(token=token).delete(path).status_code == 404
+    assert Api(token=token).delete("/webauthn/factors/nonsense", ann.proof()).status_code == 404
+    assert Api(token=token).delete(path, ann.proof()).status_code == 200
+    assert Api(token=token).delete(path, ann.proof()).status_code == 404
     assert Api(token=token).get("/webauthn/factors").json() == {
         "factors": [],
         "methods": [],
@@ -71,7 +72,8 @@ def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(house: House, ann: S
 def test_removing_a_factor_closes_the_window_and_ends_the_ticket(ann: Somebody) -> None:
     token = ann.token()
     ann.enrol_totp(token=token)
-    assert ann.api.post("/webauthn/totp/disable", ann.name, token=strong(token)).status_code == 200
+    body = {**ann.name, **ann.proof()}
+    assert ann.api.post("/webauthn/totp/disable", body, token=strong(token)).status_code == 200
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
     ticket = {"X-Enrollment-Ticket": ann.ticket}
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
@@ -125,7 +127,7 @@ def test_the_user_is_told_of_every_change_by_mail(house: House, ann: Somebody, m
         lambda: ann.enrol_phone(token=token),
         lambda: ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token),
         lambda: ann.enrol_totp(token=token),
-        lambda: ann.api.post("/webauthn/totp/disable", ann.name, token=token),
+        lambda: ann.api.post("/webauthn/totp/disable", {**ann.name, **ann.proof()}, token=token),
         lambda: house.api.post("/webauthn/factors/reset", body),
     ]
     for deed in deeds:

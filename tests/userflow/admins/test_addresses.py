@@ -106,7 +106,7 @@ def test_conflicts_tell_neither_name_nor_place(house: House, other_house: House,
         made(house, address(), username=operator_name),
         made(house, f"{operator_name}@example.com"),
         house.api.put(f"{USERS}/{house.admin.id}", {"username": operator_name}),
-        house.api.put(f"{USERS}/{house.admin.id}", {"email": other_house.admin.email}),
+        house.api.put(f"{USERS}/{house.admin.id}", {"email": other_house.admin.email, "current_password": PASSWORD}),
         house.api.post(INVITATIONS, {"email": other_house.admin.email, "kind": "admin"}),
     ]
     assert {answer.status_code for answer in answers} == {409}
@@ -115,7 +115,8 @@ def test_conflicts_tell_neither_name_nor_place(house: House, other_house: House,
 
 def test_a_changed_address_is_unverified_until_its_mail_is_followed(new_house: Callable[[], House]) -> None:
     own, email = new_house(), address()
-    assert own.api.put(f"{USERS}/{own.admin.id}", {"email": email}).json()["email"] == email
+    body = {"email": email, "current_password": PASSWORD}
+    assert own.api.put(f"{USERS}/{own.admin.id}", body).json()["email"] == email
     assert AdminUser.objects.get(pk=own.admin.id).email_verified_at is None
     assert verify(email).status_code == 200
     assert AdminUser.objects.get(pk=own.admin.id).email_verified_at is not None

@@ -177,7 +177,7 @@ def test_a_waiting_change_is_verified_once_of_two_users(house: House) -> None:
 def test_undo_restores_an_admin_users_address(new_house: Callable[[], House], operator: Api, by: str) -> None:
     own, new = new_house(), address()
     door = own.api if by == "self" else operator
-    changed = door.put(f"/uflow/admin/users/{own.admin.id}", {"email": new})
+    changed = door.put(f"/uflow/admin/users/{own.admin.id}", {"email": new, "current_password": PASSWORD})
     assert (changed.status_code, changed.json()["email"]) == (200, new)
     session = Api(token=sign_in_admin(own.admin.username)["access_token"])
     assert undo(link_to(own.admin.email)).json()["email"] == own.admin.email

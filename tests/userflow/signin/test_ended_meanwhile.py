@@ -57,7 +57,8 @@ def answered_while(realm: Realm, user_id: Any, call: Callable[[], Any], meanwhil
 
 
 def new_address(thief: Api, person: Somebody) -> Callable[[], Any]:
-    return lambda: thief.put("/authmgr/profile", {"email": f"thief-{secrets.token_hex(5)}@example.com"})
+    body = {"email": f"thief-{secrets.token_hex(5)}@example.com", **person.proof()}
+    return lambda: thief.put("/authmgr/profile", body)
 
 
 def an_authenticator(thief: Api, person: Somebody) -> Callable[[], Any]:
@@ -83,11 +84,11 @@ def test_an_end_users_address_and_factors_stay(
 def test_a_factor_is_not_taken_away(house: House) -> None:
     person = somebody(house)
     token = person.token()
-    owner = Api(token=token)
-    person.enrol_totp(token=token)
+    owner = Api(token=person.enrol_totp(token=token).raised(token))
     (factor,) = owner.get("/webauthn/factors").json()["factors"]
     with in_tenant(house.id):
-        answer = ended_while(END_USERS, person.id, lambda: owner.delete(f"/webauthn/factors/{factor['id']}"))
+        remove = partial(owner.delete, f"/webauthn/factors/{factor['id']}", person.proof())
+        answer = ended_while(END_USERS, person.id, remove)
     assert answer.status_code == 401
     assert "totp" in person.row().mfa_methods
 
@@ -121,7 +122,7 @@ def test_sms_code_replaced_after_comparison_is_rejected(house: House) -> None:
 
 def test_an_admin_users_address_stays(new_house: Callable[[], House]) -> None:
     own = new_house()
-    body = {"email": f"thief-{secrets.token_hex(5)}@example.com"}
+    body = {"email": f"thief-{secrets.token_hex(5)}@example.com", "current_password": PASSWORD}
     answer = ended_while(ADMINS, own.admin.id, lambda: own.api.put("/authmgr/profile", body))
     assert answer.status_code == 401
     assert ADMINS.users._default_manager.get(pk=own.admin.id).email == own.admin.email

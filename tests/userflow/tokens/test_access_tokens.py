@@ -16,7 +16,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.userflow.tokens.clients import basic, form, make_client
-from tests.world import Api, House, sign_in_admin
+from tests.world import PASSWORD, Api, House, sign_in_admin
 from userflow.admins.models import AdminUser
 from userflow.signin.models import EndUserSession
 from userflow.tokens import signing
@@ -70,7 +70,8 @@ def test_a_token_outlives_a_step_of_the_clock(new_house: Callable[[], House]) ->
         token = signed({**claims, **moved})
         assert refused(token) is not taken, seconds
         # It also stays the sign-in of a moment ago that changing one's address wants.
-        answer = Api(token=token).put("/authmgr/profile", {"email": f"by{seconds}@example.com"})
+        body = {"email": f"by{seconds}@example.com", "current_password": PASSWORD}
+        answer = Api(token=token).put("/authmgr/profile", body)
         assert (answer.status_code == 200) is taken, seconds
 
 
