@@ -31,6 +31,7 @@ class ErrorBody(serializers.Serializer[Any]):
 
     error = serializers.CharField(help_text="Reason phrase of the status.")
     message = serializers.CharField(help_text="For people: says what to do next.")
+    code = serializers.CharField(required=False, help_text="`insufficient_user_authentication`: step up and repeat.")
     details = serializers.DictField(required=False, help_text="A field's messages.")
 
 
