@@ -9,13 +9,12 @@ class MfaConfig(AppConfig):
     def ready(self) -> None:
         """Passkeys hang on a setting of the tenant, and factors on a user: the room above watches over both."""
         from mfa import checks  # noqa: F401  # registers the system check
-        from mfa.factors import take_back
+        from mfa.factors import remove_factors_of_strangers
         from mfa.stepup.receivers import check_factor_proof
         from mfa.webauthn.relying_party import keep_id
         from tenants.settings import check_changes_with
-        from userflow.passwords.actions import take_back_with
-        from userflow.signals import factor_proof
+        from userflow.signals import address_taken_over, factor_proof
 
         check_changes_with(keep_id)
-        take_back_with(take_back)
         factor_proof.connect(check_factor_proof)
+        address_taken_over.connect(remove_factors_of_strangers)

@@ -18,7 +18,6 @@ from mfa.people import entered
 from mfa.people import lock as lock
 from tenants.states import Purpose
 from userflow.assurance import REQUIREMENTS, Action, require_assurance
-from userflow.endusers.models import EndUser
 from userflow.errors import UnknownUser
 from userflow.principals import Principal
 from userflow.proofs import check_proof
@@ -247,14 +246,15 @@ def reset_factors(
     return removed
 
 
-def take_back(user: EndUser) -> None:
-    """Remove whatever a stranger has enrolled for an end user before the owner of the address came for the first time.
+def remove_factors_of_strangers(*, realm: Realm, user: Any, **_: Any) -> int:
+    """Remove every factor that was enrolled before the address of the user was verified; return how many there were.
 
-    Call it in the transaction of the owner's first link, with the user's row locked. The owner is told by mail.
+    Receiver of `userflow.signals.address_taken_over`. The owner of the address is told by mail.
     """
-    removed = _remove_all(END_USERS, user)
+    removed = _remove_all(realm, user)
     if any(removed.values()):
-        settle(END_USERS, user, change="removed", kind="all", rung="first_link", removed=removed)
+        settle(realm, user, change="removed", kind="all", rung="first_link", removed=removed)
+    return sum(removed.values())
 
 
 def _remove_all(realm: Realm, user: Any) -> dict[str, int]:

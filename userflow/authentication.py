@@ -5,7 +5,7 @@ from rest_framework.request import Request
 
 from identity_platform.api.errors import AccessTokenInvalid, NotSignedIn
 from identity_platform.audit.origin import set_actor
-from userflow.errors import FactorRequired
+from userflow.errors import EmailNotVerified, FactorRequired
 from userflow.principals import Principal
 from userflow.tokens.classes import InvalidToken, claims_of
 from userflow.tokens.state import NotStanding, principal_of
@@ -41,7 +41,7 @@ class BearerAuthentication(BaseAuthentication):
             raise AccessTokenInvalid from problem
         set_actor(principal.kind, str(principal.id), principal.client_id, actor_tenant_id=principal.tenant_id)
         if not principal.meets_policy() and not _takes_any_level(request):
-            raise FactorRequired
+            raise EmailNotVerified if principal.must_verify_email else FactorRequired
         return principal, claims
 
     def authenticate_header(self, request: Request) -> str:

@@ -28,6 +28,8 @@ class Principal:
     amr: tuple[str, ...] = ()
     acr: str = "aal1"
     required_acr: str = "aal1"
+    # Whether the tenant requires a verified e-mail address and the user has none (userflow.email.proofs.is_unproven).
+    must_verify_email: bool = False
     auth_time: datetime | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
     # Columns of the user's row that the state check has read anyway.
@@ -50,8 +52,8 @@ class Principal:
         return self.auth_time is not None and datetime.now(UTC) - self.auth_time <= FRESH
 
     def meets_policy(self) -> bool:
-        """Whether the token proves the assurance level that the policy in force asks of every session of this kind."""
-        return self.acr >= self.required_acr
+        """Whether the session has what the policy in force asks of all sessions of this kind: assurance level, address."""
+        return self.acr >= self.required_acr and not self.must_verify_email
 
     def may(self, permission: str) -> bool:
         """Whether the caller holds the permission now."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, Final
+from uuid import UUID
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from tenants.context import in_tenant
@@ -10,7 +11,7 @@ from userflow import signals
 from userflow.assurance import Action, require_assurance
 from userflow.errors import NoPasswordHere, NotSignedInByTicket, ProofTokenInvalid, WrongCurrentPassword
 from userflow.principals import CLIENT, Principal
-from userflow.realms import END_USERS
+from userflow.realms import END_USERS, Realm
 from userflow.signin import attempts, passwords, tickets
 from userflow.tokens.issue import realm_of
 
@@ -70,14 +71,19 @@ def prove_password(*, principal: Principal, password: str) -> None:
         user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
         if user is None or not user.password:
             raise NoPasswordHere
-        attempts.refuse_guessing_address()
-        with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN):
-            right = passwords.matches(password, user.password)
-        if not right:
-            attempts.count_wrong_secret()
-            realm.record("password.refused", target=("user", user.pk), outcome="refused", tenant_id=principal.tenant_id)
-            raise wrong_password()
-        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+        check_password(realm, user, password, tenant_id=principal.tenant_id)
+
+
+def check_password(realm: Realm, user: Any, password: str, *, tenant_id: UUID | None) -> None:
+    """Check the password of a user who has shown another proof; the errors of `prove_password`. Call it in the realm."""
+    attempts.refuse_guessing_address()
+    with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN):
+        right = passwords.matches(password, user.password)
+    if not right:
+        attempts.count_wrong_secret()
+        realm.record("password.refused", target=("user", user.pk), outcome="refused", tenant_id=tenant_id)
+        raise wrong_password()
+    attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
 
 
 def wrong_password() -> WrongCurrentPassword:

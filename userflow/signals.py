@@ -7,3 +7,7 @@ from django.dispatch import Signal
 # A request proves itself by a factor. Sent with `principal`, `kind` (`code`, `backup_code`, `sms_code` or `response`),
 # `value` and `user_agent`. The receiver checks the factor as at sign-in and returns the amr that it proves, or raises.
 factor_proof: Final = Signal()
+
+# The owner of a mailbox takes over a user whose address was never verified. Sent with `realm` and `user` in the realm's
+# transaction, with the user's row locked. The receiver removes the factors and returns how many there were.
+address_taken_over: Final = Signal()

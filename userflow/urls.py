@@ -6,7 +6,7 @@ from userflow.admins.views import AdminUserViewSet
 from userflow.audit.views import AuditViewSet
 from userflow.clients.views import ClientViewSet
 from userflow.directory.views import DirectoryViewSet
-from userflow.email.views import EmailProofViewSet
+from userflow.email.views import EmailProofViewSet, EmailVerificationViewSet
 from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
 from userflow.health.views import HealthViewSet
@@ -118,7 +118,7 @@ urlpatterns = [
         GroupViewSet.as_view({"get": "members", "post": "join", "delete": "leave"}),
     ),
     # E-mail addresses
-    path("uflow/user/email/verify", EmailProofViewSet.as_view({"post": "verify"})),
+    path("uflow/user/email/verify", EmailVerificationViewSet.as_view({"post": "verify"})),
     path("uflow/user/email/undo", EmailProofViewSet.as_view({"post": "undo"})),
     path("uflow/user/email/resend", EmailProofViewSet.as_view({"post": "resend"})),
     # Invitations

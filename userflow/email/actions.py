@@ -1,5 +1,6 @@
 """Bringing back the link or the code of a proof, and asking for another one."""
 
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
@@ -9,25 +10,34 @@ from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
 from identity_platform.api.email_addresses import email_key
-from identity_platform.api.errors import ApiError
+from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, same
 from tenants import routes
-from tenants.context import in_tenant, tenant_atomic
+from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
 from userflow.admins.models import AdminUser
-from userflow.email import proofs
+from userflow.email import ownership, proofs
 from userflow.email.admin_proofs import verify_admin_email
 from userflow.email.models import EmailProof
 from userflow.endusers import yielding
 from userflow.endusers.models import EndUser
-from userflow.errors import AttemptsLocked, EmailProofInvalid, EmailTaken, TooManyFromAddress
+from userflow.errors import (
+    AttemptsLocked,
+    EmailProofInvalid,
+    EmailTaken,
+    NoPasswordHere,
+    NotSignedInByTicket,
+    TooManyFromAddress,
+)
 from userflow.mailed_tokens import NotAToken, place_of
+from userflow.principals import END_USER, Principal
+from userflow.proofs import check_password, wrong_password
 from userflow.realms import END_USERS
 from userflow.signin import attempts, tickets
-from userflow.signin.actions import end_sessions
+from userflow.signin.actions import end_sessions, must_still_stand
 from userflow.webhooks.outbox import publish
 from userflow.webhooks.payloads import person
 
@@ -35,11 +45,25 @@ FACTOR = "email"
 MOST_RIVALS = 5
 
 
-def verify_email_by_token(*, token: str) -> EndUser | AdminUser:
-    """Prove an address with the token of its mail; gives the user, an admin user as well.
+@dataclass(frozen=True, slots=True)
+class Registrant:
+    """What shows that the sender of a verification is the user, and not only the reader of a mail.
 
-    Refuses with EmailProofInvalid (unknown, used, expired), EmailTaken or AdminNameTaken (somebody else
-    has taken the address meanwhile), TenantSuspended, TenantBusy, TooManyFromAddress.
+    Without any of it, or for the first verification of an address, what was set up before ends; see `ownership`.
+    """
+
+    principal: Principal | None = None
+    enrollment_ticket: str | None = None
+    current_password: str | None = None
+
+
+def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | AdminUser:
+    """Verify an address with the token of its mail; return the user, an admin user as well.
+
+    Raises EmailProofInvalid (unknown, used, expired), EmailTaken or AdminNameTaken (another user has taken the new address
+    meanwhile), TenantSuspended, TenantBusy, TooManyFromAddress, and for what the registrant sends: NotAllowed (a token of
+    another user), NotSignedInByTicket, WrongCurrentPassword, NoPasswordHere, AttemptsLocked, HashersBusy. Then the proof
+    stays.
     """
     _guard()
     try:
@@ -50,16 +74,16 @@ def verify_email_by_token(*, token: str) -> EndUser | AdminUser:
             proof = EmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now()).first()
             if proof is None:
                 raise EmailProofInvalid
-            return _prove(proof)
+            return _prove(proof, registrant)
     except (NotAToken, UnknownTenant, EmailProofInvalid) as problem:
         attempts.count_wrong_secret()
         raise EmailProofInvalid from problem
 
 
-def verify_email_by_code(*, tenant_id: UUID, email: str, code: str) -> EndUser:
-    """Prove an address with the six digits of its mail; five tries, counted before they are looked at.
+def verify_email_by_code(*, tenant_id: UUID, email: str, code: str, registrant: Registrant) -> EndUser:
+    """Verify an address with the six digits of its mail; five tries, counted before they are looked at.
 
-    Unknown tenant, unknown address and wrong code are refused alike. Refuses like `verify_email_by_token`.
+    Unknown tenant, unknown address and wrong code are rejected alike. Raises what `verify_email_by_token` raises.
     """
     _guard()
     try:
@@ -71,7 +95,7 @@ def verify_email_by_code(*, tenant_id: UUID, email: str, code: str) -> EndUser:
             for proof in asked.order_by("-created_at")[:MOST_RIVALS]:
                 if _is_code_of(proof, code, route):
                     attempts.clear(END_USERS, proof.pk, factor=FACTOR)
-                    return _prove(proof)
+                    return _prove(proof, registrant)
             raise EmailProofInvalid
     except (UnknownTenant, EmailProofInvalid) as problem:
         attempts.count_wrong_secret()
@@ -103,8 +127,9 @@ def _guard() -> None:
     attempts.refuse_guessing_address()
 
 
-def _prove(proof: EmailProof) -> EndUser:
-    """Spend the proof and let the address count. Of two at once one wins."""
+def _prove(proof: EmailProof, registrant: Registrant) -> EndUser:
+    """Consume the proof and mark the address verified. Of two at once one wins."""
+    compared = _check_password(proof.pk, registrant)
     try:
         with tenant_atomic():
             # The user first, as in all that gives a proof up: two orders would wait for each other.
@@ -112,7 +137,8 @@ def _prove(proof: EmailProof) -> EndUser:
             spent, _ = EmailProof.objects.filter(pk=proof.pk, token_digest=proof.token_digest).delete()
             if not spent or user is None:
                 raise EmailProofInvalid
-            changed = user.email_key != proof.email_key
+            is_own = _is_registrant(user, registrant, compared)
+            unverified, changed = ownership.is_unverified(user), user.email_key != proof.email_key
             if changed:
                 yielding.release_addresses([proof.email_key], to="verification")
             user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
@@ -121,13 +147,45 @@ def _prove(proof: EmailProof) -> EndUser:
                 # Links to set a new password have gone to the old address.
                 tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
                 end_sessions(END_USERS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
-            record_for_tenant("email.proven", target=("end_user", user.pk), details={"changed": changed})
+            ended = ownership.end_unverified_use(user) if unverified and not is_own else {}
+            details = {"changed": changed, "registrant": is_own, **ended}
+            record_for_tenant("email.proven", target=("end_user", user.pk), details=details)
+            if any(ended.values()):
+                proofs.tell_of_ended_use(user)
             if changed:
                 publish("end_user.updated", person(user, changed=["email"]))
             publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
     except IntegrityError as clash:
         raise EmailTaken from clash
     return user
+
+
+def _check_password(user_id: UUID, registrant: Registrant) -> str | None:
+    """The stored hash that the sent password matches; None if none was sent. A wrong one is counted and rejected."""
+    if registrant.current_password is None:
+        return None
+    user = EndUser.objects.filter(pk=user_id, active=True).first()
+    if user is None or not user.password:
+        raise NoPasswordHere
+    check_password(END_USERS, user, registrant.current_password, tenant_id=current_tenant().tenant_id)
+    return user.password
+
+
+def _is_registrant(user: EndUser, registrant: Registrant, compared: str | None) -> bool:
+    """Whether one of the proofs shows that the user sends the request. Raises for one that is not valid or of another
+    user: the sender must know, as without a proof more ends than they may expect. Call it with the user's row locked."""
+    principal = registrant.principal
+    if principal is not None:
+        if (principal.kind, principal.tenant_id, principal.id) != (END_USER, current_tenant().tenant_id, user.pk):
+            raise NotAllowed("The access token is not of the user whose address this is: send it without one.")
+        must_still_stand(END_USERS, principal)
+    if registrant.enrollment_ticket is not None:
+        ticket = tickets.find_ticket(END_USERS, registrant.enrollment_ticket, tickets.ENROLLMENT)
+        if ticket.user.pk != user.pk:
+            raise NotSignedInByTicket
+    if compared is not None and compared != user.password:
+        raise wrong_password()
+    return registrant != Registrant()
 
 
 def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
@@ -173,8 +231,7 @@ def _send_again(key: str, route: routes.Route) -> None:
         if owner is not None:
             pending = EmailProof.objects.filter(user=owner).values_list("email_key", flat=True).first()
             # A proof of another address of this user goes on undisturbed.
-            asked = pending == key or (pending is None and proofs.is_required(route))
-            if asked and owner.active and owner.email_verified_at is None:
+            if pending in (key, None) and owner.active and owner.email_verified_at is None:
                 proofs.start_proof(owner, owner.email, owner.email_key, route)
             return
     wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")

@@ -37,9 +37,10 @@ def is_required(route: routes.Route) -> bool:
 
 
 def is_unproven(user: Any, route: routes.Route | None) -> bool:
-    """Whether it is an end user without a proven address where the tenant wants one.
+    """Whether it is an end user whose address must be verified before any sign-in, session, ticket or factor.
 
-    Ask only after the password (or a passkey) was right: an answer before that tells who exists.
+    Every entry point asks this. Ask only after the password (or a passkey) was right: a response before that tells who
+    exists.
     """
     return route is not None and isinstance(user, EndUser) and is_required(route) and user.email_verified_at is None
 
@@ -65,19 +66,19 @@ def start_proof(
     begun = now()
     expires = until or begun + LINK_LIFETIME
     token, code = placed_token(route.tenant_id), f"{secrets.randbelow(1_000_000):06d}"
-    EmailProof.objects.update_or_create(
+    proof = EmailProof(
         user=user,
-        defaults={
-            "email": email,
-            "email_key": key,
-            "token_digest": hash_token(token),
-            "code_digest": code_digest(route, user.pk, code),
-            "wrong_codes": 0,
-            "session_id": keep,
-            "created_at": begun,
-            "expires_at": expires,
-        },
+        email=email,
+        email_key=key,
+        token_digest=hash_token(token),
+        code_digest=code_digest(route, user.pk, code),
+        session_id=keep,
+        created_at=begun,
+        expires_at=expires,
     )
+    # One statement, also over an older proof.
+    columns = [field.name for field in EmailProof._meta.concrete_fields if not field.primary_key]
+    EmailProof.objects.bulk_create([proof], update_conflicts=True, unique_fields=["user"], update_fields=columns)
     page = route.setting("email_verification_url")
     facts = {
         "issuer": issuer_of(route),
@@ -88,6 +89,7 @@ def start_proof(
         "minutes": int(CODE_LIFETIME.total_seconds() // 60),
         "until": expires,
         "changes": key != user.email_key,
+        "required": is_required(route),
     }
     mail.tell("email_proof", to=email, facts=facts, after="tenant")
 
@@ -108,6 +110,13 @@ def limit_changes(user_id: object) -> None:
         raise TooManyFromAddress(
             "Too many changes of this address: wait as long as Retry-After says.", retry_after=usage.retry_after
         )
+
+
+def tell_of_ended_use(user: EndUser) -> None:
+    """Tell the owner of an address, verified for the first time, that sessions or factors ended. Call it inside the
+    tenant's transaction."""
+    route = current_tenant()
+    mail.tell("email_verified", to=user.email, facts={"issuer": issuer_of(route)}, after="tenant")
 
 
 def issuer_of(route: routes.Route) -> str:

@@ -14,6 +14,11 @@ class VerifyIn(serializers.Serializer[Any]):
     tenant_id = Identifier(required=False)
     email = EmailAddress(required=False)
     code = Text(max_length=32, required=False, help_text="The six digits of the mail.")
+    current_password = Text(
+        max_length=1024,
+        required=False,
+        help_text="Keeps what was set up before the first verification, like a Bearer token or an enrollment ticket.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "token" not in attrs:

@@ -3,6 +3,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended
 from userflow.admins.models import AdminUser
@@ -11,37 +12,72 @@ from userflow.email.undo import undo_email_change
 from userflow.endusers.models import EndUser
 from userflow.errors import (
     AdminNameTaken,
+    AttemptsLocked,
     EmailProofInvalid,
     EmailTaken,
     EmailUndoInvalid,
+    HashersBusy,
     MailBusy,
+    NoPasswordHere,
+    NotSignedInByTicket,
     TooManyFromAddress,
+    WrongCurrentPassword,
 )
 from userflow.permissions import Anyone
+from userflow.principals import Principal
+from userflow.signin.views import TICKET_HEADER
 
 SENT = {"message": "If this address waits to be proven, a mail with a link and a code is on its way."}
+
+
+class EmailVerificationViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+
+    @endpoint(
+        serializers.VerifyIn,
+        returns={200: serializers.EmailVerifiedOut},
+        refuses=[
+            EmailProofInvalid,
+            EmailTaken,
+            AdminNameTaken,
+            NotAllowed,
+            NotSignedInByTicket,
+            WrongCurrentPassword,
+            NoPasswordHere,
+            AttemptsLocked,
+            HashersBusy,
+            TenantSuspended,
+            TenantBusy,
+            TooManyFromAddress,
+        ],
+        token="optional",
+        any_level=True,
+        headers={TICKET_HEADER: "Enrollment ticket of the user whose address this is."},
+    )
+    def verify(self, request: Request) -> Response:
+        """Verify an address with the token, or with tenant, address and code, of the mail that was sent there.
+
+        The first verification of an address ends the sessions and removes the factors from before, unless the request
+        shows that the user sends it: by the user's access token, an enrollment ticket or `current_password`.
+        """
+        asked = self.valid(serializers.VerifyIn)
+        principal = request.user if isinstance(request.user, Principal) else None
+        registrant = actions.Registrant(
+            principal, request.META.get("HTTP_X_ENROLLMENT_TICKET"), asked.get("current_password")
+        )
+        user: EndUser | AdminUser
+        if "token" in asked:
+            user = actions.verify_email_by_token(token=asked["token"], registrant=registrant)
+        else:
+            named = {name: asked[name] for name in ("tenant_id", "email", "code")}
+            user = actions.verify_email_by_code(**named, registrant=registrant)
+        answer = {"message": "The address is proven.", "user_id": user.pk, "email": user.email, "verified": True}
+        return Response(answer)
 
 
 class EmailProofViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
-
-    @endpoint(
-        serializers.VerifyIn,
-        returns={200: serializers.EmailVerifiedOut},
-        refuses=[EmailProofInvalid, EmailTaken, AdminNameTaken, TenantSuspended, TenantBusy, TooManyFromAddress],
-        token="none",
-    )
-    def verify(self, request: Request) -> Response:
-        """Prove an address with the token, or with tenant, address and code, of the mail that was sent there."""
-        asked = self.valid(serializers.VerifyIn)
-        user: EndUser | AdminUser
-        if "token" in asked:
-            user = actions.verify_email_by_token(token=asked["token"])
-        else:
-            user = actions.verify_email_by_code(tenant_id=asked["tenant_id"], email=asked["email"], code=asked["code"])
-        answer = {"message": "The address is proven.", "user_id": user.pk, "email": user.email, "verified": True}
-        return Response(answer)
 
     @endpoint(
         serializers.UndoIn,

@@ -65,7 +65,7 @@ def register_end_user(
 ) -> tuple[EndUser, str | None]:
     """Store a new end user with the default associations. Return the user and an enrollment ticket.
 
-    There is no ticket where the tenant requires a verified address first.
+    A mail to verify the address is always sent. There is no ticket where the tenant requires a verified address.
 
     `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client takes no
     self-registration, and users of another provider than `local`. A record with this address that was registered by
@@ -109,8 +109,7 @@ def register_end_user(
                     RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
                 )
                 ticket = tickets.open_enrollment(END_USERS, user, cause="registration")
-                if proofs.is_required(route):
-                    proofs.start_proof(user, user.email, user.email_key, route)
+                proofs.start_proof(user, user.email, user.email_key, route)
                 record_for_tenant(
                     "end_user.registered", target=("end_user", user.pk), details={"client_id": str(client_id)}
                 )

@@ -1,12 +1,11 @@
 """Passwords after the first one: changed with the present one, or set anew with a link by mail."""
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError
+from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
@@ -23,6 +22,7 @@ from userflow.admins.models import AdminUser, admins_named
 from userflow.assurance import Action, require_assurance
 from userflow.clients.models import Client
 from userflow.email import proofs
+from userflow.email.ownership import verify_by_reset
 from userflow.endusers.models import EndUser
 from userflow.errors import (
     NoPasswordHere,
@@ -162,7 +162,9 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
         if named is None:
             return
         with in_tenant(named, Purpose.WRITE) as route:
-            user = EndUser.objects.filter(email_key=key, active=True, provider=LOCAL).first()
+            # Another provider counts only for a verified address: anyone could have written it there.
+            with_password = Q(provider=LOCAL) | Q(email_verified_at=None)
+            user = EndUser.objects.filter(with_password, email_key=key, active=True).first()
             if user is not None:
                 _send_link(END_USERS, user, route)
 
@@ -273,53 +275,16 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
     try:
         with realm.atomic():
             # The user before any ticket, as everywhere: two links at once would wait for each other's otherwise.
-            realm.users._default_manager.select_for_update(no_key=True).filter(pk=user.pk).first()
+            locked = realm.users._default_manager.select_for_update(no_key=True).filter(pk=user.pk).first()
             tickets.spend_ticket(realm, ticket)
-            if isinstance(user, EndUser) and route is not None:
-                _take_back_from_strangers(user, route)
-            if isinstance(user, AdminUser):
-                _verify_address(user)
             ended = _set(realm, user, encoded, route, keep=None, reason="password_reset")
+            verify_by_reset(realm, locked)
             for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
                 attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             realm.record("password.reset", target=("user", user.pk), tenant_id=tenant_id)
     except NotSignedInByTicket as problem:
         raise ResetTokenInvalid from problem
     return ended
-
-
-def _verify_address(user: AdminUser) -> None:
-    """The link came by mail to the user's address. It stays unverified if another admin user has verified it since."""
-    unverified = AdminUser.objects.filter(pk=user.pk, email_verified_at=None)
-    with suppress(IntegrityError), ADMINS.atomic():
-        unverified.update(email_verified_at=now())
-
-
-TakeBack = Callable[[EndUser], None]
-_take_back: list[TakeBack] = []
-
-
-def take_back_with(drop: TakeBack) -> None:
-    """Call `drop`, in the transaction and with the row locked, for a user whose owner comes for the first time. Rooms
-    above know what can be enrolled; this one cannot import them."""
-    if drop not in _take_back:
-        _take_back.append(drop)
-
-
-def _take_back_from_strangers(user: EndUser, route: routes.Route) -> None:
-    """Anybody can register somebody else's address and enrol a factor there, which would shut the owner out.
-
-    Where the tenant wants addresses proven nobody has been in before that, so until then a factor protects nothing, and
-    whoever reads the mails of the address is its owner. Elsewhere, and once the address was proven or somebody was in,
-    factors stay: a mailbox alone must not open what a second factor guards.
-    """
-    if not proofs.is_required(route):
-        return
-    # As stored: it may have been proven while the password was hashed.
-    unused = EndUser.objects.filter(pk=user.pk, email_verified_at=None, last_login=None).first()
-    if unused is not None:
-        for drop in _take_back:
-            drop(unused)
 
 
 # --- what both have in common ----------------------------------------------------------------------------------------

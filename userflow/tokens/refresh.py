@@ -16,7 +16,7 @@ from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import principals
 from userflow.clients.credentials import authenticate_client
-from userflow.errors import FactorRequired, InvalidGrant
+from userflow.errors import EmailNotVerified, FactorRequired, InvalidGrant
 from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
 from userflow.signin.actions import end_sessions
@@ -50,7 +50,7 @@ def refresh_session(*, refresh_token: str, client_id: str | None = None, secret:
             principal = state.principal_of(claims_of_session(presented, session))
             set_actor(principal.kind, str(principal.id), principal.client_id)
             if not principal.meets_policy():
-                raise InvalidGrant(FactorRequired.message)
+                raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
             return _rotate(presented, principal)
     except (InvalidToken, state.NotStanding, UnknownTenant) as problem:
         raise InvalidGrant from problem

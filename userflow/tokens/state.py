@@ -19,6 +19,7 @@ from tenants.errors import TenantMismatch, TenantSuspended
 from tenants.states import Purpose
 from userflow import principals
 from userflow.clients.usage import STALE_USE, note_use
+from userflow.email.proofs import is_required
 from userflow.ids import FORM
 from userflow.principals import Principal, moment
 from userflow.session_policy import acr_of, required_acr, session_limits
@@ -59,7 +60,8 @@ TENANT_AND_CLIENT = (
     " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
 )
 END_USER_STATE = (
-    f"SELECT {SESSION_AGES}, u.email, u.name, u.mfa_methods::text, {ROLES_OF_END_USER.format(user='u.id')},"
+    f"SELECT {SESSION_AGES}, u.email, u.name, u.mfa_methods::text, u.email_verified_at,"
+    f" {ROLES_OF_END_USER.format(user='u.id')},"
     f" {GROUPS_OF_END_USER.format(user='u.id')} FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
     " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
 )
@@ -167,7 +169,7 @@ def _end_user(claims: dict[str, Any]) -> Principal:
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
-    age, unused, email, name, mfa_methods, roles_text, groups_text = row
+    age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text = row
     _check_limits(principals.END_USER, route.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
     return _principal(
@@ -177,6 +179,7 @@ def _end_user(claims: dict[str, Any]) -> Principal:
         route.settings,
         user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)},
         groups=groups_in(groups_text),
+        must_verify_email=is_required(route) and verified_at is None,
     )
 
 
@@ -199,6 +202,7 @@ def _principal(
     tenant_settings: Mapping[str, Any],
     user: dict[str, Any],
     groups: tuple[str, ...] = (),
+    must_verify_email: bool = False,
 ) -> Principal:
     amr = tuple(claims.get("amr") or ())
     return Principal(
@@ -210,6 +214,7 @@ def _principal(
         roles=roles,
         permissions=permissions,
         groups=groups,
+        must_verify_email=must_verify_email,
         amr=amr,
         acr=claims.get("acr") or acr_of(amr),
         required_acr=required_acr(claims["kind"], tenant_settings),

@@ -26,7 +26,7 @@ def password_change(person: Somebody) -> None:
 
 def password_reset(person: Somebody) -> None:
     Api().post("/uflow/auth/enduser/password/forgot", person.name)
-    token = mails_to(person.email)[-1].body.partition("token=")[2].split()[0]
+    token = mails_to(person.email, "new password")[-1].body.partition("token=")[2].split()[0]
     body = {"token": token, "password": NEW}
     assert Api().post("/uflow/auth/enduser/password/reset", body).status_code == 200
 

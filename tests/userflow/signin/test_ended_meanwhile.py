@@ -132,7 +132,7 @@ def test_a_change_by_the_old_password_does_not_undo_its_reset(house: House) -> N
     person = somebody(house)
     thief = Api(token=person.token())
     Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "tenant_id": str(house.id)})
-    token = mails_to(person.email)[-1].body.partition("token=")[2].split()[0]
+    token = mails_to(person.email, "new password")[-1].body.partition("token=")[2].split()[0]
     start = Barrier(2)
 
     def change() -> Any:

@@ -1,0 +1,75 @@
+"""The first proof that the caller reads the mails of a user's address: what was set up before it ends.
+
+Anyone can register an address of someone else, sign in, enroll a factor and wait until the owner of the address uses the
+account (Sudhodanan and Paverd 2022, "Pre-hijacked accounts"). So a factor guards against the mailbox only once the
+address is verified. Until then the owner of the mailbox is the owner of the account: a password reset by mail, or a
+verification that does not show that its sender is the registrant, removes what it finds.
+"""
+
+from typing import Any
+
+from django.db import IntegrityError
+from django.utils.timezone import now
+
+from userflow import signals
+from userflow.email.models import AdminEmailProof, EmailProof
+from userflow.realms import END_USERS, Realm
+from userflow.signin import tickets
+from userflow.signin.actions import end_sessions
+from userflow.webhooks.outbox import publish
+from userflow.webhooks.payloads import person
+
+LOCAL = "local"
+# Links to set a new password go to the mailbox itself, so they stay.
+_ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF)
+
+
+def is_unverified(user: Any) -> bool:
+    """Whether the address of the user, an admin user or an end user, was never verified."""
+    return user.email_verified_at is None
+
+
+def verify_by_reset(realm: Realm, user: Any) -> None:
+    """Mark the address verified if it never was: the user has come by a link in a mail.
+
+    Factors go, and a provider other than `local`. Call it in the transaction of the reset, which ends sessions and tickets,
+    with the user's row locked.
+    """
+    if not is_unverified(user):
+        return
+    user.email_verified_at = now()
+    changes: dict[str, Any] = {"email_verified_at": user.email_verified_at}
+    foreign = realm is END_USERS and user.provider != LOCAL
+    if foreign:
+        changes["provider"] = user.provider = LOCAL
+    try:
+        with realm.atomic():
+            realm.users._default_manager.filter(pk=user.pk).update(**changes, updated_at=now())
+    except IntegrityError:
+        # Another admin user has verified the address since the mail was sent: it is no longer this user's.
+        return
+    signals.address_taken_over.send(verify_by_reset, realm=realm, user=user)
+    realm.record(
+        "email.proven",
+        target=("end_user" if realm is END_USERS else "admin_user", user.pk),
+        tenant_id=getattr(user, "tenant_id", None),
+        details={"by": "password_reset"},
+    )
+    proofs: type[EmailProof] | type[AdminEmailProof] = EmailProof if realm is END_USERS else AdminEmailProof
+    proofs._default_manager.filter(user=user).delete()
+    if realm is END_USERS:
+        if foreign:
+            publish("end_user.updated", person(user, changed=["provider"]))
+        publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
+
+
+def end_unverified_use(user: Any) -> dict[str, int]:
+    """End the sessions, tickets and windows, and remove the factors, of a user whose address was not verified until now.
+
+    Return how many sessions and factors there were. Call it in the tenant's transaction with the user's row locked.
+    """
+    ended = end_sessions(END_USERS, user_id=user.pk, reason="email_verified")
+    END_USERS.tickets._default_manager.filter(user=user, purpose__in=_ENDED_TICKETS).delete()
+    END_USERS.windows._default_manager.filter(user=user).delete()
+    answers = signals.address_taken_over.send(end_unverified_use, realm=END_USERS, user=user)
+    return {"sessions": ended, "factors": sum(int(number or 0) for _, number in answers)}
