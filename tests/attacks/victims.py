@@ -133,7 +133,7 @@ def directory_user(house: House, entra: Entra) -> Victim:
 
 def _admin(house: House, tenant_id: Any) -> Victim:
     email, door = _address("admin"), Api()
-    create_admin_user(tenant_id=tenant_id, username=email, email=email, password=PASSWORD)
+    create_admin_user(tenant_id=tenant_id, username=email.partition("@")[0], email=email, password=PASSWORD)
     first = door.post("/uflow/admin/auth/login", {"username": email, "password": PASSWORD})
     return Victim(house, email, door, "/webauthn/admin", {"email": email}, first.headers[TICKET]).signed_in()
 

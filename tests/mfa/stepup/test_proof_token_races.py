@@ -1,0 +1,37 @@
+"""A proof token used several times at once, in different requests: one of them succeeds."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.parallel import at_once
+from tests.world import PASSWORD, Api, House
+
+ROUNDS = 200
+AT_ONCE = 4
+# A user may change the address five times an hour.
+CHANGES_OF_ONE_USER = 4
+
+
+def change(token: str, email: str, proof: str) -> Callable[[], Any]:
+    return partial(Api(token=token).put, "/authmgr/profile", {"email": email, "proof_token": proof})
+
+
+@pytest.mark.timeout(600)
+def test_proof_token_has_one_winner(house: House) -> None:
+    for number in range(ROUNDS):
+        if number % CHANGES_OF_ONE_USER == 0:
+            person = house.register()
+            token = str(house.as_user(person).token)
+        raised = Api(token=token).post("/authmgr/step-up", {"password": PASSWORD})
+        assert raised.status_code == 200, raised.content
+        token, proof = raised.json()["access_token"], raised.json()["proof_token"]
+        wanted = [f"{number}-{one}-{person.email}" for one in range(AT_ONCE)]
+        answers = at_once([change(token, email, proof) for email in wanted])
+        statuses = [answer.status_code for answer in answers]
+        assert statuses.count(200) == 1, [answer.content for answer in answers]
+        assert set(statuses) <= {200, 400, 401}
+        assert Api(token=token).get("/authmgr/profile").json()["email"] == wanted[statuses.index(200)]
+        assert change(token, person.email, proof)().status_code in (400, 401)
