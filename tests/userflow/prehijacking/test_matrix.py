@@ -1,0 +1,69 @@
+"""Account pre-hijacking: classes of Sudhodanan and Paverd (USENIX Security 2022), in every tenant, for every victim.
+
+The attacker comes first and prepares an account under the victim's address. The victim comes later. Then nothing that the
+attacker has kept works, and the victim signs in.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.userflow.directory.entra import Entra
+from tests.userflow.prehijacking.attacker import CLASSES, Attacker, non_verifying_provider
+from tests.userflow.prehijacking.victim import STEPS, Victim
+from tests.world import House, build_house
+
+CELLS = [
+    pytest.param(prepare, step, id=f"{prepare.__name__}-{step.__name__}")
+    for prepare in CLASSES
+    for step in STEPS
+    # A record of another provider has no password that a mail could reset once the address is verified.
+    if (prepare, step) != (non_verifying_provider, Victim.confirms_what_a_stranger_registered)
+]
+
+
+@pytest.fixture(scope="module")
+def tenants_by_policy(django_db_setup: None, django_db_blocker: Any) -> dict[str, House]:
+    """A tenant for each value of `email_verification`."""
+    with django_db_blocker.unblock():
+        made = {policy: build_house("hijack") for policy in ("off", "required")}
+        path = f"/uflow/admin/tenants/{made['required'].id}/settings"
+        answer = made["required"].api.patch(path, {"settings": {"email_verification": "required"}})
+        assert answer.status_code == 200, answer.content
+        return made
+
+
+@pytest.fixture
+def entra(settings: Any) -> Iterator[Entra]:
+    """The directory that the victim comes from."""
+    directory = Entra()
+    settings.DIRECTORY_CLOUDS = {"standin": (directory.base, directory.base)}
+    settings.DIRECTORIES_PER_TENANT = 1000
+    yield directory
+    directory.end()
+
+
+@pytest.mark.parametrize(("prepare", "step"), CELLS)
+@pytest.mark.parametrize("policy", ["off", "required"])
+def test_nothing_prepared_under_an_address_survives_its_owner(
+    tenants_by_policy: dict[str, House],
+    entra: Entra,
+    policy: str,
+    prepare: Callable[[Attacker], None],
+    step: Callable[[Victim], None],
+) -> None:
+    house = tenants_by_policy[policy]
+    house.renew_token()
+    victim = Victim(house, entra)
+    attacker = Attacker(house, victim.email)
+    prepare(attacker)
+    step(victim)
+    first = victim.signs_in()
+    assert (first.status_code, first.json().get("mfa_required")) == (200, False), first.content
+    record = victim.record()
+    assert attacker.successes(record["id"]) == []
+    assert victim.record()["mfa_methods"] == []
+    assert victim.record()["provider"] in ("local", "entra_id")
+    again = victim.signs_in()
+    assert (again.status_code, again.json().get("mfa_required")) == (200, False), again.content
