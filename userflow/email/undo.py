@@ -37,21 +37,25 @@ def offer_undo(realm: Realm, user: Any, route: routes.Route | None, *, pending: 
     """Tell the present address of the user that it is being replaced, with a link that undoes the change.
 
     Call it in the realm's transaction, with the user's row locked, before the address changes. `pending`: the new address
-    counts once it is verified. The link leads to the platform's own page: who takes over a tenant must not receive it.
+    counts once it is verified. An address that was never verified gets no link: it need not be the user's own, and its
+    owner must neither receive the account nor be kept from registering. The link leads to the platform's own page: who
+    takes over a tenant must not receive it.
     """
-    token = placed_token(route.tenant_id if realm is END_USERS and route else None)
-    _undos(realm).create(
-        user=user,
-        email=user.email,
-        email_key=user.email_key,
-        token_digest=hash_token(token),
-        expires_at=now() + LIFETIME,
-    )
+    token = ""
+    if user.email_verified_at is not None:
+        token = placed_token(route.tenant_id if realm is END_USERS and route else None)
+        _undos(realm).create(
+            user=user,
+            email=user.email,
+            email_key=user.email_key,
+            token_digest=hash_token(token),
+            expires_at=now() + LIFETIME,
+        )
     facts = {
         "issuer": issuer_of(route) if route and realm is END_USERS else "the identity platform",
         "pending": pending,
         # Behind the `#` it is sent to no server, so no log and no Referer has it.
-        "link": f"{settings.EMAIL_UNDO_URL}#token={token}",
+        "link": f"{settings.EMAIL_UNDO_URL}#token={token}" if token else "",
         "token": token,
         "days": LIFETIME.days,
     }

@@ -228,16 +228,17 @@ def update_end_user(
 def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route, *, keep: UUID | None) -> None:
     """Decide what becomes of a new address in `changes`: it counts at once, or once it is verified.
 
-    It waits where the tenant requires verification, and for a user who has a factor: what a factor guards must not pass to
-    an address that nobody has read. Only a verified address takes over an unused registration. `keep` is the session that
-    goes on when the address changes.
+    It waits where the tenant requires verification, for a user who has a factor and for one whose address is verified:
+    what these guard must not pass to an address that nobody has read, and the owner of that address must not be left with
+    an account that its former owner can take back. Only a verified address takes over an unused registration. `keep` is
+    the session that goes on when the address changes.
     """
     wanted, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
         # Another spelling of the same address; whatever else was about to be proven is given up.
         proofs.give_up_changes([user.pk])
         return
-    pending = proofs.is_required(route) or bool(user.mfa_methods)
+    pending = proofs.is_required(route) or bool(user.mfa_methods) or user.email_verified_at is not None
     held = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | undo.reserving(key)
     if EndUser.objects.filter(held).exclude(pk=user.pk).exists():
         raise EmailTaken

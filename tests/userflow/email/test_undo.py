@@ -41,14 +41,29 @@ def sign_in(house: House, email: str) -> int:
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
 
-def moved(house: House, person: Person, email: str) -> None:
+def changed(house: House, person: Person, email: str) -> Any:
     """An admin changes the address."""
     path = f"/uflow/user/enduser/{house.id}/{person.id}"
-    assert house.api.put(path, {"email": email}).status_code == 200
+    answer = house.api.put(path, {"email": email})
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def moved(house: House, person: Person, email: str) -> None:
+    """An admin changes the address, and the new one is verified."""
+    changed(house, person, email)
+    assert verify(token=token_in(last_proof(email))).status_code == 200
+
+
+def verified(house: House) -> Person:
+    """A registered user whose address is verified."""
+    person = house.register()
+    assert verify(token=token_in(last_proof(person.email))).status_code == 200
+    return person
 
 
 def test_undo_restores_the_address_and_ends_every_session(house: House) -> None:
-    person, new = house.register(), address()
+    person, new = verified(house), address()
     moved(house, person, new)
     session = house.as_user(Person(person.id, new))
     done = undo(link_to(person.email))
@@ -60,16 +75,24 @@ def test_undo_restores_the_address_and_ends_every_session(house: House) -> None:
         assert EndUser.objects.get(pk=person.id).email_verified_at is not None
 
 
-def test_undo_works_after_the_new_address_is_verified(house: House) -> None:
-    person, new = house.register(), address()
-    moved(house, person, new)
+def test_change_of_a_verified_address_waits(house: House) -> None:
+    person, new = verified(house), address()
+    assert changed(house, person, new)["email"] == person.email
+    assert (sign_in(house, person.email), sign_in(house, new)) == (200, 401)
     assert verify(token=token_in(last_proof(new))).status_code == 200
-    assert undo(link_to(person.email)).status_code == 200
-    assert sign_in(house, person.email) == 200
+    assert (sign_in(house, person.email), sign_in(house, new)) == (401, 200)
+
+
+def test_unverified_address_gets_no_link_and_is_free(house: House) -> None:
+    person = house.register()
+    house.sign_in(person)
+    assert changed(house, person, new := address())["email"] == new
+    assert "#token=" not in mails_to(person.email, CHANGED)[-1].body
+    house.register(person.email)
 
 
 def test_undo_restores_over_later_changes_and_voids_their_links(house: House) -> None:
-    person, second, third = house.register(), address(), address()
+    person, second, third = verified(house), address(), address()
     moved(house, person, second)
     moved(house, person, third)
     assert undo(link_to(person.email)).status_code == 200
@@ -78,7 +101,7 @@ def test_undo_restores_over_later_changes_and_voids_their_links(house: House) ->
 
 
 def test_undo_of_a_later_change_leaves_earlier_links(house: House) -> None:
-    person, second, third = house.register(), address(), address()
+    person, second, third = verified(house), address(), address()
     moved(house, person, second)
     moved(house, person, third)
     assert undo(link_to(second)).json()["email"] == second
@@ -89,7 +112,7 @@ def test_undo_gives_up_a_change_that_waits(new_house: Callable[[], House]) -> No
     own = strict_house()
     person, new = own.register(), address()
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
-    moved(own, person, new)
+    changed(own, person, new)
     waiting = token_in(last_proof(new))
     assert undo(link_to(person.email)).status_code == 200
     assert verify(token=waiting).status_code == 400
@@ -97,7 +120,7 @@ def test_undo_gives_up_a_change_that_waits(new_house: Callable[[], House]) -> No
 
 
 def test_undo_rejects_unknown_used_expired_and_foreign_links(house: House, other_house: House) -> None:
-    person, late = house.register(), house.register()
+    person, late = verified(house), verified(house)
     moved(house, person, address())
     moved(house, late, address())
     token, expired = link_to(person.email), link_to(late.email)
@@ -110,7 +133,7 @@ def test_undo_rejects_unknown_used_expired_and_foreign_links(house: House, other
 
 
 def test_undo_links_used_at_once_work_once(house: House) -> None:
-    person = house.register()
+    person = verified(house)
     moved(house, person, address())
     token = link_to(person.email)
 
@@ -125,7 +148,7 @@ def test_undo_links_used_at_once_work_once(house: House) -> None:
 
 
 def test_the_old_address_is_reserved_while_the_link_is_valid(house: House, other_house: House) -> None:
-    person, rival = house.register(), house.register()
+    person, rival = verified(house), house.register()
     moved(house, person, address())
     body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "password": PASSWORD}
     assert Api().post(REGISTER, {**body, "email": person.email}).status_code == 409
@@ -138,7 +161,7 @@ def test_the_old_address_is_reserved_while_the_link_is_valid(house: House, other
 
 
 def test_undo_of_an_address_that_another_user_verified_is_409(house: House) -> None:
-    person = house.register()
+    person = verified(house)
     moved(house, person, address())
     token = link_to(person.email)
     invited = house.api.post("/uflow/admin/invitations", {"email": person.email, "kind": "end_user"})
@@ -150,7 +173,7 @@ def test_undo_of_an_address_that_another_user_verified_is_409(house: House) -> N
 
 def test_a_changed_address_of_a_user_with_a_factor_waits(house: House) -> None:
     person, new = somebody(house).enrol_totp(), address()
-    moved(house, Person(person.id, person.email), new)
+    changed(house, Person(person.id, person.email), new)
     assert (sign_in(house, person.email), sign_in(house, new)) == (200, 401)
     assert verify(token=token_in(last_proof(new))).status_code == 200
     assert (sign_in(house, person.email), sign_in(house, new)) == (401, 200)
@@ -160,7 +183,7 @@ def test_a_waiting_change_is_verified_once_of_two_users(house: House) -> None:
     people, new = [somebody(house).enrol_totp() for _ in range(2)], address()
     tokens = []
     for person in people:
-        moved(house, Person(person.id, person.email), new)
+        changed(house, Person(person.id, person.email), new)
         tokens.append(token_in(last_proof(new)))
 
     def follow(token: str) -> int:

@@ -245,7 +245,7 @@ def test_put_changes_no_user_who_holds_more(house: House) -> None:
     assert manager.put(f"/uflow/user/enduser/{house.id}/{person.id}", new).status_code == 403
     assert manager.put(f"/uflow/user/enduser/{house.id}/{person.id}", {"name": "Ann"}).status_code == 403
     assert manager.put(f"/uflow/user/enduser/{house.id}/{plain.id}", new).status_code == 200
-    own = {"email": f"{secrets.token_hex(6)}@example.com"}
+    own = {"email": f"{secrets.token_hex(6)}@example.com", "current_password": PASSWORD}
     assert house.as_user(person).put(f"/uflow/user/enduser/{house.id}/{person.id}", own).status_code == 200
 
 

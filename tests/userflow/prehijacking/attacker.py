@@ -239,6 +239,24 @@ def pending_change_away(attacker: Attacker) -> None:
         attacker.backup_codes = attacker.backup_codes[:-1] or attacker.backup_codes
 
 
+def changed_away(attacker: Attacker) -> None:
+    """The address was the attacker's user's for a while; the user has another one now."""
+    attacker.register(attacker.victim)
+    attacker.sign_in(attacker.victim)
+    attacker.api.put("/authmgr/profile", {"email": attacker.mailbox, "current_password": STOLEN}, token=attacker.token)
+
+
+def pending_change_to(attacker: Attacker) -> None:
+    """The attacker's own account gets the victim's address; the attacker's mailbox holds the link that undoes it."""
+    attacker.register(attacker.mailbox)
+    for sent in mails_to(attacker.mailbox):
+        for token in tokens_in_mail(sent):
+            attacker.api.post("/uflow/user/email/verify", {"token": token})
+    attacker.sign_in(attacker.mailbox)
+    body = {"email": attacker.victim, "current_password": STOLEN}
+    attacker.api.put("/authmgr/profile", body, token=attacker.token)
+
+
 def non_verifying_provider(attacker: Attacker) -> None:
     """A record that an identity provider without verification stands for, and the attacker's try to make one."""
     attacker.register(attacker.victim, provider="google")
@@ -253,5 +271,7 @@ CLASSES = [
     trojan_passkey,
     trojan_factors,
     pending_change_away,
+    changed_away,
+    pending_change_to,
     non_verifying_provider,
 ]

@@ -10,16 +10,22 @@ from typing import Any
 import pytest
 
 from tests.userflow.directory.entra import Entra
-from tests.userflow.prehijacking.attacker import CLASSES, Attacker, non_verifying_provider
+from tests.userflow.prehijacking.attacker import CLASSES, Attacker, non_verifying_provider, pending_change_to
 from tests.userflow.prehijacking.victim import STEPS, Victim
 from tests.world import House, build_house
 
+EXCLUDED = [
+    # A record of another provider has no password that a mail could reset once the address is verified.
+    (non_verifying_provider, Victim.confirms_what_a_stranger_registered),
+    # A stranger's account whose owner-to-be confirms the stranger's change of address: the link that undoes the change
+    # stays with the stranger, as it does with the owner of an account that a thief has moved. The mail says whose change it is.
+    (pending_change_to, Victim.confirms_what_a_stranger_registered),
+]
 CELLS = [
     pytest.param(prepare, step, id=f"{prepare.__name__}-{step.__name__}")
     for prepare in CLASSES
     for step in STEPS
-    # A record of another provider has no password that a mail could reset once the address is verified.
-    if (prepare, step) != (non_verifying_provider, Victim.confirms_what_a_stranger_registered)
+    if (prepare, step) not in EXCLUDED
 ]
 
 
