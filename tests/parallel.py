@@ -1,13 +1,16 @@
 """Calls that start together."""
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from django.db import connections
 
 T = TypeVar("T")
+# How often a race is run. The run of `.ci/run` on other servers repeats the tests and takes fewer rounds.
+ROUNDS: Final = int(os.environ.get("TEST_RACE_ROUNDS", "200"))
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:

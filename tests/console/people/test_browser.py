@@ -83,7 +83,7 @@ def test_support_finds_a_person_and_resets_what_they_have_lost(
     press(browser, person.email)
     shows(browser, "Authenticator app")
     press(browser, "Reset second factors")
-    shows(browser, "They are told by mail.")
+    shows(browser, "The user receives an enrollment pass by mail")
     browser.find_element(By.NAME, "reason").send_keys("Phone lost, seen at the desk")
     press(browser, "Remove all factors")
     shows(browser, "All second factors are removed")

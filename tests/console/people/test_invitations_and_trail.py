@@ -56,6 +56,7 @@ def test_the_form_rejects_a_second_open_invitation(house: House, staff: Staff) -
 
 def test_whoever_is_a_user_is_not_invited(house: House, staff: Staff) -> None:
     person = house.register()
+    house.sign_in(person)
     answer = send(staff, house, f"{INVITATIONS}new/", email=person.email, client_id=str(house.client_id))
     assert "A user with this e-mail address exists" in text_of(answer)
 

@@ -11,11 +11,10 @@ import pyotp
 import pytest
 
 from tests.mfa.people import Somebody, somebody
-from tests.parallel import at_once
+from tests.parallel import ROUNDS, at_once
 from tests.userflow.tokens.test_refresh import refresh
 from tests.world import Api, House
 
-ROUNDS = 200
 CONFIRM = "/webauthn/totp/confirmSetup"
 
 

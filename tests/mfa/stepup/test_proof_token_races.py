@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.parallel import at_once
+from tests.parallel import ROUNDS, at_once
 from tests.world import PASSWORD, Api, House
 
-ROUNDS = 200
 AT_ONCE = 4
 # A user may change the address five times an hour.
 CHANGES_OF_ONE_USER = 4

@@ -129,13 +129,13 @@ def test_a_withdrawn_keys_tokens_are_refused_and_another_key_signs(house: House)
     command("--at-once")
     leaked = signing.key_set().signing_kid
     token = sign_in_admin(house.admin.username)["access_token"]
-    command("--withdraw", leaked)
+    command(f"--withdraw={leaked}")
     assert leaked not in published()
     assert Api(token=token).get(DOOR).status_code == 401
     assert Api(token=sign_in_admin(house.admin.username)["access_token"]).get(DOOR).status_code == 200
     assert PlatformEvent.objects.filter(action="signing_key.withdrawn", target_id=leaked).count() == 1
     with pytest.raises(CommandError, match="No valid key"):
-        command("--withdraw", leaked)
+        command(f"--withdraw={leaked}")
 
 
 def test_the_status_names_each_valid_key_and_no_secret() -> None:

@@ -8,12 +8,10 @@ import pytest
 from django.db.models import F
 
 from tenants.context import in_tenant
-from tests.parallel import at_once
+from tests.parallel import ROUNDS, at_once
 from tests.userflow.tokens.test_refresh import refresh
 from tests.world import Api, House, Person, build_house
 from userflow.signin.models import EndUserSession
-
-ROUNDS = 200
 
 
 @pytest.fixture(scope="module")
