@@ -64,6 +64,7 @@ REVIEWED_AREAS = {
     "/exsvc/": "the registry: by permission, and for machines",
     "/uflow/admin/enduser/list": "reads",
     "/uflow/user/enduser/list": "reads",
+    "/uflow/user/email/verify": "the mail's token is the proof; an access token only shows who registered",
     "/uflow/webhooks/endpoints/{endpoint_id}/test": "sends an event without data",
     "/uflow/directory/configs/{config_id}/test": "reads",
     "/webauthn/": "factors: the enrollment policy",

@@ -12,8 +12,9 @@ from tests.userflow.tokens.test_revoke_and_introspect import introspect
 from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
 
 DOOR = "/authmgr/profile"
-# What a session below the required level is for: to enroll a factor, and to sign out.
+# What a session below the required level is for: to enroll a factor, to verify its address first, and to sign out.
 OPEN = {
+    "post /uflow/user/email/verify",
     "post /webauthn/totp/beginSetup",
     "post /webauthn/totp/confirmSetup",
     "post /webauthn/admin/totp/beginSetup",
