@@ -94,7 +94,8 @@ def test_accept_rejects_an_inactive_client(house: House) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_acceptance_opens_an_enrollment_window_like_a_registration(house: House, kind: str) -> None:
+def test_acceptance_opens_an_enrollment_window_like_a_registration(house: House, settings: Any, kind: str) -> None:
+    settings.EMBEDDED = True  # elsewhere admin users have no windows
     invitation = invite(house, kind)
     guest = Api()
     assert guest.post(ACCEPT, {"token": token_of(invitation), "password": PASSWORD}).status_code == 201
