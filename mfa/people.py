@@ -95,7 +95,7 @@ def check_client(client_id: UUID | None, tenant_id: UUID) -> None:
 def active_client(client_id: UUID | None, tenant_id: UUID) -> tuple[Any, ...] | None:
     """`credentials.PROOF_COLUMNS` of this active client of the tenant; None if there is none.
 
-    A client that is switched off signs nobody in.
+    A deactivated client signs no user in.
     """
     if client_id is None:
         return None

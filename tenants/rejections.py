@@ -53,7 +53,7 @@ def _record(request: HttpRequest, problem: ApiError | None) -> None:
         return
     match = request.resolver_match
     field = _field(origin, metrics.method_of(request), match.route if match else "")
-    # A rejection stays a rejection, whatever happens to its trace.
+    # A rejection stays a rejection even where its trace cannot be written.
     try:
         if ratelimit.count(group="rejected", key=field, limit=1, period=60).limited:
             _add(field, 1)

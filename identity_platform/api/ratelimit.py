@@ -131,7 +131,7 @@ def client_address(request_meta: Mapping[str, Any], hops: int) -> str:
 def is_callers_own(request_meta: Mapping[str, Any], hops: int) -> bool:
     """Whether `client_address` is the caller's own address, and not that of a proxy which many callers share.
 
-    Without proxies of ours a forwarding header tells of a proxy that nobody has configured, or of a caller who would
+    Without proxies of ours a forwarding header tells of a proxy that is not configured, or of a caller who would
     like to be taken for another one.
     """
     if hops > 0:

@@ -31,7 +31,7 @@ def step_up(*, principal: Principal, proof: Mapping[str, Any], user_agent: str =
         raise ValidationFailed(details={PASSWORD: [f"Send exactly one of {', '.join(STEP_UP_PROOFS)}."]})
     [kind] = sent
     if kind == PASSWORD and principal.user["mfa_methods"]:
-        # Before the password is compared: nobody learns here whether it is right.
+        # Before the password is compared: the response does not tell whether it is right.
         raise FactorNeeded(principal.user["mfa_methods"])
     named = {CURRENT_PASSWORD if kind == PASSWORD else kind: proof[kind]}
     proven = check_proof(principal=principal, proof=named, user_agent=user_agent)

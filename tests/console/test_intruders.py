@@ -1,10 +1,7 @@
 """What stands between the console and whoever should not be in it."""
 
 import logging
-import threading
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -21,25 +18,11 @@ from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.test_own_sign_in import answered
 from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.passkeys import new_authenticator
+from tests.parallel import at_once
 from tests.world import Api, House, some_address, statements
 from userflow.permissions_catalogue import EVERY_PERMISSION
 
 AT_ONCE = 6
-
-
-def together(calls: list[Callable[[], Any]]) -> list[Any]:
-    """The answers to calls that all start at the same moment, each in a thread of its own."""
-    barrier = threading.Barrier(len(calls))
-
-    def run(call: Callable[[], Any]) -> Any:
-        barrier.wait()
-        try:
-            return call()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(run, calls))
 
 
 def same_browser(staff: Staff) -> Client:
@@ -54,7 +37,7 @@ def test_one_waiting_sign_in_ends_in_one_session_however_many_codes_come_at_once
     staff.send_password()
     codes = [{"backup_code": code} for code in staff.backup_codes[:AT_ONCE]]
     tabs = [same_browser(staff) for _ in codes]
-    together([lambda t=tab, c=code: t.post("/admin/second-step/", c) for tab, code in zip(tabs, codes, strict=True)])
+    at_once([lambda t=tab, c=code: t.post("/admin/second-step/", c) for tab, code in zip(tabs, codes, strict=True)])
     assert Counter(tab.get("/admin/").status_code for tab in tabs) == {200: 1, 302: AT_ONCE - 1}
     assert staff.row().sessions.filter(ended_at=None, amr__contains=["otp"]).count() == 1
 

@@ -222,7 +222,7 @@ def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | No
     """Decide what becomes of a new address in `changes`. Raises AdminNameTaken, TooManyFromAddress (too many changes).
 
     It counts at once but is unverified until its mail is followed. For a user who has a factor it counts only then: what a
-    factor guards must not pass to an address that nobody has read. The old address gets a link that undoes the change.
+    factor guards must not pass to an address that is not verified. The old address gets a link that undoes the change.
     """
     wanted = changes["email"]
     refuse_reserved_address(email_key(wanted))

@@ -44,7 +44,7 @@ def address_is(key: str) -> models.Q:
 def admins_named(name: str) -> models.QuerySet["AdminUser"]:
     """The admin user of this username or e-mail address, in any spelling of either; the first one counts.
 
-    A username may have the form of an address. Whoever has verified that address comes first.
+    A username may have the form of an address. The user who has verified that address comes first.
     """
     key = key_of_spelling(name)
     if key is None:

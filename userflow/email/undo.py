@@ -1,6 +1,6 @@
 """Undoing a change of e-mail address: the old address gets a link that restores it for seven days.
 
-Password reset goes by mail, so whoever changes the address owns the account. The link lets the owner of the old address
+Password reset goes by mail, so a caller who changes the address owns the account. The link lets the owner of the old address
 take the account back, also after the new address was verified.
 """
 
@@ -66,7 +66,7 @@ def offer_undo(realm: Realm, user: Any, route: routes.Route | None, *, pending: 
 def reserving(key: str) -> Q:
     """The condition of the end users who can still take this address back.
 
-    Nobody else registers it until then: with a stolen account, an attacker could otherwise block the undo.
+    No other user can register it until then: with a stolen account, an attacker could otherwise block the undo.
     """
     valid = EndUserEmailUndo.objects.filter(email_key=key, expires_at__gt=now())
     return Q(pk__in=valid.values("user_id"))

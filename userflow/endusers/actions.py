@@ -229,7 +229,7 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route,
     """Decide what becomes of a new address in `changes`: it counts at once, or once it is verified.
 
     It waits where the tenant requires verification, for a user who has a factor and for one whose address is verified:
-    what these guard must not pass to an address that nobody has read, and the owner of that address must not be left with
+    what these guard must not pass to an address that is not verified, and the owner of that address must not be left with
     an account that its former owner can take back. Only a verified address takes over an unused registration. `keep` is
     the session that goes on when the address changes.
     """

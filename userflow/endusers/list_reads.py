@@ -33,7 +33,7 @@ _lock = threading.Lock()
 def record_list_read(filters: Mapping[str, Any]) -> None:
     """Record that the caller reads the list of the entered tenant, unless this hour's event is there.
 
-    The event names the filters and never their values, which may be somebody's address. A database that takes no writes,
+    The event names the filters and never their values, which may be a user's address. A database that takes no writes,
     while the tenant is moved or migrated, does not stop a read.
     """
     route, origin = current_tenant(), current_origin()

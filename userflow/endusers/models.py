@@ -29,7 +29,7 @@ class EndUser(TenantModel):
     # Registered without the permission `endusers:write`, so nothing says yet that the address is the registrant's own.
     self_registered = models.BooleanField(default=False, db_default=False)
 
-    # A registration that nobody has used; see `userflow.endusers.yielding`. One that an admin has deactivated stays.
+    # An unused registration; see `userflow.endusers.yielding`. One that an admin has deactivated stays.
     YIELDS: ClassVar[models.Q] = models.Q(self_registered=True, active=True, email_verified_at=None, last_login=None)
 
     class Meta:

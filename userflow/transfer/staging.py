@@ -78,7 +78,7 @@ WITH taken AS (
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
 """
-# Registrations that nobody has used give their addresses up (`userflow.endusers.yielding`).
+# Unused registrations give their addresses up (`userflow.endusers.yielding`).
 _YIELDING = """
 SELECT u.email_key FROM userflow_enduser u JOIN importing s ON s.email_key = u.email_key
 WHERE u.self_registered AND u.active AND u.email_verified_at IS NULL AND u.last_login IS NULL
