@@ -22,6 +22,7 @@ from userflow.admins import actions as admins
 from userflow.assurance import Action, require_assurance
 from userflow.errors import UnknownUser
 from userflow.permissions import ADMIN, OPERATOR, editing_users, require
+from userflow.permissions_catalogue import FACTORS
 from userflow.principals import Principal
 from userflow.realms import END_USERS, Realm
 from userflow.roles import actions as roles
@@ -65,7 +66,7 @@ def user_to_help(
     Raises what `issue_enrollment_pass` raises, but PassNotPossible.
     """
     if by is not None:
-        require(by, "endusers:write" if realm is END_USERS else "admins:write", OPERATOR, ADMIN)
+        require(by, FACTORS if realm is END_USERS else "admins:write", OPERATOR, ADMIN)
         require_assurance(action, by)
     with entered(realm, tenant_id, editing_users(by) if by else Purpose.WRITE), realm.atomic():
         user = lock(realm, user_id)

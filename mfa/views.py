@@ -19,6 +19,7 @@ from userflow.errors import PROOF_ERRORS as OWN_PROOF_ERRORS
 from userflow.errors import EmailNotVerified, GrantsMoreThanHeld, InsufficientAuthentication, UnknownUser
 from userflow.ids import id_or
 from userflow.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
+from userflow.permissions_catalogue import FACTORS
 from userflow.principals import CLIENT, Principal
 from userflow.proof_fields import proof_of
 from userflow.realms import ADMINS, END_USERS, Realm
@@ -74,7 +75,7 @@ class FactorListViewSet(ApiViewSet):
     """The caller's own factors; and for admins the reset of somebody's."""
 
     def get_permissions(self) -> list[BasePermission]:
-        kind = needs("endusers:write", OPERATOR, ADMIN) if self.action == "reset" else SignedIn
+        kind = needs(FACTORS, OPERATOR, ADMIN) if self.action == "reset" else SignedIn
         return [kind()]
 
     @endpoint(returns={200: serializers.FactorListOut}, refuses=[UnknownUser], any_level=True)
@@ -130,7 +131,7 @@ class AdminFactorResetViewSet(ApiViewSet):
 
 
 class EnrollmentPassViewSet(ApiViewSet):
-    permission_classes = [needs("endusers:write", OPERATOR, ADMIN)]
+    permission_classes = [needs(FACTORS, OPERATOR, ADMIN)]
 
     @endpoint(
         serializers.EnrollmentPassIn,

@@ -7,7 +7,7 @@ TENANT_PERMISSIONS: Final[tuple[str, ...]] = tuple(
     for resource, actions in {
         "services": "read write delete credentials",
         "admins": "read write",
-        "endusers": "read write delete export_hashes",
+        "endusers": "read write delete factors export_hashes",
         "clients": "read write",
         "groups": "read write",
         "roles": "read write",
@@ -19,14 +19,16 @@ TENANT_PERMISSIONS: Final[tuple[str, ...]] = tuple(
     }.items()
     for action in actions.split()
 )
-# Not for machines: a client never holds it, and only admins and operators with all rights of their side do.
+# Not for machines: no client holds these. Reset factors and issue enrollment passes; export password hashes, which only
+# admins and operators with all rights of their side may do.
+FACTORS: Final = "endusers:factors"
 EXPORT_HASHES: Final = "endusers:export_hashes"
 OPERATOR_PERMISSIONS: Final[tuple[str, ...]] = ("tenants:read", "tenants:write")
 EVERY_PERMISSION: Final[tuple[str, ...]] = TENANT_PERMISSIONS + OPERATOR_PERMISSIONS
 # Of the default role of end users: what each user may do with the own record.
 SELF_PERMISSIONS: Final[tuple[str, ...]] = ("profile:read", "profile:write")
 # What no client may have as a scope.
-USERS_ONLY_PERMISSIONS: Final[tuple[str, ...]] = (*OPERATOR_PERMISSIONS, EXPORT_HASHES)
+USERS_ONLY_PERMISSIONS: Final[tuple[str, ...]] = (*OPERATOR_PERMISSIONS, FACTORS, EXPORT_HASHES)
 CLIENT_SCOPES: Final[tuple[str, ...]] = tuple(p for p in EVERY_PERMISSION if p not in USERS_ONLY_PERMISSIONS)
 
 OPERATOR: Final = "operator"

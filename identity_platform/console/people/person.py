@@ -16,6 +16,7 @@ from identity_platform.console.inside import inside, looking
 from identity_platform.console.people.record import LOOK, find_person, record_of
 from tenants.models import Tenant
 from userflow.endusers.models import EndUser
+from userflow.permissions_catalogue import FACTORS
 
 
 def of_person(*permissions: str) -> Callable[[Page], Page]:
@@ -61,6 +62,7 @@ def path_of(user: EndUser) -> str:
 def _allowed(staff: Staff) -> dict[str, bool]:
     return {
         "write": staff.may("endusers:write"),
+        "factors": staff.may(FACTORS),
         "erase": staff.may("endusers:delete"),
         "sessions": staff.may("sessions:write"),
         "groups": staff.may("groups:write") and staff.may("groups:read"),

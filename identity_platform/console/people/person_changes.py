@@ -24,6 +24,7 @@ from userflow.endusers.models import EndUser
 from userflow.errors import UnknownSession
 from userflow.groups.actions import add_members, remove_members
 from userflow.groups.models import GroupMembership
+from userflow.permissions_catalogue import FACTORS
 from userflow.realms import END_USERS
 from userflow.roles.actions import bind_users, unbind_users
 from userflow.roles.models import RoleBinding
@@ -143,7 +144,7 @@ def erase(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
     )
 
 
-@of_person("endusers:write")
+@of_person(FACTORS)
 def reset_factors(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
     """Remove all second factors of a person who has lost them."""
 
@@ -175,7 +176,7 @@ def reset_factors(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpRe
     )
 
 
-@of_person("endusers:write")
+@of_person(FACTORS)
 def issue_pass(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
     """Let an end user without a second factor add one."""
     return enrollment_passes.issue_pass(

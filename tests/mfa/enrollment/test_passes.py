@@ -16,8 +16,8 @@ from tests.mfa.people import Somebody, somebody_old
 from tests.mfa.signin.test_admins import Admin, new_admin
 from tests.userflow.mailbox import mails_to
 from tests.userflow.tokens.aged import aged
-from tests.world import Api, House, sign_in_admin
-from userflow.admins.models import AdminRole
+from tests.world import PASSWORD, Api, House, sign_in_admin
+from userflow.admins.models import AdminRole, AdminUser
 
 PATH = "/webauthn/enrollment-passes"
 ADMIN_PATH = "/webauthn/admin/enrollment-passes"
@@ -209,3 +209,19 @@ def test_totp_code_of_a_reset_admin_is_gone_and_the_mailed_pass_works(house: Hou
     assert house.api.post("/webauthn/admin/factors/reset", body).status_code == 200
     begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": eve.email}, headers=by(mailed_pass(eve.email)))
     assert (begun.status_code, len(pyotp.TOTP(begun.json()["secret"]).now())) == (200, 6)
+
+
+@pytest.mark.parametrize(("permissions", "status"), [(("endusers:write",), 403), (("endusers:factors",), 201)])
+def test_pass_and_reset_need_the_factors_permission(
+    house: House, ann: Somebody, permissions: tuple[str, ...], status: int
+) -> None:
+    name = f"helper-{secrets.token_hex(5)}"
+    made = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "H", "last_name": "D"}
+    created = house.api.post("/uflow/admin/users", made).json()
+    AdminUser.objects.get(pk=created["id"]).roles.set(
+        [AdminRole.objects.create(name=name, permissions=list(permissions))]
+    )
+    helper = Api(token=sign_in_admin(name)["access_token"])
+    assert helper.post(PATH, asked(ann)).status_code == status
+    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost the phone"}
+    assert helper.post("/webauthn/factors/reset", body).status_code == (200 if status == 201 else 403)

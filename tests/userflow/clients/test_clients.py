@@ -488,11 +488,10 @@ def test_client_changes_no_client_whose_scopes_it_lacks(house: House) -> None:
     assert weak.delete(place).status_code == 403
 
 
-def test_no_client_may_export_password_hashes(house: House, operator: Api) -> None:
+@pytest.mark.parametrize("scope", ["endusers:export_hashes", "endusers:factors"])
+def test_no_client_exports_hashes_or_resets_factors(house: House, operator: Api, scope: str) -> None:
     for door in (house.api, operator):
-        body = {"name": "x", "type": "confidential", "scopes": ["endusers:export_hashes"]}
+        body = {"name": "x", "type": "confidential", "scopes": [scope]}
         answer = door.post(path(house), body, headers={"X-Tenant-ID": str(house.id)})
         assert (answer.status_code, list(answer.json()["details"])) == (400, ["scopes"])
-    assert (
-        "endusers:export_hashes" not in Api().get("/.well-known/oauth-authorization-server").json()["scopes_supported"]
-    )
+    assert scope not in Api().get("/.well-known/oauth-authorization-server").json()["scopes_supported"]
