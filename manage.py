@@ -46,7 +46,7 @@ def main() -> None:
     from psycopg import OperationalError as DriverError
     from psycopg.errors import ReadOnlySqlTransaction, UndefinedTable
 
-    from identity_platform.embedded.errors import EmbeddedServerFailed
+    from identity_platform.serving.embedded.errors import EmbeddedServerFailed
 
     unfit = (ImproperlyConfigured, EmbeddedServerFailed)
     gone = (OperationalError, InterfaceError, InternalError, DriverError, ReadOnlySqlTransaction)

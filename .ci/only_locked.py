@@ -33,13 +33,13 @@ sys.path.insert(0, str(Path.cwd()))
 import django  # noqa: E402  # found only now
 
 django.setup()
-packages = ["identity_platform", "tenants", "userflow", "registry", "mfa"]
+packages = ["identity_platform", "tenants", "userflow", "registry", "mfa", "console"]
 # The embedded servers need packages of their own.
 modules = [
     module.name
     for package in packages
     for module in pkgutil.walk_packages([package], f"{package}.")
-    if not module.name.startswith("identity_platform.embedded")
+    if not module.name.startswith("identity_platform.serving.embedded")
 ]
 for module in modules:
     importlib.import_module(module)

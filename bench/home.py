@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from identity_platform import embedded
-from identity_platform.embedded.postgres import Postgres
-from identity_platform.embedded.valkey import Valkey
+from identity_platform.serving import embedded
+from identity_platform.serving.embedded.postgres import Postgres
+from identity_platform.serving.embedded.valkey import Valkey
 
 ROOT = Path(__file__).resolve().parent.parent
 # Every tenant of the random walk keeps its connection in both workers.

@@ -72,7 +72,7 @@ def free_port() -> int:
 @contextmanager
 def platform(home: Home, name: str = "platform", **settings: str) -> Iterator[Server]:
     """This platform, as bin/serve starts it; `settings` are environment variables. Raises NotStarted."""
-    with _running(home, name, ["-m", "identity_platform.server"], settings, path="/uflow/live") as server:
+    with _running(home, name, ["-m", "identity_platform.serving.server"], settings, path="/uflow/live") as server:
         yield server
 
 

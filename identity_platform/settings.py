@@ -42,7 +42,7 @@ _redis_url = text("REDIS_URL")
 EMBEDDED = _database_url is None
 if _database_url is None or _redis_url is None:
     try:
-        from identity_platform import embedded
+        from identity_platform.serving import embedded
     except ImportError as missing:
         raise ImproperlyConfigured(
             "DATABASE_URL or REDIS_URL is not set and the embedded servers are not installed: set both, "
@@ -56,7 +56,7 @@ assert _database_url is not None
 assert _redis_url is not None
 
 if EMBEDDED:
-    from identity_platform import embedded
+    from identity_platform.serving import embedded
 
     _keys = embedded.keys(VAR)
     SECRET_KEY = text("SECRET_KEY", _keys.secret_key)
@@ -171,7 +171,7 @@ INSTALLED_APPS = [
     # Not its default one, which would put a site of its own in the place of the console.
     "unfold.apps.BasicAppConfig",
     "unfold.contrib.filters",
-    "identity_platform.console.apps.ConsoleAdminConfig",
+    "console.apps.ConsoleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
@@ -183,19 +183,19 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "corsheaders",
     # After what it takes the lists of away.
-    "identity_platform.console",
+    "console",
 ]
 MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
     "tenants.rejections.RejectedCalls",
     "identity_platform.api.cors.CrossOrigin",
-    "identity_platform.console.middleware.ConsoleStaticFiles",
-    "identity_platform.console.middleware.ConsoleLanguage",
-    "identity_platform.console.middleware.ConsoleSessions",
-    "identity_platform.console.middleware.ConsoleForgeryProtection",
-    "identity_platform.console.middleware.ConsoleSignIn",
-    "identity_platform.console.signin.verified.ConsoleSecondFactor",
-    "identity_platform.console.middleware.ConsoleMessages",
+    "console.middleware.ConsoleStaticFiles",
+    "console.middleware.ConsoleLanguage",
+    "console.middleware.ConsoleSessions",
+    "console.middleware.ConsoleForgeryProtection",
+    "console.middleware.ConsoleSignIn",
+    "console.signin.verified.ConsoleSecondFactor",
+    "console.middleware.ConsoleMessages",
 ]
 ROOT_URLCONF = "identity_platform.urls"
 WSGI_APPLICATION = "identity_platform.wsgi.application"
@@ -222,7 +222,7 @@ AUTH_USER_MODEL = "userflow.AdminUser"
 # SecurityMiddleware, XFrameOptionsMiddleware and CsrfViewMiddleware are known to the checks by name only: ours set the
 # same headers on every answer and check forged requests where there are cookies.
 SILENCED_SYSTEM_CHECKS = ["auth.W004", "security.W001", "security.W002", "security.W003"]
-# Django signs nobody in: the console has the platform's own steps (identity_platform.console.signin).
+# Django signs nobody in: the console has the platform's own steps (console.signin).
 AUTHENTICATION_BACKENDS: list[str] = []
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
@@ -232,7 +232,7 @@ LANGUAGE_CODE = "en"
 # The console speaks the languages that catalogues are there for (docs/operators-console.md).
 LOCALE_PATHS = [BASE_DIR / "locale"]
 LANGUAGES = [("en", "English"), *translated(LOCALE_PATHS[0])]
-FORMAT_MODULE_PATH = "identity_platform.console.formats"
+FORMAT_MODULE_PATH = "console.formats"
 API_BODY_LIMIT = 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1
 
@@ -246,10 +246,10 @@ COOKIE_PREFIX = "" if EMBEDDED else "__Host-"
 SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}sessionid"
 CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}csrftoken"
 LANGUAGE_COOKIE_NAME = f"{COOKIE_PREFIX}language"
-MESSAGE_STORAGE = "identity_platform.console.message_storage.MessageStorage"
+MESSAGE_STORAGE = "console.message_storage.MessageStorage"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_ENGINE = "identity_platform.console.signin.store"
+SESSION_ENGINE = "console.signin.store"
 # Operators work with a second factor only, over the API and in the console; one without enrols it first.
 OPERATORS_REQUIRE_FACTOR = flag("OPERATORS_REQUIRE_FACTOR", not EMBEDDED)
 SECURE_SSL_REDIRECT = flag("SECURE_SSL_REDIRECT", not EMBEDDED)
@@ -282,10 +282,10 @@ UNFOLD = {
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": f"{STATIC_URL}console/icon.svg"}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
-    "DASHBOARD_CALLBACK": "identity_platform.console.figures.dashboard.context",
-    "SIDEBAR": {"navigation": "identity_platform.console.navigation.sidebar"},
+    "DASHBOARD_CALLBACK": "console.figures.dashboard.context",
+    "SIDEBAR": {"navigation": "console.navigation.sidebar"},
     "STYLES": [f"{STATIC_URL}console/records.css"],
-    "ACCOUNT": {"navigation": "identity_platform.console.navigation.own_links"},
+    "ACCOUNT": {"navigation": "console.navigation.own_links"},
 }
 
 # --- signing in ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, reset_queries
 from django.http import HttpResponse
 
-from identity_platform.companions import ENDING
+from identity_platform.serving.workers import ENDING
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
 

@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from psycopg import sql
 
 from identity_platform.api import valkey
-from identity_platform.embedded.temporary import TEMPORARY_PREFIX
+from identity_platform.serving.embedded.temporary import TEMPORARY_PREFIX
 from tenants import databases
 from tests.environment import DATABASE
 from tests.world import PASSWORD, Api, House, build_house, populate, sign_in_admin

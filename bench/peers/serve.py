@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 
-from identity_platform.server import bound, listen, load_before_forking, serve
+from identity_platform.serving.server import bound, listen, load_before_forking, serve
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils.timezone import now
 
+from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from identity_platform.console.jobs.models import Job
 from registry.actions import create_credential, create_service
 from registry.models import Service, ServiceCredential
 from tenants.context import in_tenant

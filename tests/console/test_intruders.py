@@ -231,8 +231,8 @@ def test_whoever_reads_the_table_of_sessions_can_be_nobody_by_it() -> None:
 
 
 def test_expired_browser_sessions_are_let_go() -> None:
-    from identity_platform.console.signin.models import BrowserSession
-    from identity_platform.console.signin.store import _hashed
+    from console.signin.models import BrowserSession
+    from console.signin.store import _hashed
 
     staff = new_operator().sign_in()
     rows = BrowserSession.objects.filter(session_key=_hashed(staff.browser.cookies[settings.SESSION_COOKIE_NAME].value))

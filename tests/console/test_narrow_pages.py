@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from identity_platform.console.figures.models import TenantFigures
-from identity_platform.console.jobs.models import Job
+from console.figures.models import TenantFigures
+from console.jobs.models import Job
 from tenants.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
 from tests.console.staff import new_auditor, new_operator, new_tenant_admin

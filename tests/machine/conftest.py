@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """
 import sys
-from identity_platform import embedded
+from identity_platform.serving import embedded
 servers = embedded.attach(var=sys.argv[1])
 print(servers.database_url, servers.redis_url, flush=True)
 sys.stdin.read()
@@ -113,7 +113,7 @@ class Platform:
         self.port = port
         self.log = Path(log.name)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "identity_platform.server"],
+            [sys.executable, "-P", "-m", "identity_platform.serving.server"],
             env=environment(home, PORT=str(port), **more),
             cwd="/",
             stdin=subprocess.DEVNULL,

@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_made_names_its_variable(tmp_path: Path) -> None
     assert "PROMETHEUS_MULTIPROC_DIR: the folder /proc/none cannot be made" in said
 
 
-@pytest.mark.parametrize("command", ["manage.py list_tenants", "-P -m identity_platform.server"])
+@pytest.mark.parametrize("command", ["manage.py list_tenants", "-P -m identity_platform.serving.server"])
 @pytest.mark.parametrize(("folder", "wrong"), [("/proc/none", "made"), ("/proc/sys", "written to")])
 def test_a_bad_state_folder_is_named_in_one_line(command: str, folder: str, wrong: str) -> None:
     done = subprocess.run(

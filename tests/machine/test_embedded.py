@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import redis
 
-from identity_platform import embedded
+from identity_platform.serving import embedded
 from tests.machine.conftest import Holder, kill_servers, running
 
 BOTH = ["postgres", "valkey-server"]

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from identity_platform.console.signin.models import BrowserSession
+from console.signin.models import BrowserSession
 from tests.machine.conftest import ROOT, Holder, Platform, within
 from tests.registry.conftest import as_client
 from tests.registry.processes import Server, environment
@@ -63,7 +63,7 @@ def test_a_fault_of_a_page_is_in_the_log_without_what_was_asked(
     assert within(10, lambda: faults() != [])
     (fault,) = faults()
     assert (fault["kind"], fault["level"]) == ("ProgrammingError", "error")
-    assert "identity_platform.console.signin.store:load" in str(fault["trace"])
+    assert "console.signin.store:load" in str(fault["trace"])
     assert "hidden" not in platform.log.read_text()
 
 

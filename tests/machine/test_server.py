@@ -14,7 +14,7 @@ import psutil
 import psycopg
 import pytest
 
-from identity_platform.companions import COMPANIONS, FIRST_PAUSE
+from identity_platform.serving.workers import COMPANIONS, FIRST_PAUSE
 from tests.machine.conftest import ROOT, Holder, Platform, environment, free_port, running, within
 
 Serve = Callable[..., Platform]
@@ -220,7 +220,7 @@ def test_a_companion_that_ends_alone_is_started_again_and_more_slowly_each_time(
 
 def test_a_taken_port_is_said_in_one_line_and_the_first_server_goes_on(settled_home: Path, platform: Platform) -> None:
     second = subprocess.run(
-        [sys.executable, "-P", "-m", "identity_platform.server"],
+        [sys.executable, "-P", "-m", "identity_platform.serving.server"],
         env=environment(settled_home, PORT=str(platform.port)),
         capture_output=True,
         text=True,

@@ -72,7 +72,7 @@ class Server:
         self.log = log
         with log.open("w") as lines:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "identity_platform.server"],
+                [sys.executable, "-P", "-m", "identity_platform.serving.server"],
                 env=environment(
                     DJANGO_SETTINGS_MODULE="tests.registry.patient_settings",
                     PORT=str(self.port),

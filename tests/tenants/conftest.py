@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from django.core.management import call_command
 
-from identity_platform import embedded
+from identity_platform.serving import embedded
 from tenants import databases, provisioning, servers, warm
 from tenants.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase

@@ -19,7 +19,7 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.core.management.base import OutputWrapper
 from django.utils.timezone import now
 
-from identity_platform.console.jobs.models import Job
+from console.jobs.models import Job
 from tenants.capacity import main_server
 from tenants.management import terminal
 from tenants.models import Tenant, TenantDatabase, WarmDatabase

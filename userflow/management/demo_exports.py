@@ -30,7 +30,7 @@ def remember(username: str, password: str) -> None:
 def lines() -> Iterator[str]:
     """Yield lines for a shell; the README's curl lines use these names."""
     # Only here: it loads the web server.
-    from identity_platform.server import address_of
+    from identity_platform.serving.server import address_of
 
     yield "# Paste this into the shell where you try the README. `bin/manage demo` prints it again."
     yield _export("IDENTITY_VAR", settings.VAR)

@@ -17,7 +17,7 @@ from typing import Final
 
 import bcrypt
 
-from userflow.signin import argon2id
+from identity_platform.crypto import argon2id
 
 LARGEST_BCRYPT_COST = 13
 # 128 * r * n bytes are the memory of one lane; the p lanes are filled one after another.

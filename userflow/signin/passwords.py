@@ -9,10 +9,11 @@ from django.conf import settings
 from django.contrib.auth import hashers
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
+from identity_platform.crypto import argon2id
 from identity_platform.places import Places
 from tenants.settings import SHORTEST_PASSWORD
 from userflow.errors import HashersBusy, WeakPassword
-from userflow.signin import argon2id, blocklist, foreign_hashes
+from userflow.signin import blocklist, foreign_hashes
 
 LONGEST = 128
 SHORTEST = SHORTEST_PASSWORD

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from django.db import close_old_connections, connections
 
-from identity_platform import embedded
+from identity_platform.serving import embedded
 from tenants import rejections, retention, trails, warm
 from tenants.schema import why
 

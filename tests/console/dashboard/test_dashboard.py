@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from django.utils.timezone import now
 
-from identity_platform.console.figures import queries
-from identity_platform.console.figures.models import TenantFigures
+from console.figures import queries
+from console.figures.models import TenantFigures
 from tenants.models import DatabaseServer
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.tenants.conftest import said_by

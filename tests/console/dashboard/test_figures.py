@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db import connection, connections
 from psycopg import sql
 
-from identity_platform.console.figures.models import PlatformDay, TenantDay, TenantFigures
+from console.figures.models import PlatformDay, TenantDay, TenantFigures
 from tenants import databases
 from tenants.capacity import main_server
 from tenants.models import TenantDatabase

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from console.platform.trail import as_csv
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.console.platform.trail import as_csv
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.world import House, statements
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.utils.timezone import now
 
+from console.signin.models import BrowserSession
+from console.signin.store import SessionStore
 from identity_platform.audit.models import PlatformEvent
-from identity_platform.console.signin.models import BrowserSession
-from identity_platform.console.signin.store import SessionStore
 from registry.actions import create_credential, create_service, update_credential
 from registry.models import Service, ServiceCredential
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from django.utils.timezone import now
 
+from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent
-from identity_platform.console.jobs.models import Job
 from tenants import keys
 from tenants.capacity import main_server
 from tenants.models import Tenant, TenantDatabase

@@ -1,0 +1,29 @@
+"""The lists of the console; Django finds them here."""
+
+from django.contrib import admin
+from django.contrib.auth.models import Group
+
+from console.jobs.admin import JobAdmin
+from console.jobs.models import Job
+from console.people import lists as people
+from console.platform.lists import AdminInvitationAdmin, AdminRoleAdmin, AdminUserAdmin, ClientAdmin
+from console.registry.lists import ServiceAdmin
+from console.tenants.admin import TenantAdmin
+from registry.models import Service
+from tenants.models import Tenant
+from userflow.admins.models import AdminRole, AdminUser
+from userflow.clients.models import Client
+from userflow.invitations.models import AdminInvitation
+
+# Django's groups mean nothing here: admin users have roles (userflow.admins).
+admin.site.unregister(Group)
+
+admin.site.register(Tenant, TenantAdmin)
+admin.site.register(Job, JobAdmin)
+admin.site.register(Service, ServiceAdmin)
+admin.site.register(Client, ClientAdmin)
+admin.site.register(AdminUser, AdminUserAdmin)
+admin.site.register(AdminRole, AdminRoleAdmin)
+admin.site.register(AdminInvitation, AdminInvitationAdmin)
+
+__all__ = ["people"]

@@ -1,0 +1,27 @@
+"""The console's own app, and Django's admin with our site in the place of the default one."""
+
+from django.apps import AppConfig
+from django.contrib.admin import apps as admin_apps
+
+
+class ConsoleConfig(AppConfig):
+    """Pages for operators and tenant admins, and the figures behind the dashboard."""
+
+    default = True
+    name = "console"
+    label = "console"
+
+
+class ConsoleAdminConfig(admin_apps.AdminConfig):
+    """Django's admin; `admin.site` is the console."""
+
+    default = False
+    default_site = "console.site.ConsoleSite"
+
+    def ready(self) -> None:
+        super().ready()
+        from django.contrib import admin
+
+        from console.words import name_columns
+
+        name_columns(admin.site)

@@ -1,0 +1,359 @@
+"""Lists inside a tenant, read from its own database: end users, groups, roles, sessions."""
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.db import connections
+from django.db.models import Q, QuerySet, Sum
+from django.db.models.functions import Lower
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timezone import now
+from django.utils.translation import gettext_lazy as _
+
+from console.lists import TenantModelAdmin
+from console.scope import tenant_at
+from mfa import factors
+from tenants.context import TENANT_ALIAS
+from userflow.clients.models import Client
+from userflow.endusers.models import EndUser, EndUserCount
+from userflow.groups.models import Group
+from userflow.roles.models import Role
+from userflow.signin.models import EndUserSession
+
+# Up to this size of a table the words are looked for anywhere in it; in a larger one at the beginning, by the index.
+# 64 MiB are about 200,000 users, which PostgreSQL reads from memory in some ten milliseconds.
+READ_WHOLE: Final = 64 * 1024 * 1024
+# What finds more people than this is no search; the newest of them are shown.
+MOST_FOUND: Final = 500
+# So many providers are offered as filters.
+PROVIDERS_SHOWN: Final = 50
+
+
+def link(page: str, key: object, text: str) -> SafeString:
+    """A link to the page of one record."""
+    return format_html('<a href="{}" class="people-link">{}</a>', reverse(page, args=[key]), text)
+
+
+def tag(text: str | Promise, kind: str) -> SafeString:
+    """A word that stands out."""
+    return format_html('<span class="people-tag {}">{}</span>', kind, text)
+
+
+def moment(at: datetime | None) -> str | None:
+    """A time as all pages inside a tenant show it."""
+    return f"{at:%Y-%m-%d %H:%M} UTC" if at else None
+
+
+def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
+    """The users whose address or name has the words in it; in a large table those whose address begins with them."""
+    key = words.lower()
+    if "@" in key or is_large():
+        return users.filter(email_key__startswith=key)
+    return users.filter(Q(email_key__contains=key) | Q(name__icontains=words))
+
+
+def found(users: QuerySet[EndUser], words: str) -> list[UUID]:
+    """The ids of the newest of `matching`, read once: a page that counts and shows them would search twice."""
+    return list(matching(users, words).order_by("-created_at", "-id").values_list("pk", flat=True)[:MOST_FOUND])
+
+
+def is_large() -> bool:
+    """Whether the table of the users is too large to be read whole for a search."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT pg_relation_size('userflow_enduser')")
+        return int(cursor.fetchone()[0]) > READ_WHOLE
+
+
+class ActiveFilter(admin.SimpleListFilter):
+    """Switched on or off."""
+
+    title = _("state")
+    parameter_name = "active"
+    horizontal = True
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("yes", _("active")), ("no", _("deactivated"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        match self.value():
+            case "yes":
+                return queryset.filter(active=True)
+            case "no":
+                return queryset.filter(active=False)
+            case _:
+                return None
+
+
+class ProviderFilter(admin.SimpleListFilter):
+    """Where the person signs in."""
+
+    title = _("provider")
+    parameter_name = "provider"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        counts = EndUserCount.objects.values("provider").annotate(people=Sum("users")).filter(people__gt=0)
+        names = counts.order_by("provider").values_list("provider", flat=True)
+        return [(name, name) for name in names[:PROVIDERS_SHOWN]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        value = self.value()
+        return queryset.filter(provider=value) if value in dict(self.lookup_choices) else None
+
+
+class ClientFilter(admin.SimpleListFilter):
+    """The application through which the person came."""
+
+    title = _("client")
+    parameter_name = "client"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        clients = Client.objects.filter(tenant_id=tenant_at(request).pk).order_by("name")
+        return [(str(key), name) for key, name in clients.values_list("pk", "name")[:100]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        value = self.value()
+        # The value is one of the choices, or nothing: no id of another tenant, no nonsense.
+        return queryset.filter(client_id=value) if value in dict(self.lookup_choices) else None
+
+
+class FactorFilter(admin.SimpleListFilter):
+    """Which second factor the person has."""
+
+    title = _("second factor")
+    parameter_name = "factor"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [
+            ("none", _("none")),
+            (factors.WEBAUTHN, _("passkey")),
+            (factors.TOTP, _("authenticator app")),
+            (factors.SMS, _("SMS")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        value = self.value()
+        if value == "none":
+            return queryset.filter(mfa_methods=[])
+        return queryset.filter(mfa_methods__contains=[value]) if value in dict(self.lookup_choices) else None
+
+
+class StandingFilter(admin.SimpleListFilter):
+    """Sessions that stand, or all that are kept."""
+
+    title = _("state")
+    parameter_name = "state"
+    horizontal = True
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("over", _("over"))]
+
+    def choices(self, changelist: Any) -> Any:
+        everything, *others = super().choices(changelist)
+        yield {**everything, "display": _("standing")}
+        yield from others
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        standing = Q(ended_at=None, expires_at__gt=now())
+        return queryset.exclude(standing) if self.value() == "over" else queryset.filter(standing)
+
+
+@admin.register(EndUser)
+class EndUserAdmin(TenantModelAdmin):
+    """End users, newest first."""
+
+    view_permission = "endusers:read"
+    audited_as = "end_user"
+    list_title = _("End users")
+    ways_on = (
+        (_("Invite a person"), "admin:invite_person", "invitations:write"),
+        (_("Register a person"), "admin:register_person", "endusers:write"),
+    )
+    list_display = ("person", "called", "state", "provider", "second_factors", "registered", "signed_in")
+    list_display_links = None
+    sortable_by = ()
+    ordering = ("-created_at", "-id")
+    list_filter = (ActiveFilter, ProviderFilter, ClientFilter, FactorFilter)
+    search_fields = ("email",)
+    search_help_text = _("E-mail address or name")
+    empty_title = _("No end users")
+    empty_text = _(
+        "Nobody is found by this search, or nobody has registered yet: register somebody or send an invitation."
+    )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[EndUser], search_term: str
+    ) -> tuple[QuerySet[EndUser], bool]:
+        words = search_term.strip()
+        if not words:
+            return queryset, False
+        ids = found(queryset, words)
+        if len(ids) == MOST_FOUND:
+            messages.info(request, _("Only the newest %(number)s are shown: type more.") % {"number": MOST_FOUND})
+        return queryset.filter(pk__in=ids), False
+
+    @admin.display(description=_("E-mail"))
+    def person(self, user: EndUser) -> SafeString:
+        return link("admin:person", user.pk, user.email)
+
+    @admin.display(description=_("Name"), empty_value="–")
+    def called(self, user: EndUser) -> str | None:
+        return user.name or None
+
+    @admin.display(description=_("State"))
+    def state(self, user: EndUser) -> SafeString:
+        return tag(_("active"), "is-good") if user.active else tag(_("deactivated"), "is-bad")
+
+    @admin.display(description=_("Second factors"), empty_value="–")
+    def second_factors(self, user: EndUser) -> str | None:
+        return ", ".join(user.mfa_methods) or None
+
+    @admin.display(description=_("Registered"))
+    def registered(self, user: EndUser) -> str | None:
+        return moment(user.created_at)
+
+    @admin.display(description=_("Last sign-in"), empty_value="–")
+    def signed_in(self, user: EndUser) -> str | None:
+        return moment(user.last_login)
+
+
+@admin.register(Group)
+class GroupAdmin(TenantModelAdmin):
+    """Groups by name, with the roles that they carry."""
+
+    view_permission = "groups:read"
+    audited_as = "group"
+    list_title = _("Groups")
+    ways_on = ((_("New group"), "admin:new_group", "groups:write"),)
+    list_display = ("group", "description", "carries", "made")
+    list_display_links = None
+    sortable_by = ()
+    search_fields = ("name",)
+    search_help_text = _("Name of a group")
+    empty_title = _("No groups")
+    empty_text = _("A group gives its members roles. Make the first one, or look for another name.")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).prefetch_related("roles").order_by(Lower("name"))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Group], search_term: str
+    ) -> tuple[QuerySet[Group], bool]:
+        return queryset.filter(name__icontains=search_term.strip()), False
+
+    @admin.display(description=_("Name"))
+    def group(self, group: Group) -> SafeString:
+        return link("admin:group", group.pk, group.name)
+
+    @admin.display(description=_("Roles"), empty_value="–")
+    def carries(self, group: Group) -> str | None:
+        return ", ".join(sorted(role.name for role in group.roles.all())) or None
+
+    @admin.display(description=_("Made"))
+    def made(self, group: Group) -> str | None:
+        return moment(group.created_at)
+
+
+@admin.register(Role)
+class RoleAdmin(TenantModelAdmin):
+    """Roles by name."""
+
+    view_permission = "roles:read"
+    audited_as = "role"
+    list_title = _("Roles")
+    ways_on = ((_("New role"), "admin:new_role", "roles:write"),)
+    list_display = ("role", "description", "grants", "origin", "made")
+    list_display_links = None
+    sortable_by = ()
+    search_fields = ("name",)
+    search_help_text = _("Name of a role")
+    empty_title = _("No roles")
+    empty_text = _("A role is a named set of permissions. Make one, or look for another name.")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).order_by(Lower("name"))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Role], search_term: str
+    ) -> tuple[QuerySet[Role], bool]:
+        return queryset.filter(name__icontains=search_term.strip()), False
+
+    @admin.display(description=_("Name"))
+    def role(self, role: Role) -> SafeString:
+        return link("admin:role", role.pk, role.name)
+
+    @admin.display(description=_("Permissions"), empty_value="–")
+    def grants(self, role: Role) -> str:
+        shown, further = role.permissions[:4], len(role.permissions) - 4
+        return ", ".join(shown) + (f" (+{further})" if further > 0 else "")
+
+    @admin.display(description=_("Kind"))
+    def origin(self, role: Role) -> str:
+        return str(_("built-in") if role.built_in else _("own"))
+
+    @admin.display(description=_("Made"))
+    def made(self, role: Role) -> str | None:
+        return moment(role.created_at)
+
+
+@admin.register(EndUserSession)
+class EndUserSessionAdmin(TenantModelAdmin):
+    """Sessions of all end users, those that last longest first."""
+
+    view_permission = "sessions:read"
+    # The list names everybody who is signed in, which the API's sessions do not.
+    also_needs = "endusers:read"
+    audited_as = "session"
+    list_title = _("Sessions")
+    list_display = ("person", "address", "browser", "how", "began", "used", "expires", "ended")
+    list_display_links = None
+    list_select_related = ("user",)
+    sortable_by = ()
+    # The index on the expiry gives this order; one on the beginning of all sessions there is not.
+    ordering = ("-expires_at", "-id")
+    list_filter = (StandingFilter,)
+    search_fields = ("user__email",)
+    search_help_text = _("E-mail address or name")
+    empty_title = _("No sessions")
+    empty_text = _("Nobody of the people that you look for is signed in.")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[EndUserSession], search_term: str
+    ) -> tuple[QuerySet[EndUserSession], bool]:
+        words = search_term.strip()
+        if not words:
+            return queryset, False
+        return queryset.filter(user_id__in=found(EndUser.objects.all(), words)), False
+
+    @admin.display(description=_("Person"))
+    def person(self, session: EndUserSession) -> SafeString:
+        return link("admin:person", session.user_id, session.user.email)
+
+    @admin.display(description=_("Browser"), empty_value="–")
+    def browser(self, session: EndUserSession) -> str | None:
+        return session.user_agent[:60] or None
+
+    @admin.display(description=_("Signed in by"), empty_value="–")
+    def how(self, session: EndUserSession) -> str | None:
+        return ", ".join(session.amr) or None
+
+    @admin.display(description=_("Began"))
+    def began(self, session: EndUserSession) -> str | None:
+        return moment(session.auth_time)
+
+    @admin.display(description=_("Last used"), empty_value="–")
+    def used(self, session: EndUserSession) -> str | None:
+        return moment(session.last_used_at)
+
+    @admin.display(description=_("Ends"))
+    def expires(self, session: EndUserSession) -> str | None:
+        return moment(session.expires_at)
+
+    @admin.display(description=_("Ended"), empty_value="–")
+    def ended(self, session: EndUserSession) -> str | None:
+        return session.end_reason or None

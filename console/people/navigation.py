@@ -1,0 +1,41 @@
+"""What stands in the sidebar for the tenant that is looked into."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from django.http import HttpRequest
+from django.urls import reverse, reverse_lazy
+from django.utils.functional import Promise
+from django.utils.translation import gettext, gettext_lazy
+
+from console.access import staff_at
+from console.scope import chosen_tenant
+
+# Title, icon, name of the page, permissions.
+PAGES: Final[tuple[tuple[str | Promise, str, str, str], ...]] = (
+    (gettext_lazy("End users"), "group", "admin:userflow_enduser_changelist", "endusers:read"),
+    (gettext_lazy("Groups"), "groups", "admin:userflow_group_changelist", "groups:read"),
+    (gettext_lazy("Roles"), "badge", "admin:userflow_role_changelist", "roles:read"),
+    (gettext_lazy("Invitations"), "outgoing_mail", "admin:invitations", "invitations:read"),
+    (gettext_lazy("Sessions"), "devices", "admin:userflow_endusersession_changelist", "sessions:read endusers:read"),
+    (gettext_lazy("Audit trail"), "history", "admin:tenant_trail", "audit:read"),
+)
+
+
+def may_open(request: HttpRequest) -> Iterator[str]:
+    """The paths of the lists that the person may open."""
+    staff = staff_at(request)
+    return (reverse(page) for _, _, page, needed in PAGES if all(map(staff.may, needed.split())))
+
+
+def inside_the_tenant(request: HttpRequest) -> dict[str, Any]:
+    """The group of the sidebar: the pages of the chosen tenant, or the way to choose one."""
+    staff = staff_at(request)
+    if chosen_tenant(request) is not None:
+        held = [page for page in PAGES if all(map(staff.may, page[3].split()))]
+    elif staff.is_operator and staff.may("tenants:read"):
+        held = [(gettext("Choose a tenant"), "domain", "admin:choose_tenant", "")]
+    else:
+        held = []
+    items = [{"title": title, "icon": icon, "link": reverse_lazy(page)} for title, icon, page, _ in held]
+    return {"title": gettext("Inside the tenant"), "separator": True, "items": items}

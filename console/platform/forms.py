@@ -1,0 +1,259 @@
+"""What is typed in about admin users, invitations, clients and the platform itself."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+from rest_framework.serializers import Serializer
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminPasswordWidget
+
+from console.access import Staff
+from console.forms import Address, ApiForm, Line, Lines, Number, Pick, Tick
+from console.signin.forms import ProofForm
+from tenants.models import Tenant
+from userflow.admins.models import AdminRole
+from userflow.admins.serializers import AdminUserChanges, AdminUserIn
+from userflow.clients.models import CONFIDENTIAL, PUBLIC
+from userflow.clients.serializers import ClientIn
+from userflow.directory.serializers import DirectoryChanges
+from userflow.invitations.serializers import InvitationIn
+from userflow.permissions_catalogue import OPERATOR_PERMISSIONS
+from userflow.webhooks.events import FILTERS
+from userflow.webhooks.serializers import STATUSES, WebhookEndpointChanges, WebhookEndpointIn
+
+PLATFORM = "platform"
+
+
+def roles_for(staff: Staff, tenant_id: UUID | None, held: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """The admin roles that the person may give on that side, and those that are `held` anyway.
+
+    The action refuses all others too; here they are not even offered.
+    """
+    found = AdminRole.objects.order_by("name")
+    return [
+        (role.name, f"{role.name} ({len(role.permissions)})")
+        for role in found
+        if role.name in held
+        or (
+            set(role.permissions) <= staff.principal.permissions
+            and (tenant_id is None or not set(role.permissions) & set(OPERATOR_PERMISSIONS))
+        )
+    ]
+
+
+class Roles(forms.MultipleChoiceField):
+    """Some of the admin roles."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(widget=UnfoldAdminCheckboxSelectMultipleWidget(), **options)
+
+
+class SidedForm(ApiForm):
+    """About somebody who works for the platform or for one tenant."""
+
+    side = Pick(label=_("Works for"))
+    roles = Roles(label=_("Roles"), help_text=_("In brackets how many permissions a role carries."))
+
+    def __init__(self, *args: Any, staff: Staff, tenant: Tenant | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        sides = [] if tenant is None else [(str(tenant.pk), tenant.name)]
+        if staff.is_operator:
+            sides.insert(0, (PLATFORM, _("The platform: an operator")))  # type: ignore[arg-type]  # translated when shown
+        self.fields["side"].choices = sides  # type: ignore[attr-defined]  # it is a choice field
+        self.fields["roles"].choices = roles_for(staff, staff.user.tenant_id)  # type: ignore[attr-defined]  # the same
+
+    def tenant_of(self, typed: dict[str, Any]) -> str | None:
+        """The tenant's id, or None for the platform."""
+        return None if typed["side"] == PLATFORM else str(typed["side"])
+
+
+class NewAdminForm(SidedForm):
+    """An admin user with a first password."""
+
+    serializer = AdminUserIn
+
+    username = Line(label=_("Username"))
+    email = Address(label=_("E-mail address"))
+    first_name = Line(label=_("First name"))
+    last_name = Line(label=_("Last name"))
+    password = forms.CharField(
+        label=_("First password"),
+        strip=False,
+        widget=UnfoldAdminPasswordWidget({"autocomplete": "new-password"}),
+        help_text=_("Hand it over on another way than the username. An invitation by mail needs none."),
+    )
+    field_order = ("side", "username", "email", "first_name", "last_name", "password", "roles")
+
+    def members(self, typed: dict[str, Any]) -> dict[str, Any]:
+        """The body of the API's POST."""
+        plain = {name: value for name, value in typed.items() if name != "side"}
+        return {**plain, "tenant_id": self.tenant_of(typed)}
+
+
+class AdminForm(ApiForm):
+    """An admin user's record; one's own without the roles, which nobody gives themselves."""
+
+    serializer = AdminUserChanges
+
+    username = Line(label=_("Username"))
+    email = Address(label=_("E-mail address"), help_text=_("A change is told to the address before."))
+    first_name = Line(label=_("First name"), required=False)
+    last_name = Line(label=_("Last name"), required=False)
+    roles = Roles(label=_("Roles"), required=False, help_text=_("In brackets how many permissions a role carries."))
+
+    def __init__(self, *args: Any, choices: list[tuple[str, str]] | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if choices is None:
+            del self.fields["roles"]
+        else:
+            self.fields["roles"].choices = choices  # type: ignore[attr-defined]  # it is a choice field
+
+
+class OwnRecordForm(AdminForm, ProofForm):
+    """One's own record, with the proof that a new e-mail address needs."""
+
+    field_order = ("username", "email", "first_name", "last_name", "current_password", "code")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, choices=None, **options)
+        if "current_password" in self.fields:
+            self.fields["current_password"].help_text = _("Required for a new e-mail address.")
+
+    def needs_proof(self, given: dict[str, Any]) -> bool:
+        """A new e-mail address."""
+        return bool(given.get("email") != self.initial["email"])
+
+    def members(self, typed: dict[str, Any]) -> dict[str, Any]:
+        """The body that the API would be sent, without the proof."""
+        return {name: value for name, value in typed.items() if name not in ProofForm.base_fields}
+
+    def clean(self) -> dict[str, Any]:
+        """The record, and the proof beside it."""
+        proof = {name: value for name, value in self.cleaned_data.items() if name in ProofForm.base_fields}
+        return {**super().clean(), **proof}
+
+
+class InvitationForm(SidedForm):
+    """Somebody to be invited by mail."""
+
+    serializer = InvitationIn
+
+    email = Address(label=_("E-mail address"))
+    field_order = ("side", "email", "roles")
+
+    def members(self, typed: dict[str, Any]) -> dict[str, Any]:
+        """The body of the API's POST."""
+        return {
+            "email": typed["email"],
+            "kind": "admin",
+            "roles": typed["roles"],
+            **({"tenant_id": self.tenant_of(typed)} if self.tenant_of(typed) else {}),
+        }
+
+
+class ClientForm(ApiForm):
+    """An application of the tenant; the type stays what it was made as."""
+
+    serializer: ClassVar[type[Serializer[Any]]] = ClientIn
+
+    name = Line(label=_("Name"))
+    type = Pick(
+        label=_("Type"),
+        choices=[
+            (PUBLIC, _("public: signs end users in, keeps no secret (browsers, apps)")),
+            (CONFIDENTIAL, _("confidential: speaks for itself with a secret (servers)")),
+        ],
+        initial=PUBLIC,
+    )
+    redirect_uris = Lines(label=_("Redirect URIs"), required=False, help_text=_("One a line."))
+    scopes = Lines(
+        label=_("Scopes"), required=False, help_text=_("One a line, such as services:read; what the client may do.")
+    )
+    tags = Lines(label=_("Tags"), required=False, help_text=_("One a line."))
+    self_registration = Tick(label=_("End users may register themselves through it"))
+
+
+class OverlapForm(forms.Form):
+    """How long the secret before goes on working."""
+
+    overlap_hours = Number(
+        label=_("Hours that the present secret still works"),
+        min_value=0,
+        max_value=30 * 24,
+        initial=24,
+        help_text=_("0: it ends at once. Choose that when it has leaked."),
+    )
+
+
+class ServerForm(forms.Form):
+    """What a database server takes."""
+
+    capacity = Number(label=_("Tenants at most"), min_value=0, max_value=1_000_000)
+    accepts = Tick(label=_("It takes new tenants"))
+
+
+class AtOnceForm(forms.Form):
+    """Whether the new key waits until verifiers know it."""
+
+    at_once = Tick(
+        label=_("Sign with the new key at once"),
+        help_text=_("Verifiers that keep a copy of the JWKS may refuse its tokens for some minutes."),
+    )
+
+
+class EndpointForm(ApiForm):
+    """A webhook endpoint; the action checks where the address leads."""
+
+    serializer: ClassVar[type[Serializer[Any]]] = WebhookEndpointIn
+
+    url = Line(label=_("Address"), help_text=_("https; it may not lead into a private network."))
+    description = Line(label=_("Description"), required=False)
+    events = forms.MultipleChoiceField(
+        label=_("Hears of"),
+        choices=[(name, name) for name in FILTERS],
+        initial=["*"],
+        widget=UnfoldAdminCheckboxSelectMultipleWidget(),
+        help_text=_("* is everything; end_user.* is all that befalls end users."),
+    )
+    enabled = Tick(label=_("Switched on"), initial=True)
+
+
+class EndpointChangesForm(EndpointForm):
+    """The same, of one that is there."""
+
+    serializer = WebhookEndpointChanges
+
+
+class MessageSearch(forms.Form):
+    """Which messages of an endpoint are shown."""
+
+    status = forms.ChoiceField(required=False, choices=[(name, name) for name in STATUSES])
+    before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+
+
+class ScheduleForm(ApiForm):
+    """Whether and how often a directory is read."""
+
+    serializer = DirectoryChanges
+
+    name = Line(label=_("Name"))
+    enabled = Tick(label=_("Read on schedule"))
+    sync_every_minutes = Number(
+        label=_("Minutes between two runs"), required=False, help_text=_("Left empty it runs only when asked for.")
+    )
+    max_deactivation_percent = Number(
+        label=_("Switches off at most (per cent)"),
+        help_text=_("A run that would switch off more of the people is refused."),
+    )
+
+
+class SyncForm(forms.Form):
+    """How a run goes about it."""
+
+    full = Tick(label=_("Read everything, also where changes would do"))
+    force = Tick(
+        label=_("Switch off however many people are missing"),
+        help_text=_("Only when you know that the directory has really lost them."),
+    )

@@ -1,0 +1,170 @@
+"""The platform's keys: what signs tokens, and what seals secrets. No byte of any key is on these pages."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from console import words
+from console.access import needs, staff_at
+from console.confirm import confirmed
+from console.platform.forms import AtOnceForm
+from console.records import (
+    BAD,
+    GOOD,
+    MIND,
+    PLAIN,
+    Button,
+    Cell,
+    Record,
+    Table,
+    moment,
+    record_page,
+)
+from identity_platform.crypto import key_ring
+from tenants import keys
+from userflow.assurance import Action
+from userflow.tokens import signing
+
+_TONES = {"signing": GOOD, "next": PLAIN, "verifying": MIND}
+
+
+@needs("tenants:read", operators_only=True)
+def signing_keys(request: HttpRequest) -> HttpResponse:
+    """The keys of access and refresh tokens that are valid now."""
+    found = signing.signing_key_status()
+    may = staff_at(request).may("tenants:write")
+    rotate = Button(_("Rotate"), reverse("admin:signing_keys_rotate"), "primary")
+    table = Table(
+        title=_("Valid keys"),
+        headers=(_("Key id"), _("State"), _("Signs from"), _("Age"), _("Verifies until")),
+        rows=[
+            (
+                Cell(key.kid, mono=True),
+                Cell(words.state(key.state), tone=_TONES[key.state]),
+                Cell(moment(key.signs_from)),
+                Cell(_days((now() - key.signs_from).days)),
+                Cell(moment(key.verifies_until)),
+            )
+            for key in found
+        ],
+        actions=[
+            [Button(_("Withdraw"), reverse("admin:signing_key_withdraw", args=[key.kid]))] if may else []
+            for key in found
+        ]
+        if may
+        else (),
+        buttons=[rotate] if may else (),
+        empty=_("No key is valid at the moment; the next token that is issued makes one."),
+    )
+    text = _(
+        "One key signs, the ones before it verify until their last tokens have expired. A rotation signs nobody out."
+    )
+    return record_page(request, Record(title=_("Signing keys"), text=text, tables=[table]))
+
+
+def _days(days: int) -> str:
+    return ngettext("%(days)d day", "%(days)d days", max(days, 0)) % {"days": max(days, 0)}
+
+
+@needs("tenants:write", operators_only=True)
+def rotate(request: HttpRequest) -> HttpResponse:
+    """Make the next signing key."""
+
+    def act(typed: dict[str, Any]) -> str:
+        key = signing.rotate_signing_keys(at_once=typed["at_once"], by=staff_at(request).principal)
+        return _("The key %(kid)s signs from %(moment)s on.") % {"kid": key.kid, "moment": moment(key.signs_from)}
+
+    return confirmed(
+        request,
+        title=_("Rotate the signing keys"),
+        text=_("A new key is published now and signs in ten minutes; nobody is signed out."),
+        back=reverse("admin:signing_keys"),
+        action=Action.ROTATE_KEYS,
+        act=act,
+        form_class=AtOnceForm,
+        submit=_("Rotate"),
+    )
+
+
+@needs("tenants:write", operators_only=True)
+def withdraw(request: HttpRequest, kid: str) -> HttpResponse:
+    """Refuse a key's tokens from now on."""
+    if kid not in {key.kid for key in signing.signing_key_status()}:
+        raise Http404
+
+    def act(_typed: dict[str, Any]) -> str:
+        if not signing.withdraw_signing_key(kid=kid, by=staff_at(request).principal):
+            raise Http404
+        return _("The key %(kid)s is withdrawn.") % {"kid": kid}
+
+    return confirmed(
+        request,
+        title=_("Withdraw a signing key"),
+        text=_(
+            "Do this when the private half of %(kid)s has leaked. Within seconds its tokens are refused everywhere, and "
+            "whoever holds one signs in again."
+        )
+        % {"kid": kid},
+        back=reverse("admin:signing_keys"),
+        action=Action.ROTATE_KEYS,
+        act=act,
+        submit=_("Withdraw"),
+    )
+
+
+@needs("tenants:read", operators_only=True)
+def encryption_keys(request: HttpRequest) -> HttpResponse:
+    """Which ring keys wrap how many data keys, and what the rotation would do."""
+    ring, counted = key_ring(), keys.under_each_ring_key()
+    names = list(dict.fromkeys([*ring.ids, *counted]))
+    table = Table(
+        title=_("Keys of the ring"),
+        headers=(_("Key id"), _("State"), _("Data keys under it")),
+        rows=[(Cell(name, mono=True), _state(name), Cell(counted.get(name, 0))) for name in names],
+        empty=_("The ring is empty."),
+    )
+    missing = [name for name in counted if name not in ring.ids]
+    warning = _(
+        "Data keys are wrapped under %(names)s, which ENCRYPTION_KEYS does not hold: their secrets do not open. Put that "
+        "key back behind the first one."
+    ) % {"names": ", ".join(missing)}
+    return record_page(
+        request,
+        Record(
+            title=_("Encryption keys"),
+            text=_next_step(sum(number for name, number in counted.items() if name != ring.primary_id), counted),
+            warning=warning if missing else "",
+            tables=[table],
+        ),
+    )
+
+
+def _state(name: str) -> Cell:
+    ring = key_ring()
+    if name not in ring.ids:
+        return Cell(_("missing"), tone=BAD)
+    return Cell(_("wraps"), tone=GOOD) if name == ring.primary_id else Cell(_("opens only"), tone=MIND)
+
+
+def _next_step(waiting: int, counted: dict[str, int]) -> str:
+    ring = key_ring()
+    if waiting:
+        return ngettext(
+            "rotate_encryption_keys would wrap %(number)d data key anew under %(first)s.",
+            "rotate_encryption_keys would wrap %(number)d data keys anew under %(first)s.",
+            waiting,
+        ) % {"number": waiting, "first": ring.primary_id}
+    idle = [name for name in ring.ids[1:] if name not in counted]
+    if idle:
+        return _(
+            "Nothing needs %(names)s any more: take it out of ENCRYPTION_KEYS once every process has %(first)s in front, "
+            "and keep it with backups that are older than the rotation."
+        ) % {"names": ", ".join(idle), "first": ring.primary_id}
+    return _(
+        "Every data key is under %(first)s. To rotate, put a new key in front of ENCRYPTION_KEYS "
+        "(rotate_encryption_keys --new-key makes one) and run rotate_encryption_keys."
+    ) % {"first": ring.primary_id}

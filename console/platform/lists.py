@@ -1,0 +1,223 @@
+"""The lists of the platform's room, and the pages behind them."""
+
+from typing import Any
+
+from django.contrib.admin import SimpleListFilter
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.timezone import now
+from django.utils.translation import gettext_lazy as _
+from unfold.decorators import display
+
+from console.access import staff_at
+from console.lists import ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
+from console.platform import admins, clients, invitations, roles
+from console.records import NOTHING
+from console.scope import chosen_tenant
+from console.words import labelled
+from userflow.admins.models import AdminRole, AdminUser
+from userflow.clients.models import Client
+from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
+from userflow.invitations.queries import with_status
+
+_YES_NO = {"active": "success", "deactivated": "danger"}
+
+
+class WorksFor(SimpleListFilter):
+    """Operators, everybody of tenants, or those of the chosen tenant; a tenant's admins see their own anyway."""
+
+    title = _("works for")
+    parameter_name = "side"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        if not staff_at(request).is_operator:
+            return []
+        sides: list[tuple[str, Any]] = [("platform", _("the platform")), ("tenants", _("a tenant"))]
+        return [*sides, ("chosen", _("the chosen tenant"))] if chosen_tenant(request) else sides
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        match self.value():
+            case "platform":
+                return queryset.filter(tenant=None)
+            case "tenants":
+                return queryset.exclude(tenant=None)
+            case "chosen":
+                tenant = chosen_tenant(request)
+                return queryset.filter(tenant=tenant) if tenant else queryset
+            case _:
+                return queryset
+
+
+class InState(SimpleListFilter):
+    """Active or deactivated."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("active", _("active")), ("deactivated", _("deactivated"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(active=self.value() == "active") if self.value() else queryset
+
+
+class AdminUserAdmin(ConsoleModelAdmin):
+    """Operators and tenants' admins; for a tenant's admin those of the own tenant."""
+
+    view_permission = "admins:read"
+    of_tenant = "tenant_id"
+    list_title = _("Admin users")
+    empty_title = _("No admin user fits")
+    empty_text = _("Invite somebody by mail, or add an admin user with a first password.")
+    list_display = ("username", "email", "works_for", "shown_roles", "factors", "state")
+    list_filter = (WorksFor, InState)
+    list_select_related = ("tenant",)
+    search_fields = ("username", "email")
+    search_help_text = _("Part of a username or an address")
+    sortable_by = ("username",)
+    ordering = ("-created_at", "id")
+    own_pages = Pages(
+        show=admins.show,
+        add=admins.create,
+        add_needs=("admins:write",),
+        key="user_id",
+        of_one=(
+            ("admin_edit", "edit", admins.edit),
+            ("admin_activate", "activate", admins.activate),
+            ("admin_deactivate", "deactivate", admins.deactivate),
+            ("admin_reset_factors", "reset-factors", admins.reset),
+            ("admin_issue_pass", "enrollment-pass", admins.issue_pass),
+            ("admin_end_sessions", "end-sessions", admins.end_all_sessions),
+        ),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).prefetch_related("roles")
+
+    @display(description=_("Works for"))  # type: ignore[untyped-decorator]  # unfold has no types
+    def works_for(self, user: AdminUser) -> Any:
+        return user.tenant.name if user.tenant else _("the platform")
+
+    @display(description=_("Roles"))  # type: ignore[untyped-decorator]  # unfold has no types
+    def shown_roles(self, user: AdminUser) -> str:
+        return ", ".join(sorted(role.name for role in user.roles.all())) or NOTHING
+
+    @display(description=_("Second factors"))  # type: ignore[untyped-decorator]  # unfold has no types
+    def factors(self, user: AdminUser) -> str:
+        return ", ".join(user.mfa_methods) or NOTHING
+
+    @display(description=_("State"), label=_YES_NO)  # type: ignore[untyped-decorator]  # unfold has no types
+    def state(self, user: AdminUser) -> tuple[str, str]:
+        return labelled("active" if user.active else "deactivated")
+
+
+class InvitationStatus(SimpleListFilter):
+    """What has become of an invitation."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [
+            (PENDING, _("pending")),
+            (EXPIRED, _("expired")),
+            (ACCEPTED, _("accepted")),
+            (CANCELLED, _("cancelled")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        found: QuerySet[Any] = with_status(queryset, self.value())
+        return found
+
+
+class AdminInvitationAdmin(ConsoleModelAdmin):
+    """Invitations to become an admin user."""
+
+    view_permission = "invitations:read"
+    of_tenant = "tenant_id"
+    list_title = _("Admin invitations")
+    empty_title = _("Nobody is invited")
+    empty_text = _("Invite somebody: the link in the mail lets them choose a password and enrol a second factor.")
+    list_display = ("email", "works_for", "shown_roles", "state", "created_at", "expires_at")
+    list_filter = (WorksFor, InvitationStatus)
+    list_select_related = ("tenant",)
+    search_fields = ("email",)
+    search_help_text = _("Part of an address")
+    sortable_by = ()
+    ordering = ("-created_at", "-id")
+    own_pages = Pages(
+        show=invitations.show,
+        add=invitations.invite,
+        add_needs=("invitations:write", "admins:write"),
+        key="invitation_id",
+        of_one=(
+            ("invitation_resend", "resend", invitations.resend),
+            ("invitation_cancel", "cancel", invitations.cancel),
+        ),
+    )
+
+    @display(description=_("Works for"))  # type: ignore[untyped-decorator]  # unfold has no types
+    def works_for(self, row: AdminInvitation) -> Any:
+        return row.tenant.name if row.tenant else _("the platform")
+
+    @display(description=_("Roles"))  # type: ignore[untyped-decorator]  # unfold has no types
+    def shown_roles(self, row: AdminInvitation) -> str:
+        return ", ".join(row.roles) or NOTHING
+
+    @display(description=_("State"), label=invitations.TONES)  # type: ignore[untyped-decorator]  # unfold has no types
+    def state(self, row: AdminInvitation) -> tuple[str, str]:
+        return labelled(row.status(now()))
+
+
+class AdminRoleAdmin(ConsoleModelAdmin):
+    """Roles of admin users, the same for all tenants."""
+
+    view_permission = "admins:read"
+    list_title = _("Admin roles")
+    list_display = ("name", "carries")
+    sortable_by = ()
+    ordering = ("name",)
+    own_pages = Pages(show=roles.show)
+
+    @display(description=_("Permissions"))  # type: ignore[untyped-decorator]  # unfold has no types
+    def carries(self, role: AdminRole) -> str:
+        return ", ".join(sorted(role.permissions))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return roles.visible_roles(request)
+
+
+class ClientAdmin(ChosenTenantModelAdmin):
+    """Applications of the chosen tenant."""
+
+    view_permission = "clients:read"
+    list_title = _("Clients")
+    empty_title = _("No client fits")
+    empty_text = _("Add a client for each application that signs people in or calls the platform.")
+    list_display = ("name", "type", "default", "state", "last_used_at", "created_at")
+    list_filter = (InState,)
+    search_fields = ("name",)
+    search_help_text = _("Part of a name")
+    sortable_by = ()
+    ordering = ("-created_at", "id")
+    own_pages = Pages(
+        show=clients.show,
+        add=clients.create,
+        add_needs=("clients:write",),
+        delete=clients.delete,
+        key="client_id",
+        of_one=(
+            ("client_edit", "edit", clients.edit),
+            ("client_activate", "activate", clients.activate),
+            ("client_deactivate", "deactivate", clients.deactivate),
+            ("client_rotate", "rotate", clients.rotate),
+        ),
+    )
+
+    @display(description=_("Default"), boolean=True)  # type: ignore[untyped-decorator]  # unfold has no types
+    def default(self, client: Client) -> bool:
+        return client.is_default
+
+    @display(description=_("State"), label=_YES_NO)  # type: ignore[untyped-decorator]  # unfold has no types
+    def state(self, client: Client) -> tuple[str, str]:
+        return labelled("active" if client.active else "deactivated")

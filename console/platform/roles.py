@@ -1,0 +1,59 @@
+"""Admin roles: what each of them carries and who has it. They are read here; the built-in ones come with the platform."""
+
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from console.access import needs, staff_at
+from console.records import Cell, Record, Table, record_page, yes_or_no
+from userflow.admins.models import AdminRole, AdminUser
+from userflow.permissions_catalogue import OPERATOR_PERMISSIONS
+
+MOST_HOLDERS = 50
+
+
+def visible_roles(request: HttpRequest) -> QuerySet[AdminRole]:
+    """For a tenant's admin those that an admin of a tenant can have."""
+    found = AdminRole.objects.order_by("name")
+    if staff_at(request).is_operator:
+        return found
+    for permission in OPERATOR_PERMISSIONS:
+        found = found.exclude(permissions__contains=[permission])
+    return found
+
+
+@needs("admins:read")
+def show(request: HttpRequest, role_id: str) -> HttpResponse:
+    """A role."""
+    # No number of the table has more digits, and int() refuses very many of them.
+    known = role_id.isascii() and role_id.isdigit() and len(role_id) < 19
+    role = visible_roles(request).filter(pk=int(role_id)).first() if known else None
+    if role is None:
+        raise Http404
+    holders = AdminUser.objects.filter(roles=role).order_by("username")
+    own = staff_at(request).user.tenant_id
+    if own is not None:
+        holders = holders.filter(tenant_id=own)
+    permissions = Table(
+        title=_("Permissions"),
+        headers=(_("Permission"),),
+        rows=[(Cell(permission, mono=True),) for permission in sorted(role.permissions)],
+        empty=_("This role allows nothing."),
+    )
+    who = Table(
+        title=_("Who has it"),
+        headers=(_("Username"), _("E-mail address"), _("Active")),
+        rows=[
+            (
+                Cell(user.username, link=reverse("admin:userflow_adminuser_change", args=[user.pk])),
+                Cell(user.email),
+                yes_or_no(user.active),
+            )
+            for user in holders[:MOST_HOLDERS]
+        ],
+        note=_("At most %(most)d are shown.") % {"most": MOST_HOLDERS},
+        empty=_("Nobody. Roles are given on an admin user's page."),
+    )
+    back = reverse("admin:userflow_adminrole_changelist")
+    return record_page(request, Record(title=role.name, tables=[permissions, who], back=back))

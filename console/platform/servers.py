@@ -1,0 +1,184 @@
+"""Database servers: how much room they have, how many connections are open, what they take."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from console.access import needs, staff_at
+from console.confirm import confirmed
+from console.platform.forms import ServerForm
+from console.records import (
+    BAD,
+    GOOD,
+    MIND,
+    NOTHING,
+    Button,
+    Cell,
+    Record,
+    Table,
+    moment,
+    record_page,
+    yes_or_no,
+)
+from console.tenants.labels import state_label
+from tenants import servers
+from tenants.capacity import change_database_server
+from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.states import State
+
+# A page asks only so many servers how many connections they have; there are a handful, and each answers in milliseconds.
+ASKED_AT_MOST = 10
+_NEARLY_FULL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """What a server says of itself: connections that are open, and how many it takes."""
+
+    used: int
+    most: int
+
+
+def connections_of(server: DatabaseServer) -> Connections | None:
+    """Asks the server itself, past any pooler; None when it does not answer within seconds."""
+    try:
+        with servers.maintenance(server) as raw:
+            row = raw.execute(
+                "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),"
+                " current_setting('max_connections')::int"
+            ).fetchone()
+    except psycopg.Error:
+        return None
+    assert row is not None
+    return Connections(*row)
+
+
+def _found() -> Any:
+    # Each counted by itself: joined, every tenant would meet every ready-made database.
+    held = _counted(TenantDatabase.objects.exclude(status=State.DELETED))
+    spare = _counted(WarmDatabase.objects.filter(ready=True))
+    return DatabaseServer.objects.defer("url_sealed", "admin_url_sealed").annotate(held=held, spare=spare)
+
+
+def _counted(rows: QuerySet[Any]) -> Coalesce:
+    of_server = rows.filter(server=OuterRef("pk")).order_by().values("server").annotate(number=Count("pk"))
+    return Coalesce(Subquery(of_server.values("number")), 0)
+
+
+def _room(server: Any) -> Cell:
+    share = server.held / server.capacity if server.capacity else 1
+    text = _("%(held)d of %(capacity)d") % {"held": server.held, "capacity": server.capacity}
+    return Cell(text, tone=BAD if share >= 1 else MIND if share >= _NEARLY_FULL else GOOD)
+
+
+def _use(connections: Connections | None) -> Cell:
+    if connections is None:
+        return Cell(_("does not answer"), tone=BAD)
+    text = _("%(used)d of %(most)d") % {"used": connections.used, "most": connections.most}
+    return Cell(text, tone=MIND if connections.used >= connections.most * _NEARLY_FULL else GOOD)
+
+
+@needs("tenants:read", operators_only=True)
+def listed(request: HttpRequest) -> HttpResponse:
+    """All servers."""
+    rows = list(_found().order_by("name"))
+    return record_page(
+        request,
+        Record(
+            title=_("Database servers"),
+            text=_("New tenants go to the server with most room among those that take some."),
+            tables=[
+                Table(
+                    title=_("Servers"),
+                    headers=(
+                        _("Name"),
+                        _("Host"),
+                        _("Tenants"),
+                        _("Ready-made databases"),
+                        _("Connections"),
+                        _("Takes new tenants"),
+                    ),
+                    rows=[
+                        (
+                            Cell(row.name, link=reverse("admin:server", args=[row.pk])),
+                            Cell(row.host, mono=True),
+                            _room(row),
+                            Cell(row.spare),
+                            _use(connections_of(row)) if place < ASKED_AT_MOST else Cell(NOTHING),
+                            yes_or_no(row.accepts_tenants),
+                        )
+                        for place, row in enumerate(rows)
+                    ],
+                    empty=_("There is no server yet: the command add_database_server adds one."),
+                )
+            ],
+        ),
+    )
+
+
+def _server(server_id: int) -> Any:
+    found = _found().filter(pk=server_id).first()
+    if found is None:
+        raise Http404
+    return found
+
+
+@needs("tenants:read", operators_only=True)
+def show(request: HttpRequest, server_id: int) -> HttpResponse:
+    """One server with its tenants by state."""
+    server = _server(server_id)
+    states = server.databases.values_list("status").annotate(number=Count("pk")).order_by("status")
+    edit = Button(_("Change"), reverse("admin:server_change", args=[server.pk]), "primary")
+    return record_page(
+        request,
+        Record(
+            title=server.name,
+            facts=(
+                (_("Host"), Cell(server.host, mono=True)),
+                (_("Tenants"), _room(server)),
+                (_("Ready-made databases"), Cell(server.spare)),
+                (_("Connections"), _use(connections_of(server))),
+                (_("Takes new tenants"), yes_or_no(server.accepts_tenants)),
+                (_("Added"), Cell(moment(server.created_at))),
+            ),
+            tables=[
+                Table(
+                    title=_("Its databases by state"),
+                    headers=(_("State"), _("Databases")),
+                    rows=[(Cell(state_label(status)), Cell(number)) for status, number in states],
+                    empty=_("No tenant is on this server yet."),
+                )
+            ],
+            buttons=[edit] if staff_at(request).may("tenants:write") else (),
+            back=reverse("admin:servers"),
+        ),
+    )
+
+
+@needs("tenants:write", operators_only=True)
+def change(request: HttpRequest, server_id: int) -> HttpResponse:
+    """How many tenants a server takes, and whether it takes new ones."""
+    server = _server(server_id)
+
+    def act(typed: dict[str, Any]) -> str:
+        change_database_server(name=server.name, capacity=typed["capacity"], accepts=typed["accepts"])
+        return _("The server is changed.")
+
+    return confirmed(
+        request,
+        title=_("Change %(name)s") % {"name": server.name},
+        text=_("Tenants that are on the server stay there, whatever you set."),
+        back=reverse("admin:server", args=[server.pk]),
+        action=None,
+        act=act,
+        form_class=ServerForm,
+        form_options={"initial": {"capacity": server.capacity, "accepts": server.accepts_tenants}},
+        submit=_("Save"),
+        dangerous=False,
+    )

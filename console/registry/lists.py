@@ -1,0 +1,126 @@
+"""The list of a tenant's services, and the pages behind it."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.admin import SimpleListFilter
+from django.db.models import QuerySet, Sum
+from django.http import HttpRequest
+from django.utils.functional import cached_property
+from django.utils.translation import gettext_lazy as _
+from unfold.decorators import display
+
+from console.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin, Pages
+from console.registry import pages
+from console.scope import tenant_at
+from console.words import labelled
+from registry.models import STATUSES, Service, ServiceCount
+
+_CREDENTIAL = "credentials/<uuid:credential_id>"
+
+
+def asked_type(value: str | None) -> str | None:
+    """The type that is asked for; what no type can be (PostgreSQL takes no NUL) asks for nothing."""
+    return value if value and value.isprintable() else None
+
+
+class OfType(SimpleListFilter):
+    """Services of one type; the types are those that the tenant's services have."""
+
+    title = _("type")
+    parameter_name = "type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        counted = ServiceCount.objects.filter(tenant_id=tenant_at(request).pk).exclude(type="")
+        return [(name, name) for name in counted.values_list("type", flat=True).distinct().order_by("type")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Service]) -> QuerySet[Service]:
+        return queryset.filter(type=value) if (value := asked_type(self.value())) else queryset
+
+
+class InStatus(SimpleListFilter):
+    """Active or inactive services."""
+
+    title = _("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(status, status) for status in STATUSES]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Service]) -> QuerySet[Service]:
+        return queryset.filter(status=self.value()) if self.value() in STATUSES else queryset
+
+
+class CountedPaginator(BoundedPaginator):
+    """Takes the total from the registry's counters, whatever the number of services."""
+
+    def __init__(self, *args: Any, tenant_id: UUID, type: str | None, status: str | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.kinds = ServiceCount.objects.filter(tenant_id=tenant_id, type=type or "")
+        if status:
+            self.kinds = self.kinds.filter(status=status)
+
+    @cached_property
+    def count(self) -> int:
+        """How many services the filters mean."""
+        return self.kinds.aggregate(total=Sum("services"))["total"] or 0
+
+
+class ServiceAdmin(ChosenTenantModelAdmin):
+    """Services of the chosen tenant."""
+
+    view_permission = "services:read"
+    list_title = _("Services")
+    empty_title = _("No services yet")
+    empty_text = _("Register the outside services that this tenant's applications call, then bind credentials to them.")
+    list_display = ("name", "type", "shown_status", "address", "updated_at")
+    list_filter = (OfType, InStatus)
+    search_fields = ("name",)
+    search_help_text = _("Part of a name")
+    sortable_by = ("name",)
+    ordering = ("-created_at", "-id")
+    own_pages = Pages(
+        show=pages.show,
+        add=pages.create,
+        add_needs=("services:write",),
+        delete=pages.delete,
+        key="service_id",
+        of_one=(
+            ("service_edit", "edit", pages.edit),
+            ("credential_add", "credentials/add", pages.add_credential),
+            ("credential_rotate", f"{_CREDENTIAL}/rotate", pages.rotate),
+            ("credential_revoke", f"{_CREDENTIAL}/revoke", pages.revoke),
+            ("credential_activate", f"{_CREDENTIAL}/activate", pages.activate),
+            ("credential_expiry", f"{_CREDENTIAL}/expiry", pages.expiry),
+            ("credential_delete", f"{_CREDENTIAL}/delete", pages.delete_credential),
+            ("credential_reveal", f"{_CREDENTIAL}/reveal", pages.reveal),
+        ),
+    )
+
+    @display(description=_("Status"), label={"active": "success", "inactive": "info"})  # type: ignore[untyped-decorator]  # unfold has no types
+    def shown_status(self, service: Service) -> tuple[str, str]:
+        return labelled(service.status)
+
+    @display(description=_("Base URL"))  # type: ignore[untyped-decorator]  # unfold has no types
+    def address(self, service: Service) -> str:
+        return service.base_url
+
+    def get_paginator(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Service],
+        per_page: int,
+        orphans: int = 0,
+        allow_empty_first_page: bool = True,
+    ) -> AnyPaginator:
+        if request.GET.get("q"):
+            return BoundedPaginator(queryset, per_page, orphans, allow_empty_first_page)
+        return CountedPaginator(
+            queryset,
+            per_page,
+            orphans,
+            allow_empty_first_page,
+            tenant_id=tenant_at(request).pk,
+            type=asked_type(request.GET.get("type")),
+            status=status if (status := request.GET.get("status")) in STATUSES else None,
+        )

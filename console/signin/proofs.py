@@ -1,0 +1,150 @@
+"""Asking for one of several proofs on one page, and checking whichever was given by the platform's own actions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest
+
+from console.access import staff_at
+from console.signin import refusals, steps
+from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm, ProofForm
+from identity_platform.api.errors import ApiError
+from mfa.enrollment import Caller
+from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
+from mfa.stepup.actions import StepUp, step_up
+from mfa.totp import actions as totp
+from mfa.webauthn import authentication as passkeys
+from mfa.webauthn.speaking import SECOND_STEP_AMR
+from userflow.errors import NotSignedInByTicket
+from userflow.principals import Principal
+from userflow.realms import ADMINS
+from userflow.signin import tickets
+from userflow.tokens.issue import TokenPair
+
+PASSWORD: Final = "password"
+FORMS: Final[dict[str, tuple[str, type[forms.Form]]]] = {
+    WEBAUTHN: ("credential", PasskeyForm),
+    TOTP: ("code", CodeForm),
+    BACKUP_CODE: ("backup_code", BackupCodeForm),
+    PASSWORD: ("password", PasswordForm),
+}
+# RFC 8176 section 2.
+AMR: Final[dict[str, tuple[str, ...]]] = {
+    WEBAUTHN: SECOND_STEP_AMR,
+    TOTP: totp.AMR,
+    BACKUP_CODE: totp.AMR,
+}
+# What step-up calls them (mfa.stepup.actions).
+STEP_UP_FIELDS: Final = {WEBAUTHN: "response", TOTP: "code", BACKUP_CODE: "backup_code", PASSWORD: "password"}
+
+
+def passkeys_possible() -> bool:
+    """Whether the console has a relying party."""
+    return bool(settings.CONSOLE_RP_ID and settings.CONSOLE_ORIGINS)
+
+
+@dataclass(slots=True)
+class Asked:
+    """The forms of a page by kind of proof, and which of them was sent."""
+
+    forms: dict[str, forms.Form]
+    sent: str | None
+
+    @classmethod
+    def of(cls, request: HttpRequest, kinds: list[str]) -> Self:
+        """Forms for these kinds; the one whose field the request carries is filled in."""
+        sent = next((kind for kind in kinds if kind in FORMS and FORMS[kind][0] in request.POST), None)
+        made = {
+            kind: FORMS[kind][1](request.POST if kind == sent else None, auto_id=f"id_{kind}_%s")
+            for kind in kinds
+            if kind in FORMS
+        }
+        return cls(made, sent)
+
+    def is_valid(self) -> bool:
+        """Whether one of them was sent, in the right form."""
+        return self.sent is not None and self.forms[self.sent].is_valid()
+
+    @property
+    def given(self) -> Any:
+        """What was sent."""
+        assert self.sent is not None  # asked after is_valid
+        return self.forms[self.sent].cleaned_data[FORMS[self.sent][0]]
+
+    def refuse(self, refusal: ApiError) -> None:
+        """Show a refusal at the form that was sent."""
+        assert self.sent is not None  # only what was sent can be refused
+        refusals.add_to(self.forms[self.sent], refusal)
+
+    def context(self) -> dict[str, object]:
+        """The forms for the template, by the names it knows them by."""
+        return {
+            "passkey_form": self.forms.get(WEBAUTHN),
+            "code_form": self.forms.get(TOTP),
+            "backup_code_form": self.forms.get(BACKUP_CODE),
+            "password_form": self.forms.get(PASSWORD),
+            "opened": self.sent,
+            "passkeys": passkeys_possible(),
+        }
+
+
+def step_up_by(asked: Asked, *, principal: Principal, user_agent: str) -> StepUp:
+    """Step the session up by what was sent. Raises what `step_up` raises, which counts every try."""
+    assert asked.sent is not None  # asked after is_valid
+    return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: asked.given}, user_agent=user_agent)
+
+
+def with_proof(
+    request: HttpRequest, form_class: type[ProofForm], form_options: dict[str, Any], *, back: str
+) -> dict[str, Any]:
+    """What `confirmed` takes for a form that carries a proof. `back` is the page to return to after a step-up."""
+    methods = staff_at(request).principal.user["mfa_methods"]
+    has_proof = steps.has_proof(request)
+    by_passkey = WEBAUTHN in methods and passkeys_possible() and not has_proof
+    return {
+        "form_class": form_class,
+        "form_options": {**form_options, "has_proof": has_proof, "has_app": TOTP in methods},
+        "template": "console/signin/proof.html",
+        "context": {
+            "has_proof": has_proof,
+            "by_passkey": steps.with_next("admin:reauthenticate", back) if by_passkey else "",
+        },
+    }
+
+
+def proof_in(request: HttpRequest, typed: Mapping[str, Any]) -> dict[str, str]:
+    """The proof that the form carries: what was typed, or the token of a step-up, which is used up with it."""
+    given = {name: str(typed[name]) for name in ("current_password", "code") if typed.get(name)}
+    if given:
+        return given
+    token = steps.take_proof(request)
+    return {"proof_token": token} if token else {}
+
+
+def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple[str, TokenPair | None, Any]:
+    """Check the second step that was sent; gives its kind, and the tokens and the user of the sign-in.
+
+    Refuses as `verify_totp` and `finish_authentication` do, which count every try.
+    """
+    kind = asked.sent
+    assert kind is not None  # asked after is_valid
+    if kind == WEBAUTHN:
+        by_key = passkeys.finish_authentication(
+            realm=ADMINS, tenant_id=None, email=email, response=asked.given, caller=caller, mfa_token=mfa_token
+        )
+        return kind, by_key.tokens, by_key.user
+    code = {"code": asked.given} if kind == TOTP else {"backup_code": asked.given}
+    by_code = totp.verify_totp(realm=ADMINS, tenant_id=None, email=email, caller=caller, mfa_token=mfa_token, **code)
+    return kind, by_code.tokens, by_code.user
+
+
+def may_try_again(ticket: str) -> bool:
+    """Whether the waiting sign-in is still good for another try."""
+    try:
+        tickets.find_ticket(ADMINS, ticket, tickets.SECOND_STEP)
+    except NotSignedInByTicket:
+        return False
+    return True

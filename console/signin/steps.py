@@ -1,0 +1,158 @@
+"""Where a person stands on the way in: nowhere, after the password, about to enrol a first factor, or in.
+
+All of it is kept on the server, in the console's session; the browser holds its random name only, and gets another name
+with each step, so a name that somebody planted is worth nothing afterwards.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponseRedirect
+from django.middleware.csrf import rotate_token
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from console import access
+from console.access import KIND, SEEN, SESSION, TENANT, USER
+from console.middleware import CONSOLE
+from console.signin.verified import DEVICE_ID_SESSION_KEY, mark_verified
+from userflow import principals
+from userflow.admins.models import AdminUser
+from userflow.session_policy import AAL2, SECOND_FACTORS, acr_of
+from userflow.signin.actions import SignIn
+from userflow.signin.console import keep_for_console
+from userflow.signin.step_up import PROOF_TOKEN_SECONDS, StepUp, proof_token_for
+from userflow.tokens.issue import TokenPair
+
+PENDING: Final = "console_pending"
+ENROLLING: Final = "console_enrolling"
+PROOF: Final = "console_proof"
+PROOF_ENDS: Final = "console_proof_ends"
+PASSWORD_AMR: Final = ("pwd",)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A password was right and a second factor is asked for. `ticket` is the API's own for that: ten minutes, five tries."""
+
+    ticket: str
+    email: str
+    methods: list[str]
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolling:
+    """A password was right, and the policy requires a factor that the user does not have yet.
+
+    `ticket` enrolls it, and `mfa_token` then completes the sign-in.
+    """
+
+    ticket: str
+    mfa_token: str
+    email: str
+    next: str
+
+
+def local_path(request: HttpRequest, stated: str | None) -> str:
+    """The page to go on to: a path of the console on this host, else its first page."""
+    if (
+        stated
+        and stated.startswith(CONSOLE)
+        and "\\" not in stated
+        and url_has_allowed_host_and_scheme(stated, allowed_hosts={request.get_host()})
+    ):
+        return stated
+    return reverse("admin:index")
+
+
+def after_password(request: HttpRequest, done: SignIn, *, next_path: str) -> HttpResponseRedirect:
+    """The page of the next step of a sign-in whose password was right."""
+    if done.tokens is not None:
+        return enter(request, done.user, done.tokens, amr=PASSWORD_AMR, next_path=next_path)
+    request.session.flush()
+    assert done.mfa_token is not None  # a sign-in without tokens waits for a factor
+    if not done.enrollment_required:
+        request.session[PENDING] = asdict(Pending(done.mfa_token, done.user.email, list(done.methods), next_path))
+        return HttpResponseRedirect(reverse("admin:second_step"))
+    assert done.enrollment_ticket is not None  # the factor is enrolled with it
+    kept = Enrolling(done.enrollment_ticket, done.mfa_token, done.user.email, next_path)
+    request.session[ENROLLING] = asdict(kept)
+    return HttpResponseRedirect(reverse("admin:my_sign_in"))
+
+
+def pending(request: HttpRequest) -> Pending | None:
+    """The sign-in of this browser that waits for its second factor."""
+    kept = request.session.get(PENDING)
+    return Pending(**kept) if kept else None
+
+
+def enrolling(request: HttpRequest) -> Enrolling | None:
+    """The sign-in of this browser that waits for a first factor to be enrolled."""
+    kept = request.session.get(ENROLLING)
+    return Enrolling(**kept) if kept else None
+
+
+def enter(
+    request: HttpRequest, person: Any, opened: TokenPair, *, amr: tuple[str, ...], next_path: str
+) -> HttpResponseRedirect:
+    """Every step is done: the person (whatever has its `pk` and `tenant_id`) is in, and goes on to the page asked for."""
+    user = AdminUser.from_db("default", ["id", "tenant_id"], [person.pk, person.tenant_id])
+    keep_for_console(opened, user=user)
+    request.session.flush()
+    facts: dict[str, Any] = {
+        KIND: principals.ADMIN if user.tenant_id else principals.OPERATOR,
+        USER: str(user.pk),
+        TENANT: str(user.tenant_id) if user.tenant_id else None,
+        SESSION: str(opened.session_id),
+        SEEN: time.time(),
+    }
+    for name, value in facts.items():
+        request.session[name] = value
+    rotate_token(request)
+    request.user = user
+    if acr_of(amr) == AAL2:
+        mark_verified(request, kind=amr[-1], user=user)
+    return HttpResponseRedirect(next_path)
+
+
+def renew(request: HttpRequest, raised: StepUp) -> None:
+    """After a step-up: a new session name for the browser, and a proof for the next form that needs one."""
+    staff = access.staff_at(request)
+    request.session.cycle_key()
+    request.session[PROOF] = proof_token_for(principal=staff.principal, proven=raised.proven)
+    request.session[PROOF_ENDS] = time.time() + PROOF_TOKEN_SECONDS
+    if not SECOND_FACTORS.isdisjoint(raised.proven):
+        mark_verified(request, kind=raised.proven[-1], user=staff.user)
+
+
+def has_proof(request: HttpRequest) -> bool:
+    """Whether a step-up of this session in the last five minutes still proves the next form."""
+    return time.time() < float(request.session.get(PROOF_ENDS, 0))
+
+
+def take_proof(request: HttpRequest) -> str | None:
+    """The proof token of the last step-up, which is used once; None if there is none, or no more."""
+    valid = has_proof(request)
+    request.session.pop(PROOF_ENDS, None)
+    token: str | None = request.session.pop(PROOF, None)
+    return token if valid else None
+
+
+def without_factor(request: HttpRequest) -> None:
+    """Forget the factor of the sign-in after its owner has removed the only one."""
+    request.session.cycle_key()
+    request.session.pop(DEVICE_ID_SESSION_KEY, None)
+
+
+def leave(request: HttpRequest) -> HttpResponseRedirect:
+    """Out, and back to the sign-in page."""
+    request.session.flush()
+    return HttpResponseRedirect(reverse("admin:login"))
+
+
+def with_next(name: str, next_path: str) -> str:
+    """The path of a page, which remembers where to go on to."""
+    return f"{reverse(name)}?{urlencode({'next': next_path})}"

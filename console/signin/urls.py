@@ -1,0 +1,25 @@
+"""Pages of the way in and of one's own sign-in."""
+
+from django.contrib.admin import AdminSite
+from django.urls import URLPattern, path
+
+from console.signin import own, views
+
+
+def pages(site: AdminSite) -> list[URLPattern]:
+    """The paths. Those before the sign-in is done are not wrapped by `site.admin_view`."""
+    return [
+        path("second-step/", views.second_step, name="second_step"),
+        path("forgotten/", views.forgotten, name="forgotten"),
+        path("passkey-options/", views.passkey_options, name="passkey_options"),
+        path("reauthenticate/", site.admin_view(views.reauthenticate), name="reauthenticate"),
+        # The next five are also for whoever must enrol a first factor before anything else opens.
+        path("my-sign-in/", own.overview, name="my_sign_in"),
+        path("my-sign-in/passkeys/add/", own.add_passkey, name="add_passkey"),
+        path("my-sign-in/passkeys/options/", own.creation_options, name="creation_options"),
+        path("my-sign-in/app/", own.set_up_app, name="set_up_app"),
+        path("my-sign-in/backup-codes/", own.new_backup_codes, name="new_backup_codes"),
+        path("my-sign-in/factors/<str:factor_id>/remove/", site.admin_view(own.remove), name="remove_my_factor"),
+        path("my-sign-in/sessions/end-others/", site.admin_view(own.end_other_sessions), name="end_my_other_sessions"),
+        path("my-sign-in/sessions/<str:session_id>/end/", site.admin_view(own.end_session), name="end_my_session"),
+    ]

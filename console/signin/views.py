@@ -1,0 +1,220 @@
+"""The way in, and the way out: password, second factor, passkey alone, proving it again, sign-out."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.access import is_signed_in, staff_at, staff_or_none
+from console.signin import forms, proofs, refusals, steps
+from console.signin.refusals import page
+from identity_platform.api.errors import ApiError, NotSignedIn
+from mfa.enrollment import Caller
+from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
+from mfa.stepup.actions import options_for_step_up
+from mfa.webauthn import authentication as passkeys
+from mfa.webauthn.speaking import ONLY_STEP_AMR
+from userflow.passwords.actions import ask_for_admin_reset
+from userflow.principals import Principal
+from userflow.realms import ADMINS
+from userflow.signin.actions import end_sessions, sign_in_admin, sign_out
+
+only_forms = require_http_methods(["GET", "HEAD", "POST"])
+
+
+def agent(request: HttpRequest) -> str:
+    """The browser, as it names itself, for the list of sessions."""
+    return str(request.META.get("HTTP_USER_AGENT", ""))
+
+
+@never_cache
+@only_forms
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """Name and password, or a passkey alone. It answers the same for unknown, wrong and inactive."""
+    next_path = steps.local_path(request, request.POST.get("next") or request.GET.get("next"))
+    if request.method != "POST":
+        if is_signed_in(request):
+            return HttpResponseRedirect(next_path)
+        return _sign_in_page(request, forms.SignInForm(), next_path)
+    if "credential" in request.POST:
+        return _by_passkey_alone(request, next_path)
+    form = forms.SignInForm(request.POST)
+    if not form.is_valid():
+        return _sign_in_page(request, form, next_path, status=400)
+    try:
+        done = sign_in_admin(**form.cleaned_data, user_agent=agent(request))
+    except ApiError as refusal:
+        form.add_error(None, refusals.in_words(refusal))
+        return _sign_in_page(request, form, next_path, refusal=refusal)
+    end_earlier(request)
+    return steps.after_password(request, done, next_path=next_path)
+
+
+def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
+    said = forms.PasskeyForm(request.POST)
+    form = forms.SignInForm()
+    if not said.is_valid():
+        messages.error(request, _("The browser's answer was not understood. Try again."))
+        return _sign_in_page(request, form, next_path, status=400)
+    try:
+        done = passkeys.finish_authentication(
+            realm=ADMINS,
+            tenant_id=None,
+            email=None,
+            response=said.cleaned_data["credential"],
+            caller=Caller(user_agent=agent(request)),
+        )
+    except ApiError as refusal:
+        messages.error(request, refusals.in_words(refusal))
+        return _sign_in_page(request, form, next_path, refusal=refusal)
+    assert done.tokens is not None  # a ceremony that names nobody ends with a session or a refusal
+    end_earlier(request)
+    return steps.enter(request, done.user, done.tokens, amr=ONLY_STEP_AMR, next_path=next_path)
+
+
+def end_earlier(request: HttpRequest) -> None:
+    """A browser has one console session: the one that it signs in over ends."""
+    staff = staff_or_none(request)
+    if staff is not None:
+        principal = staff.principal
+        end_sessions(ADMINS, user_id=principal.id, session_id=principal.session_id, reason="signed_in_again")
+
+
+def _sign_in_page(
+    request: HttpRequest,
+    form: forms.SignInForm,
+    next_path: str,
+    *,
+    status: int = 200,
+    refusal: ApiError | None = None,
+) -> HttpResponse:
+    context = {
+        **admin.site.each_context(request),
+        "title": _("Sign in"),
+        "form": form,
+        "next": next_path,
+        "passkeys": proofs.passkeys_possible(),
+    }
+    return page(request, "console/signin/sign_in.html", context, status=status, refusal=refusal)
+
+
+@never_cache
+@only_forms
+def second_step(request: HttpRequest) -> HttpResponse:
+    """The second factor of a sign-in whose password was right."""
+    waiting = steps.pending(request)
+    if waiting is None:
+        return HttpResponseRedirect(reverse("admin:index" if is_signed_in(request) else "admin:login"))
+    asked = proofs.Asked.of(request, waiting.methods)
+    refusal: ApiError | None = None
+    if request.method == "POST" and asked.is_valid():
+        try:
+            kind, tokens, user = proofs.verify(
+                asked, email=waiting.email, caller=Caller(user_agent=agent(request)), mfa_token=waiting.ticket
+            )
+        except ApiError as problem:
+            if not proofs.may_try_again(waiting.ticket):
+                request.session.flush()
+                messages.error(request, _("Too many wrong tries, or this took too long. Begin again."))
+                return HttpResponseRedirect(steps.with_next("admin:login", waiting.next))
+            refusal = problem
+            asked.refuse(problem)
+        else:
+            assert tokens is not None  # the ticket was good, so the sign-in is complete
+            amr = (*steps.PASSWORD_AMR, *proofs.AMR[kind])
+            return steps.enter(request, user, tokens, amr=amr, next_path=waiting.next)
+    context = {
+        **admin.site.each_context(request),
+        **asked.context(),
+        "title": _("Second step"),
+        "email": waiting.email,
+    }
+    status = 400 if request.method == "POST" else 200
+    return page(request, "console/signin/second_step.html", context, status=status, refusal=refusal)
+
+
+@only_forms
+def reauthenticate(request: HttpRequest) -> HttpResponse:
+    """Prove again who sits there: by a factor, or by the password where there is none."""
+    staff = staff_at(request)
+    next_path = steps.local_path(request, request.POST.get("next") or request.GET.get("next"))
+    factors = [method for method in staff.user.mfa_methods if method in (WEBAUTHN, TOTP, BACKUP_CODE)]
+    asked = proofs.Asked.of(request, factors or [proofs.PASSWORD])
+    refusal: ApiError | None = None
+    if request.method == "POST" and asked.is_valid():
+        try:
+            raised = proofs.step_up_by(asked, principal=staff.principal, user_agent=agent(request))
+        except ApiError as problem:
+            refusal = problem
+            asked.refuse(problem)
+        else:
+            steps.renew(request, raised)
+            return HttpResponseRedirect(next_path)
+    context = {
+        **admin.site.each_context(request),
+        **asked.context(),
+        "title": _("Confirm that it is you"),
+        "next": next_path,
+    }
+    status = 400 if request.method == "POST" else 200
+    return page(request, "console/signin/reauthenticate.html", context, status=status, refusal=refusal)
+
+
+@never_cache
+@require_POST
+def passkey_options(request: HttpRequest) -> HttpResponse:
+    """What `navigator.credentials.get()` is to be asked, for the page that the button stands on."""
+    waiting, staff = steps.pending(request), staff_or_none(request)
+    stage = request.POST.get("stage")
+    email: str | None = None
+    stepping_up: Principal | None = None
+    if stage == "second_step" and waiting is not None:
+        email = waiting.email
+    elif stage == "reauthenticate" and staff is not None:
+        stepping_up = staff.principal
+    elif stage != "sign_in":
+        return JsonResponse({"message": refusals.in_words(NotSignedIn(_("Sign in again.")))}, status=403)
+    try:
+        options: Any = (
+            options_for_step_up(principal=stepping_up)
+            if stepping_up is not None
+            else passkeys.begin_authentication(realm=ADMINS, tenant_id=None, email=email)
+        )
+    except ApiError as refusal:
+        return JsonResponse({"message": refusals.in_words(refusal)}, status=refusals.status_of(refusal))
+    return JsonResponse(options)
+
+
+@require_POST
+def sign_out_here(request: HttpRequest) -> HttpResponse:
+    """End this session."""
+    sign_out(principal=staff_at(request).principal)
+    answer = steps.leave(request)
+    messages.success(request, _("You are signed out."))
+    return answer
+
+
+@never_cache
+@only_forms
+def forgotten(request: HttpRequest) -> HttpResponse:
+    """Mail a link to set a new password; it says the same whether or not somebody has the address."""
+    form = forms.ForgottenForm(request.POST or None)
+    refusal: ApiError | None = None
+    if request.method == "POST" and form.is_valid():
+        try:
+            ask_for_admin_reset(email=form.cleaned_data["email"])
+        except ApiError as problem:
+            refusal = problem
+            refusals.add_to(form, problem)
+        else:
+            messages.success(
+                request, _("If somebody who works here has this address, a mail with a link is on its way to it.")
+            )
+            return HttpResponseRedirect(reverse("admin:login"))
+    context = {**admin.site.each_context(request), "title": _("Forgotten password"), "form": form}
+    status = 400 if request.method == "POST" else 200
+    return page(request, "console/signin/forgotten.html", context, status=status, refusal=refusal)

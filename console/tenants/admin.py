@@ -1,0 +1,114 @@
+"""The list of tenants, and the paths of the pages of one (the pages are in `pages.py` and `steps.py`)."""
+
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from unfold.decorators import display
+
+from console.access import staff_at, staff_or_none
+from console.lists import ConsoleModelAdmin, uuid_or_none
+from console.tenants import pages, steps
+from console.tenants.filters import SchemaFilter, ServerFilter, StateFilter
+from console.tenants.labels import STATE_COLOURS, STATE_NAMES, size_label
+from tenants.models import Tenant
+from tenants.schema import schema_version
+from tenants.states import State
+
+
+class TenantAdmin(ConsoleModelAdmin):
+    """All tenants to operators; to a tenant's own admins theirs."""
+
+    view_permission = "tenants:read"
+    of_tenant = "pk"
+    list_display = (
+        "shown_name",
+        "shown_state",
+        "shown_server",
+        "shown_schema",
+        "shown_size",
+        "shown_users",
+        "created_at",
+    )
+    list_display_links = ("shown_name",)
+    list_select_related = ("database__server", "figures")
+    list_before_template = "console/tenants/list_before.html"
+    search_fields = ("name", "slug")
+    search_help_text = gettext_lazy("Name, slug or id")
+    ordering = ("-created_at", "id")
+    list_title = gettext_lazy("Tenants")
+    empty_title = gettext_lazy("No tenants")
+    empty_text = gettext_lazy("Provision the first one: it gets a database of its own, a client and an admin.")
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        staff = staff_or_none(request)
+        return staff is not None and pages.may_look(staff)
+
+    def get_list_filter(self, request: HttpRequest) -> list[Any]:
+        return [StateFilter, ServerFilter, SchemaFilter] if staff_at(request).is_operator else []
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
+        return super().get_queryset(request).exclude(database__status=State.DELETED)
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> Any:
+        if (tenant_id := uuid_or_none(search_term.strip())) is not None:
+            return queryset.filter(Q(pk=tenant_id)), False
+        return super().get_search_results(request, queryset, search_term)
+
+    def get_urls(self) -> list[URLPattern]:
+        site = self.admin_site.admin_view
+        own = [path("provision/", site(steps.provision), name="tenants_tenant_provision")]
+        for name, page in steps.STEPS.items():
+            own.append(path(f"<str:tenant_id>/{name}/", site(page), name=f"tenants_tenant_{name}"))
+        return own + super().get_urls()
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        staff = staff_at(request)
+        shown = {"may_provision": staff.is_operator and staff.may("tenants:write")}
+        answer: HttpResponse = super().changelist_view(request, {**shown, **(extra_context or {})})
+        return answer
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The page of one tenant."""
+        return pages.tenant_page(request, object_id)
+
+    @display(description=gettext_lazy("Tenant"), header=True, ordering="name")  # type: ignore[untyped-decorator]  # unfold has no types
+    def shown_name(self, tenant: Tenant) -> list[str]:
+        return [tenant.name, tenant.slug]
+
+    @display(  # type: ignore[untyped-decorator]  # unfold has no types
+        description=gettext_lazy("State"),
+        ordering="database__status",
+        label={state.value: STATE_COLOURS.get(state, "") for state in State},
+    )
+    def shown_state(self, tenant: Tenant) -> tuple[str, str]:
+        return tenant.database.status, str(STATE_NAMES[State(tenant.database.status)])
+
+    @display(description=gettext_lazy("Server"), ordering="database__server__name")  # type: ignore[untyped-decorator]  # unfold has no types
+    def shown_server(self, tenant: Tenant) -> str:
+        return tenant.database.server.name
+
+    @display(  # type: ignore[untyped-decorator]  # unfold has no types
+        description=gettext_lazy("Schema"),
+        ordering="database__schema_version",
+        label={"current": "", "behind": "warning"},
+    )
+    def shown_schema(self, tenant: Tenant) -> tuple[str, str]:
+        if tenant.database.schema_version == schema_version():
+            return "current", _("current")
+        return "behind", _("behind")
+
+    @display(description=gettext_lazy("Size"), ordering="figures__database_bytes")  # type: ignore[untyped-decorator]  # unfold has no types
+    def shown_size(self, tenant: Tenant) -> str:
+        figures = getattr(tenant, "figures", None)
+        return size_label(figures.database_bytes if figures else None)
+
+    @display(description=gettext_lazy("Users"), ordering="figures__users")  # type: ignore[untyped-decorator]  # unfold has no types
+    def shown_users(self, tenant: Tenant) -> str:
+        figures = getattr(tenant, "figures", None)
+        return f"{figures.users:,}" if figures and figures.collected_at else "–"

@@ -1,0 +1,23 @@
+"""This room's lines of the sidebar."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse_lazy
+from django.utils.translation import gettext_lazy as _
+
+from console.access import staff_or_none
+from console.tenants.pages import may_look
+
+
+def tenants_and_jobs(request: HttpRequest) -> list[dict[str, Any]]:
+    """The links, for unfold's sidebar."""
+    staff = staff_or_none(request)
+    # The pages of the sign-in have the frame's menu in their context too, though they do not draw it.
+    if staff is None or not may_look(staff):
+        return []
+    lines = [{"title": _("Tenants"), "icon": "domain", "link": reverse_lazy("admin:tenants_tenant_changelist")}]
+    if staff.is_operator:
+        jobs = reverse_lazy("admin:console_job_changelist")
+        lines.append({"title": _("Jobs"), "icon": "deployed_code_history", "link": jobs})
+    return lines

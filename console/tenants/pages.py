@@ -1,0 +1,241 @@
+"""The page of one tenant: what it is, how it fares, who and what belongs to it."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+
+from console.access import Staff, staff_at
+from console.figures.tables import linked, recent_events, when
+from console.jobs.models import Job
+from console.lists import uuid_or_none
+from console.scope import chosen_tenant, may_see_tenant
+from console.tenants.labels import STATE_COLOURS, size_label, state_label
+from console.tenants.work import KIND_NAMES
+from registry.models import Service, ServiceCount
+from tenants.fleet import MIGRATED
+from tenants.models import Tenant
+from tenants.schema import schema_version
+from tenants.settings import SETTINGS
+from tenants.states import ALLOWED, Purpose, State
+from userflow.admins.models import AdminUser
+from userflow.clients.models import Client
+
+SHOWN = 6
+
+
+def may_look(staff: Staff) -> bool:
+    """Operators need tenants:read; a tenant's own people see their own tenant, and of it what their roles let them."""
+    return not staff.is_operator or staff.may("tenants:read")
+
+
+def tenant_at(request: HttpRequest, text: str) -> Tenant:
+    """The tenant that the path names, with its database and figures.
+
+    PermissionDenied for who may see no tenant, Http404 for what is none, was deleted, or is somebody else's.
+    """
+    if not may_look(staff_at(request)):
+        raise PermissionDenied
+    tenant_id = uuid_or_none(text)
+    if tenant_id is None or not may_see_tenant(request, tenant_id):
+        raise Http404
+    found = Tenant.objects.select_related("database__server", "figures").filter(pk=tenant_id)
+    tenant = found.exclude(database__status=State.DELETED).first()
+    if tenant is None:
+        raise Http404
+    return tenant
+
+
+def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
+    """One tenant."""
+    tenant = tenant_at(request, text)
+    staff = staff_at(request)
+    context = {
+        **admin.site.each_context(request),
+        "title": tenant.name,
+        "tenant": tenant,
+        "state": state_label(tenant.database.status),
+        "state_colour": STATE_COLOURS.get(tenant.database.status, ""),
+        "facts": _facts(tenant, staff),
+        "settings_table": _settings(tenant),
+        "buttons": _looks(tenant, staff) + (_buttons(tenant) if _may_write(staff) else []),
+    }
+    if staff.may("admins:read"):
+        context["admins"] = _admins(tenant)
+    if staff.may("clients:read"):
+        context["clients"] = _clients(request, tenant)
+    if staff.may("services:read"):
+        context["services"] = _services(request, tenant)
+    if staff.may("audit:read"):
+        context["events"] = recent_events(tenant.pk, reader=staff.user.tenant_id, shown=SHOWN)
+    if staff.is_operator:
+        # What a database server says is for those who run it.
+        context["reason"] = tenant.database.reason
+        context["failure"] = getattr(getattr(tenant, "figures", None), "failure", "")
+        context["jobs"] = _jobs(tenant)
+    return TemplateResponse(request, "console/tenants/tenant.html", context)
+
+
+def _may_write(staff: Staff) -> bool:
+    """Over the API too only operators write tenants."""
+    return staff.is_operator and staff.may("tenants:write")
+
+
+def _looks(tenant: Tenant, staff: Staff) -> list[tuple[str, str, str]]:
+    """The way to the tenant's people: operators choose it first."""
+    if not staff.is_operator or Purpose.INSPECT not in ALLOWED[State(tenant.database.status)]:
+        return []
+    return [(f"{reverse('admin:choose_tenant')}?tenant={tenant.pk}", _("Look inside"), "default")]
+
+
+def _buttons(tenant: Tenant) -> list[tuple[str, str, str]]:
+    """Address, label and look of the steps that the tenant's state allows."""
+    state = State(tenant.database.status)
+    behind = tenant.database.schema_version != schema_version()
+    wanted = [
+        ("finish", _("Finish provisioning"), "primary", state == State.PROVISIONING),
+        ("settings", _("Settings"), "primary", state not in (State.PROVISIONING, State.DELETING)),
+        ("migrate", _("Migrate"), "default", state == State.MIGRATING or (behind and state in MIGRATED)),
+        ("backup", _("Back up"), "default", state not in (State.PROVISIONING, State.DELETING)),
+        ("suspend", _("Suspend"), "default", state == State.ACTIVE),
+        ("resume", _("Resume"), "default", state == State.SUSPENDED),
+        ("delete", _("Delete"), "danger", state not in (State.MIGRATING, State.MOVING)),
+    ]
+    return [
+        (reverse(f"admin:tenants_tenant_{name}", args=[tenant.pk]), label, variant)
+        for name, label, variant, allowed in wanted
+        if allowed
+    ]
+
+
+def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, Any]]:
+    database, figures = tenant.database, getattr(tenant, "figures", None)
+    current = database.schema_version == schema_version()
+    facts: list[tuple[str, Any]] = [(_("Id"), tenant.pk), (_("Slug"), tenant.slug), (_("Made"), tenant.created_at)]
+    if staff.is_operator:
+        facts += [
+            (_("Server"), f"{database.server.name} ({database.server.host})"),
+            (_("Database"), database.name),
+            (_("Schema"), _("current") if current else _("behind: %s") % (database.schema_version or "–")),
+        ]
+    if figures is not None and figures.collected_at is not None:
+        facts.append((_("Size"), size_label(figures.database_bytes)))
+        if staff.may("endusers:read"):
+            words = {
+                "users": f"{figures.users:,}",
+                "active": f"{figures.active_users:,}",
+                "some": f"{figures.protected_users:,}",
+            }
+            facts.append((_("Users"), _("%(users)s, %(active)s active, %(some)s of them with a factor") % words))
+        facts.append((_("First answer"), f"{figures.check_ms:.1f} ms"))
+        facts.append((_("Figures of"), figures.collected_at))
+    return facts
+
+
+def _settings(tenant: Tenant) -> dict[str, Any]:
+    rows = [
+        [SETTINGS[name].label if name in SETTINGS else name, _shown(value)]
+        for name, value in sorted(tenant.settings.items())
+    ]
+    return {"headers": [_("Setting"), _("Value")], "rows": rows}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _admins(tenant: Tenant) -> dict[str, Any]:
+    found = AdminUser.objects.filter(tenant=tenant).order_by("-created_at", "id")
+    rows = [
+        [
+            linked("userflow_adminuser", each.pk, each.username),
+            each.email,
+            ", ".join(each.mfa_methods) or _("no factor"),
+            _("active") if each.active else _("switched off"),
+        ]
+        for each in found[:SHOWN]
+    ]
+    return {
+        "headers": [_("Admin"), _("Address"), _("Factors"), _("State")],
+        "rows": rows,
+        "count": found.count(),
+        "more": listed("userflow_adminuser"),
+    }
+
+
+def _clients(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
+    found = Client.objects.filter(tenant=tenant).order_by("-created_at", "id")
+    rows = [
+        [
+            _linked_inside(request, tenant, "userflow_client", each.pk, each.name),
+            each.type,
+            _("yes") if each.is_default else "",
+            _("active") if each.active else _("switched off"),
+        ]
+        for each in found[:SHOWN]
+    ]
+    return {
+        "headers": [_("Client"), _("Type"), _("Default"), _("State")],
+        "rows": rows,
+        "count": found.count(),
+        "more": _inside(request, tenant, reverse("admin:userflow_client_changelist")),
+    }
+
+
+def _services(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
+    found = Service.objects.filter(tenant=tenant).order_by("-created_at", "-id")
+    rows = [
+        [_linked_inside(request, tenant, "registry_service", each.pk, each.name), each.type, each.status]
+        for each in found[:SHOWN]
+    ]
+    # Kept by triggers: a tenant may have a hundred thousand services.
+    counts = ServiceCount.objects.filter(tenant_id=tenant.pk, type="").values_list("services", flat=True)
+    return {
+        "headers": [_("Service"), _("Type"), _("State")],
+        "rows": rows,
+        "count": sum(counts),
+        "more": _inside(request, tenant, reverse("admin:registry_service_changelist")),
+    }
+
+
+def _inside(request: HttpRequest, tenant: Tenant, path: str) -> str:
+    # These pages show the chosen tenant only. From the page of another one the way leads over choosing it: the same
+    # address would be 404, or a list of the wrong tenant.
+    chosen = chosen_tenant(request)
+    if chosen is not None and chosen.pk == tenant.pk:
+        return path
+    return f"{reverse('admin:choose_tenant')}?{urlencode({'tenant': tenant.pk, 'next': path})}"
+
+
+def _linked_inside(request: HttpRequest, tenant: Tenant, model: str, key: object, name: str) -> str:
+    path = reverse(f"admin:{model}_change", args=[key])
+    return format_html('<a class="text-link" href="{}">{}</a>', _inside(request, tenant, path), name)
+
+
+def _jobs(tenant: Tenant) -> dict[str, Any]:
+    rows = [
+        [
+            linked("console_job", job.pk, str(KIND_NAMES.get(job.kind, job.kind))),
+            job.status,
+            job.begun_by.username if job.begun_by else "–",
+            when(job.created_at),
+        ]
+        for job in Job.objects.filter(tenant_id=tenant.pk).select_related("begun_by").order_by("-created_at")[:SHOWN]
+    ]
+    return {"headers": [_("Job"), _("State"), _("Who"), _("When")], "rows": rows}
+
+
+def listed(model: str) -> str:
+    """The address of a model's list, or nothing where the console has none."""
+    try:
+        return reverse(f"admin:{model}_changelist")
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,298 @@
+"""Starts the platform: `python -m identity_platform.serving.server`, which is what bin/serve and the container run.
+
+Makes the databases ready, then serves WSGI with granian: one process that listens and watches, `WEB_WORKERS` processes
+that answer. SIGTERM and Ctrl-C let requests in flight finish (10 s) and end with status 0.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, NoReturn
+from wsgiref.types import WSGIApplication
+
+from granian.constants import HTTPModes, Interfaces
+from granian.log import LogLevels
+from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is there, without __all__
+from granian.server.mp import MPServer
+
+from identity_platform.environment import state_folder, text
+from identity_platform.serving.workers import COMPANIONS, ENDING, FINISH_SECONDS, Companions, end_with
+
+PLATFORM = "identity_platform.wsgi"
+# Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
+CONNECTIONS_PER_WORKER = 512
+QUEUE = 1024
+# For how long connections are closed one by one before a stop.
+CLOSING_SECONDS = 0.5
+# How long the workers have to stop accepting connections before new ones are refused.
+STOP_ACCEPTING_SECONDS = 0.3
+
+
+def main() -> None:
+    """Serve until a signal ends it. Exits with 1 and one line on standard error when it cannot start."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
+    # Until granian takes the signals over: an orderly end, so that embedded servers are stopped.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+
+    import django
+    from django.conf import settings
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.management import BaseCommand, CommandError, call_command, get_commands
+    from django.db import OperationalError
+
+    from identity_platform.serving import embedded
+
+    try:
+        if is_first_start():
+            print(
+                "Making the databases, an operator and a demo tenant (once, about 15 s) ...",
+                file=sys.stderr,
+                flush=True,
+            )
+        django.setup()
+        forget_figures_of_earlier_runs()
+        with bound(settings.HOST, settings.PORT) as listener:
+            BaseCommand().check(databases=["default"])
+            call_command("prepare")
+            importlib.import_module(PLATFORM)
+            from identity_platform.crypto import argon2id
+
+            argon2id.fastest()  # once for all workers
+            load_before_forking()
+            # In production they are services of their own; here everything works after one command.
+            commands = [name for name in COMPANIONS if name in get_commands()] if embedded.attached() else []
+            companions = Companions(commands)
+            try:
+                listen(listener)
+                serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
+            finally:
+                companions.end()
+    except (embedded.EmbeddedServerFailed, ImproperlyConfigured, CommandError, PortTaken) as problem:
+        sys.exit(f"bin/serve: {problem}")
+    except OperationalError as problem:
+        sys.exit(f"bin/serve: the database server does not answer: {problem}")
+    except OSError as problem:
+        if problem.filename is None:
+            raise
+        sys.exit(f"bin/serve: {problem.filename}: {problem.strerror}")
+
+
+class PortTaken(Exception):
+    """Another program listens where this one should."""
+
+
+def is_first_start() -> bool:
+    """Whether the embedded databases have to be made. The settings make them, so this is asked before."""
+    return text("DATABASE_URL") is None and not (state_folder() / "postgres").exists()
+
+
+def forget_figures_of_earlier_runs() -> None:
+    """Begin the Prometheus figures anew: files of processes that are gone would be added for ever."""
+    for figures in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"):
+        process = figures.stem.rpartition("_")[2]
+        if process.isdigit() and not _lives(int(process)):
+            figures.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    # Once is enough: a second signal must not break off the stopping of the embedded servers.
+    for again in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(again, signal.SIG_IGN)
+    sys.exit(0)
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket on that address that does not listen yet. Raises PortTaken."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as problem:
+        listener.close()
+        raise PortTaken(
+            f"cannot listen on {host}:{port}: {problem.strerror}. Set HOST and PORT to a free address."
+        ) from None
+    return listener
+
+
+def listen(listener: socket.socket) -> None:
+    """Let connections in, and say where. Raises PortTaken."""
+    host, port = listener.getsockname()[:2]
+    try:
+        listener.listen(QUEUE)
+    except OSError as problem:
+        raise PortTaken(f"cannot listen on {host}:{port}: {problem.strerror}. Set PORT to a free one.") from None
+    listener.setblocking(False)
+    print(f"Serving on {address_of(host, port)}/ (Ctrl-C stops it)")
+    print("The API is described at /docs/, the operators' console is at /admin/.", flush=True)
+
+
+def address_of(host: str, port: int) -> str:
+    """Where a browser on this machine finds the server.
+
+    By name and not by number where both lead here: on an address that is a number there are no passkeys (WebAuthn level
+    3, section 5.1.3: the effective domain), and the issuer of tokens is named so too.
+    """
+    with suppress(ValueError):
+        number = ip_address(host)
+        if number.is_loopback or number.is_unspecified:
+            host = "localhost"
+        elif number.version == 6:
+            host = f"[{host}]"
+    return f"http://{host}:{port}"
+
+
+def load_before_forking() -> None:
+    """Load what every request needs once, and leave nothing open that workers would share."""
+    from django.db import connections
+    from django.urls import get_resolver
+
+    get_resolver().url_patterns  # noqa: B018  # reading it imports every view
+    connections.close_all()
+    # Objects that the collector never touches again stay shared between the workers.
+    gc.collect()
+    gc.freeze()
+
+
+class _Bell:
+    """What granian rings in a threading.Event of its own, so that no ring is lost.
+
+    granian silences its Event after it has looked why it rang: a signal or the end of a worker that comes in between
+    would be heard only with the next one. An Event is not made for signal handlers either, which a queue is
+    (https://docs.python.org/3.11/library/queue.html#simplequeue-objects).
+    """
+
+    def __init__(self) -> None:
+        self._rings: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self._rings.put(None)
+
+    def wait(self) -> None:
+        self._rings.get()
+
+    def clear(self) -> None:
+        """Nothing to silence: every ring is waited for once."""
+
+
+class _Granian(MPServer):
+    """granian on a socket that is ours.
+
+    By itself every worker opens the port anew with SO_REUSEPORT. A second start would then succeed and take half of the
+    connections, and those queued for a worker that dies would be lost with it.
+    """
+
+    def __init__(self, listener: socket.socket, **options: Any) -> None:
+        super().__init__("", **options)
+        self._listener = listener
+        self.main_loop_interrupt = _Bell()  # type: ignore[assignment]  # all that granian asks of it
+
+    def signal_handler_interrupt(self, *args: Any, **kwargs: Any) -> None:
+        # A worker inherits this handler and keeps it until it installs its own: told to stop by then, it has nothing to
+        # finish. Taken as if it were the parent, the signal would be lost and the worker killed ten seconds later.
+        if os.getpid() != self.pid:
+            os._exit(0)
+        super().signal_handler_interrupt(*args, **kwargs)  # type: ignore[no-untyped-call]  # granian is not annotated
+
+    def _drop_shared_socket(self) -> None:
+        """Stop in an order that loses no request of a proxy, before the workers are told to finish.
+
+        For a moment every response ends its connection, so that none is left that the proxy could use just when it is
+        closed. Then the workers are told to finish, and new connections are refused, so that the proxy tries another
+        instance: while the parent waits for its workers they would be queued, and lost when it ends.
+        """
+        ENDING[0] = 1
+        time.sleep(CLOSING_SECONDS)
+        # Not before the workers have stopped accepting: a granian worker that meets a socket that was shut down never ends.
+        refuse = threading.Timer(STOP_ACCEPTING_SECONDS, self._refuse_connections)
+        refuse.daemon = True
+        refuse.start()
+        super()._drop_shared_socket()  # type: ignore[no-untyped-call]  # granian is not annotated
+
+    def _refuse_connections(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+
+    def _init_shared_socket(self) -> None:
+        self._ssp = None
+        self._sso = self._listener
+        holder: Any = SocketHolder  # its stub lacks the constructor
+        self._shd = holder(self._listener.fileno(), False, QUEUE)
+
+
+def _in_our_words(record: logging.LogRecord) -> bool:
+    """Drop granian's warning about the number of threads, and say why a worker was ended.
+
+    The settings give the reason for the number of threads. A worker that does not stop has a request or a half-sent one.
+    """
+    message = str(record.msg)
+    if "refused to gracefully stop" in message:
+        record.msg = f"A worker was ended with a request that was not finished after {FINISH_SECONDS} s"
+    return "Configuration allows spawning up to" not in message
+
+
+def serve(listener: socket.socket, workers: int, threads: int, *, module: str = PLATFORM) -> None:
+    """Answer on the socket with the `application` of the module until a signal ends it; bin/bench runs others so."""
+    host, port = listener.getsockname()[:2]
+    logging.getLogger("_granian").addFilter(_in_our_words)
+    server = _Granian(
+        listener,
+        address=host,
+        port=port,
+        interface=Interfaces.WSGI,
+        # HTTP/2 from the proxy brings nothing, and its bodies need neither Content-Length nor Transfer-Encoding.
+        http=HTTPModes.http1,
+        websockets=False,
+        workers=workers,
+        blocking_threads=threads,
+        backlog=QUEUE,
+        backpressure=CONNECTIONS_PER_WORKER,
+        respawn_failed_workers=True,
+        workers_kill_timeout=FINISH_SECONDS,
+        log_level=LogLevels.warning,
+        log_dictconfig={"loggers": {"_granian": {"propagate": True}, "granian.access": {"propagate": False}}},
+    )
+    try:
+        server.serve(target_loader=partial(_application_of_a_worker, os.getpid(), module), wrap_loader=False)
+    except SystemExit:
+        # granian's 1 for a worker that ended unasked; one that heard the same signal as its parent was asked.
+        if not server.interrupt_signal:
+            raise
+
+
+def _application_of_a_worker(parent: int, module: str) -> WSGIApplication:
+    end_with(parent)
+    # A terminal sends Ctrl-C to the whole group; the workers are told by their parent when to finish.
+    os.setpgid(0, 0)
+    application: WSGIApplication = importlib.import_module(module).application
+    return application
+
+
+if __name__ == "__main__":
+    main()

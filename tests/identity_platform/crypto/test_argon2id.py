@@ -1,0 +1,47 @@
+"""Whatever implementation compares: the answer is that of the reference."""
+
+from argon2.low_level import Type, hash_secret
+
+from identity_platform.crypto import argon2id
+from tenants.context import in_tenant
+from tests.world import PASSWORD, Api, House
+from userflow.endusers.models import EndUser
+from userflow.signin import passwords
+
+BOTH = (argon2id.by_argon2_cffi, argon2id.by_libsodium)
+
+
+def test_both_give_the_same_answer_to_right_wrong_and_broken() -> None:
+    encoded = passwords.hashed("correct horse battery").removeprefix("argon2").encode()
+    # Timed is what is compared at a sign-in: the parameters of a hash that the platform makes.
+    assert argon2id._KNOWN.startswith(encoded[: encoded.index(b"p=1$") + 4])
+    flipped = encoded[:-1] + (b"A" if encoded[-1:] != b"A" else b"Q")
+    for verify in BOTH:
+        assert verify(encoded, b"correct horse battery")
+        assert not verify(encoded, b"correct horse batterz")
+        assert not verify(encoded, b"")
+        assert not verify(flipped, b"correct horse battery")
+        assert not verify(encoded[:-4] + b"$", b"correct horse battery")
+        assert not verify(b"$argon2id$nonsense", b"correct horse battery")
+
+
+def test_a_salt_too_long_for_one_is_left_to_the_other() -> None:
+    encoded = hash_secret(b"pass phrase", b"s" * 48, 2, 19 * 1024, 1, 32, Type.ID)
+    assert len(encoded) > 127
+    assert all(verify(encoded, b"pass phrase") and not verify(encoded, b"pass phrasf") for verify in BOTH)
+
+
+def test_the_fastest_is_one_that_knows_the_known_answer() -> None:
+    assert argon2id.fastest() in BOTH
+    assert argon2id.fastest() is argon2id.fastest()
+    assert not argon2id._knows(lambda encoded, password: True)
+    assert not argon2id._knows(lambda encoded, password: False)
+
+
+def test_a_sign_in_with_an_imported_hash_of_other_parameters_or_a_long_salt_works(house: House, api: Api) -> None:
+    for salt, lanes in ((b"s" * 48, 1), (b"s" * 16, 2)):
+        person = house.register()
+        encoded = hash_secret(PASSWORD.encode(), salt, 2, 19 * 1024, lanes, 32, Type.ID).decode()
+        with in_tenant(house.id):
+            EndUser.objects.filter(pk=person.id).update(password=f"argon2{encoded}")
+        assert house.sign_in(person)
