@@ -17,8 +17,8 @@ from django.conf import settings
 from identity_platform.audit import writer
 from tenants import provisioning
 from tenants.context import in_tenant
+from userflow.credentials import passwords
 from userflow.endusers.actions import register_end_user
-from userflow.signin import passwords
 from userflow.signin.actions import sign_in_end_user
 from userflow.tenants.actions import open_tenant
 

@@ -302,7 +302,7 @@ def _pages(tenant_id: UUID, endpoint: UUID, group: UUID, role: UUID) -> dict[str
 
 
 def _admin_role() -> int:
-    from userflow.admins.models import AdminRole
+    from userflow.accounts.models import AdminRole
 
     return AdminRole.objects.get(name="tenant-admin").pk
 

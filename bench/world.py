@@ -18,15 +18,13 @@ from tenants.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
 from tenants.schema import schema_version
 from tenants.states import Purpose, State
+from userflow.accounts.models import AdminUser, Client, EndUser
+from userflow.accounts.realms import ADMINS
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminUser
-from userflow.clients.models import Client
-from userflow.endusers.models import EndUser
-from userflow.realms import ADMINS
-from userflow.signin import passwords
+from userflow.credentials import passwords
+from userflow.sessions import issue
 from userflow.signin.actions import PASSWORD_AMR, admin_speaker
 from userflow.tenants.actions import open_tenant
-from userflow.tokens import issue
 
 PASSWORD = "correct horse 9 battery"
 Say = Callable[[str], None]

@@ -14,15 +14,15 @@ from django.utils.translation import gettext as _
 
 from identity_platform.audit.origin import set_actor
 from tenants.errors import TenantSuspended, UnknownTenant
+from userflow.accounts.models import AdminUser
+from userflow.accounts.permissions_catalogue import TENANT_ADMIN
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import ADMINS
+from userflow.accounts.session_policy import AAL2
 from userflow.admins.actions import grantable_roles
-from userflow.admins.models import AdminUser
-from userflow.permissions_catalogue import TENANT_ADMIN
-from userflow.principals import Principal
-from userflow.realms import ADMINS
-from userflow.session_policy import AAL2
-from userflow.signin.actions import end_sessions
+from userflow.sessions.ending import end_sessions
+from userflow.sessions.verify import NotStanding, principal_of
 from userflow.signin.console import note_console_use
-from userflow.tokens.state import NotStanding, principal_of
 
 # Keys of the console's session; written by the sign-in and nobody else (console.signin.steps).
 KIND: Final = "console_kind"

@@ -11,8 +11,7 @@ from console.registry.lists import ServiceAdmin
 from console.tenants.admin import TenantAdmin
 from registry.models import Service
 from tenants.models import Tenant
-from userflow.admins.models import AdminRole, AdminUser
-from userflow.clients.models import Client
+from userflow.accounts.models import AdminRole, AdminUser, Client
 from userflow.invitations.models import AdminInvitation
 
 # Django's groups mean nothing here: admin users have roles (userflow.admins).

@@ -17,8 +17,8 @@ from console.step_up import step_up_first, to_step_up
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
 from tenants.models import Tenant
-from userflow.assurance import Action
 from userflow.errors import InsufficientAuthentication
+from userflow.sessions.assurance import Action
 
 # The hidden field that says what a form was drawn with.
 DRAWN_FROM: Final = "drawn_from"

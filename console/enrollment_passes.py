@@ -13,8 +13,8 @@ from console.forms import Pick, Reason
 from console.records import moment, secret_page
 from mfa.passes import EnrollmentPass, issue_enrollment_pass
 from tenants.models import Tenant
-from userflow.assurance import Action
-from userflow.realms import Realm
+from userflow.accounts.realms import Realm
+from userflow.sessions.assurance import Action
 
 WAYS: Final = (
     ("mail", gettext_lazy("Mail it to the user")),

@@ -19,7 +19,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
 
-    from userflow.admins.models import AdminUser
+    from userflow.accounts.models import AdminUser
 
 CONSOLE = "/admin/"
 

@@ -7,14 +7,14 @@ from django.urls import reverse
 
 from console.access import staff_at
 from identity_platform.api.handlers import note_rejection
-from userflow.assurance import Action, require_assurance
 from userflow.errors import InsufficientAuthentication
+from userflow.sessions.assurance import Action, require_assurance
 
 
 def step_up_first(request: HttpRequest, action: Action | None, *, back: str = "") -> HttpResponseRedirect | None:
     """Return the way to the re-authentication page, or None if the session proves what the action needs.
 
-    None as the action means that it is not in the table (userflow.assurance) and needs nothing more. `back` is the page
+    None as the action means that the table has no row for it and it needs nothing more. `back` is the page
     to return to, for an action whose own path only takes forms.
     """
     if action is None:

@@ -290,7 +290,7 @@ UNFOLD = {
 
 # --- signing in ------------------------------------------------------------------------------------------------------
 
-PASSWORD_HASHERS = ["userflow.signin.passwords.Argon2Hasher"]
+PASSWORD_HASHERS = ["userflow.credentials.passwords.Argon2Hasher"]
 AUTH_PASSWORD_VALIDATORS = [{"NAME": "userflow.signin.console.PasswordRules"}]
 # How many passwords one worker process hashes at the same moment.
 HASHES_AT_ONCE = whole("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_WORKERS), least=1, most=256)
@@ -298,7 +298,7 @@ HASHES_AT_ONCE = whole("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_WOR
 HASHES_WAITED_FOR = whole("HASHES_WAITED_FOR", max(HASHES_AT_ONCE, WEB_THREADS // 2), least=1, most=256)
 PASSWORD_HASH_WAIT_SECONDS = 2.0
 NEW_HASH_WAIT_SECONDS = 10.0
-# A file of further passwords that nobody may choose, one a line (userflow/signin/blocklist.py).
+# A file of further passwords that nobody may choose, one a line (userflow/credentials/blocklist.py).
 PASSWORD_BLOCKLIST = text("PASSWORD_BLOCKLIST")
 if PASSWORD_BLOCKLIST and not Path(PASSWORD_BLOCKLIST).is_file():
     raise ImproperlyConfigured("PASSWORD_BLOCKLIST names no file.")
@@ -443,8 +443,8 @@ DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>"
 # --- REST framework and its documentation ----------------------------------------------------------------------------
 
 REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["userflow.authentication.BearerAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["userflow.permissions.Nobody"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["userflow.sessions.authentication.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["userflow.sessions.permissions.Nobody"],
     "DEFAULT_PARSER_CLASSES": ["identity_platform.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["identity_platform.api.renderers.OrjsonRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "identity_platform.api.renderers.OnlyJson",

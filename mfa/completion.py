@@ -9,12 +9,13 @@ from mfa.verification import Earned
 from tenants import routes
 from tenants.context import current_tenant
 from tenants.states import Purpose
-from userflow.clients.credentials import is_authenticated, refuse_sign_in
+from userflow.accounts.realms import END_USERS, Realm
+from userflow.credentials import tickets
+from userflow.credentials.tickets import Spendable
 from userflow.errors import NotSignedInByTicket
-from userflow.realms import END_USERS, Realm
-from userflow.signin import actions, tickets
-from userflow.signin.tickets import Spendable
-from userflow.tokens.issue import Speaker, TokenPair
+from userflow.sessions.client_authentication import is_authenticated, refuse_sign_in
+from userflow.sessions.issue import Speaker, TokenPair
+from userflow.signin import actions
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,15 @@ from mfa.errors import NoProof, NotFirstFactor, SomebodyElse
 from mfa.people import settings_of
 from tenants.context import current_tenant
 from tenants.settings import value_of
-from userflow.assurance import Action, require_assurance
-from userflow.email import proofs
+from userflow.accounts.principals import END_USER, Principal
+from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.session_policy import AAL2
+from userflow.credentials import email_verification as proofs
+from userflow.credentials import tickets
+from userflow.credentials.tickets import Spendable
 from userflow.errors import EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
-from userflow.principals import END_USER, Principal
-from userflow.realms import END_USERS, Realm
-from userflow.session_policy import AAL2
-from userflow.signin import actions as signin
-from userflow.signin import tickets
-from userflow.signin.tickets import Spendable
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.ending import must_still_stand
 
 Kind = Literal["totp", "sms", "webauthn"]
 Rung = Literal["bearer", "ticket", "pass", "window"]
@@ -46,7 +46,7 @@ class Caller:
     user_agent: str = ""
     # Of the confidential client that a call without a login's ticket signs in through.
     client_secret: str | None = None
-    # Of a change of the caller's own factors (userflow.proofs).
+    # Of a change of the caller's own factors (userflow.signin.proofs).
     proof: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -119,7 +119,7 @@ def check_again(realm: Realm, locked: Any, proof: Proof) -> None:
     """
     if proof.own is not None:
         try:
-            signin.must_still_stand(realm, proof.own)
+            must_still_stand(realm, proof.own)
         except NotSignedIn as ended:
             raise NoProof from ended
         _check_session(locked, proof.own)

@@ -17,16 +17,16 @@ from mfa.errors import LastFactor, NoProof, SomebodyElse, UnknownFactor
 from mfa.people import entered
 from mfa.people import lock as lock
 from tenants.states import Purpose
-from userflow.assurance import REQUIREMENTS, Action, require_assurance
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.session_policy import AAL2
+from userflow.credentials import tickets
 from userflow.errors import UnknownUser
-from userflow.principals import Principal
-from userflow.proofs import check_proof
-from userflow.realms import END_USERS, Realm
-from userflow.session_policy import AAL2
-from userflow.signin import actions as signin
-from userflow.signin import tickets
-from userflow.tokens.issue import realm_of
-from userflow.webhooks.outbox import publish
+from userflow.events.outbox import publish
+from userflow.sessions.assurance import REQUIREMENTS, Action, require_assurance
+from userflow.sessions.ending import end_sessions
+from userflow.sessions.issue import realm_of
+from userflow.signin.proofs import check_proof
 
 TOTP: Final = "totp"
 SMS: Final = "sms"
@@ -139,7 +139,7 @@ def _end_what_was_issued(realm: Realm, user: Any, change: str, proof: Proof | No
         raise LastFactor
     if first or last or change == "reset":
         keep = own.session_id if own is not None else None
-        signin.end_sessions(realm, user_id=user.pk, keep=keep, reason=f"factor_{change}")
+        end_sessions(realm, user_id=user.pk, keep=keep, reason=f"factor_{change}")
     if first:
         used = proof.ticket.digest if proof is not None and proof.ticket is not None else None
         tickets.end_tickets(realm, user, keep=used)

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from identity_platform.api.fields import Text
 from mfa.totp import backup_codes
-from userflow.proof_fields import SixDigits
+from userflow.signin.proof_fields import SixDigits
 
 __all__ = ["BackupCodeText", "SixDigits"]
 

@@ -9,7 +9,7 @@ from identity_platform.audit.origin import current_origin
 from mfa.people import settings_of
 from tenants.context import current_tenant
 from userflow import mail
-from userflow.realms import END_USERS, Realm
+from userflow.accounts.realms import END_USERS, Realm
 
 KINDS = {
     "webauthn": "a passkey",

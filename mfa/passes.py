@@ -18,15 +18,14 @@ from mfa.enrollment import address_is_missing, is_this_user
 from mfa.errors import OwnFactors, PassNotPossible
 from mfa.people import entered, lock
 from tenants.states import Purpose
-from userflow.admins import actions as admins
-from userflow.assurance import Action, require_assurance
+from userflow.accounts.permissions_catalogue import FACTORS
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import must_outrank, must_outrank_admin
+from userflow.accounts.realms import END_USERS, Realm
+from userflow.credentials import tickets
 from userflow.errors import UnknownUser
-from userflow.permissions import ADMIN, OPERATOR, editing_users, require
-from userflow.permissions_catalogue import FACTORS
-from userflow.principals import Principal
-from userflow.realms import END_USERS, Realm
-from userflow.roles import actions as roles
-from userflow.signin import tickets
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.permissions import ADMIN, OPERATOR, editing_users, require
 
 Delivery = Literal["mail", "show"]
 
@@ -75,7 +74,7 @@ def user_to_help(
         if by is not None:
             if is_this_user(realm, user, by):
                 raise OwnFactors
-            (roles if realm is END_USERS else admins).must_outrank(by, user)
+            (must_outrank if realm is END_USERS else must_outrank_admin)(by, user)
         yield user
 
 

@@ -14,10 +14,10 @@ from mfa.errors import UnknownPerson
 from tenants import routes
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
-from userflow.admins.models import AdminUser
-from userflow.clients.credentials import PROOF_COLUMNS
-from userflow.realms import ADMINS, END_USERS, Realm
-from userflow.signin import attempts
+from userflow.accounts.models import AdminUser
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.credentials import attempts
+from userflow.sessions.client_authentication import PROOF_COLUMNS
 
 if TYPE_CHECKING:
     # It imports this module.

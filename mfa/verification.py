@@ -18,12 +18,12 @@ from identity_platform.postgresql.parts import Part, together
 from mfa.enrollment import Caller, id_in
 from tenants import routes
 from tenants.states import Purpose
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.credentials import attempts, tickets
+from userflow.credentials.tickets import Spendable
 from userflow.errors import NotSignedInByTicket, WrongCredentials
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.sessions.issue import STANDING, Speaker, TokenPair
 from userflow.signin import actions as signin
-from userflow.signin import attempts, tickets
-from userflow.signin.tickets import Spendable
-from userflow.tokens.issue import STANDING, Speaker, TokenPair
 
 # What verifying and signing in ask of a user; any other column would be read when it is asked for.
 _OF_USER = frozenset({"id", "email", "active", "password", "client_id", "tenant_id", "email_verified_at"})

@@ -14,17 +14,17 @@ from mfa import factors, passes, serializers
 from mfa.enrollment import Caller
 from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, SomebodyElse, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
+from userflow.accounts.permissions_catalogue import FACTORS
+from userflow.accounts.principals import CLIENT, Principal
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.errors import PROOF_ERRORS as OWN_PROOF_ERRORS
 from userflow.errors import EmailNotVerified, GrantsMoreThanHeld, InsufficientAuthentication, UnknownUser
 from userflow.ids import id_or
-from userflow.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
-from userflow.permissions_catalogue import FACTORS
-from userflow.principals import CLIENT, Principal
-from userflow.proof_fields import proof_of
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.sessions.assurance import Action
+from userflow.sessions.issue import realm_of
+from userflow.sessions.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
+from userflow.signin.proof_fields import proof_of
 from userflow.signin.views import NO_STORE, TICKET_HEADER
-from userflow.tokens.issue import realm_of
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}
 # Raised by begin, confirm and finish of every kind.

@@ -37,8 +37,8 @@ from registry.errors import (
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from registry.sealing import open_secret, seal_secret
 from tenants import keys
-from userflow.assurance import Action, require_assurance
-from userflow.principals import Principal
+from userflow.accounts.principals import Principal
+from userflow.sessions.assurance import Action, require_assurance
 
 log = structlog.get_logger("identity.registry")
 

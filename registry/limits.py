@@ -6,7 +6,7 @@ from identity_platform.api import tallies
 from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.ratelimit import Usage, count, network_of
 from identity_platform.audit.origin import current_origin
-from userflow.principals import Principal
+from userflow.accounts.principals import Principal
 
 # The specification's figure, whatever is left of the window.
 RETRY_AFTER_SECONDS = 60

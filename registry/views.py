@@ -30,10 +30,11 @@ from registry.errors import (
 from tenants import routes
 from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
-from userflow.authentication import bearer_token
+from userflow.accounts.principals import Principal
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant
-from userflow.permissions import (
+from userflow.sessions.authentication import bearer_token
+from userflow.sessions.permissions import (
     ADMIN,
     CLIENT,
     END_USER,
@@ -44,7 +45,6 @@ from userflow.permissions import (
     require,
     tenant_at,
 )
-from userflow.principals import Principal
 
 KINDS = (OPERATOR, ADMIN, CLIENT, END_USER)
 NO_STORE = {"Cache-Control": "no-store"}

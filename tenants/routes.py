@@ -3,7 +3,7 @@
 A route is not cached across requests on purpose. Suspending, moving or deleting a tenant must count from the very next
 request in every process on every host; a cache would need an invalidation that can get lost, the statement is one
 primary-key look-up. Signing in with a token reads the route together with the caller's state, so that an authenticated
-request pays nothing extra (`userflow.tokens.state`).
+request pays nothing extra (`userflow.sessions.verify`).
 """
 
 from contextvars import ContextVar

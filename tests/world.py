@@ -17,8 +17,8 @@ from django.test.utils import override_settings
 from django_ratelimit.core import _get_window
 
 from identity_platform.api.ratelimit import network_of
+from userflow.sessions import signing
 from userflow.tenants.actions import NewTenant, open_tenant
-from userflow.tokens import signing
 
 PASSWORD = "correct horse 9 battery"
 

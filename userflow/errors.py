@@ -443,7 +443,7 @@ class EndpointOff(errors.Conflict):
     message = 'This webhook endpoint is switched off: switch it on with {"enabled": true} first.'
 
 
-# What a call that needs a proof in the request raises (userflow.proofs), besides the errors of a wrong factor.
+# What a call that needs a proof in the request raises (userflow.signin.proofs), besides the errors of a wrong factor.
 PROOF_ERRORS: Final[tuple[type[errors.ApiError], ...]] = (
     InsufficientAuthentication,
     WrongCurrentPassword,

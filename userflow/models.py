@@ -1,14 +1,17 @@
 """Re-exports the rooms' models so that Django finds them."""
 
-from userflow.admins.models import AdminRole, AdminUser
-from userflow.clients.models import Client
-from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
-from userflow.email.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
-from userflow.endusers.models import EndUser, EndUserCount
-from userflow.groups.models import Group, GroupMembership
-from userflow.invitations.models import AdminInvitation, EndUserInvitation
-from userflow.roles.models import Role, RoleBinding
-from userflow.signin.models import (
+from userflow.accounts.models import (
+    AdminRole,
+    AdminUser,
+    Client,
+    EndUser,
+    EndUserCount,
+    Group,
+    GroupMembership,
+    Role,
+    RoleBinding,
+)
+from userflow.accounts.session_models import (
     AdminAttempts,
     AdminEnrollmentWindow,
     AdminRefreshToken,
@@ -20,9 +23,12 @@ from userflow.signin.models import (
     EndUserSession,
     EndUserTicket,
 )
-from userflow.tokens.models import RevokedToken, SigningKey
+from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
+from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
+from userflow.events.models import WebhookEndpoint, WebhookMessage
+from userflow.invitations.models import AdminInvitation, EndUserInvitation
+from userflow.sessions.models import RevokedToken, SigningKey
 from userflow.transfer.models import EndUserImport
-from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
 
 __all__ = [
     "AdminAttempts",

@@ -1,4 +1,4 @@
-"""Signals by which userflow asks the apps above it, which it cannot import."""
+"""Signals by which a layer asks the layers and apps above it, which it cannot import."""
 
 from typing import Final
 
@@ -11,3 +11,10 @@ factor_proof: Final = Signal()
 # The owner of a mailbox takes over a user whose address was never verified. Sent with `realm` and `user` in the realm's
 # transaction, with the user's row locked. The receiver removes the factors and returns how many there were.
 address_taken_over: Final = Signal()
+
+# An admin has activated or deactivated an end user. Sent with `user`, in the transaction that has locked the user.
+end_user_activity_set: Final = Signal()
+
+# An end user is about to be erased. Sent with `user`, in the transaction, before the user's row goes. The receiver deletes
+# what it holds of the user and returns its model and the ids of the rows that are gone.
+end_user_erasing: Final = Signal()

@@ -15,9 +15,9 @@ from userflow.pages import landing_page
 from userflow.passwords.views import PasswordViewSet, ResetViewSet
 from userflow.profile.views import ProfileViewSet
 from userflow.roles.views import RoleViewSet
+from userflow.sessions.views import TokenViewSet, WellKnownViewSet
 from userflow.signin import views as signin
 from userflow.tenants.views import TenantSettingsViewSet, TenantViewSet
-from userflow.tokens.views import TokenViewSet, WellKnownViewSet
 from userflow.transfer.views import ExportViewSet, ImportViewSet
 from userflow.validation.views import ValidationViewSet
 from userflow.webhooks.views import WebhookViewSet

@@ -26,9 +26,9 @@ from mfa.totp.models import EndUserTotpSecret
 from mfa.webauthn import queries
 from mfa.webauthn.models import EndUserPasskey
 from tenants.context import in_tenant, tenant_atomic
-from userflow.endusers.models import EndUser
-from userflow.realms import END_USERS
-from userflow.signin import tickets
+from userflow.accounts.models import EndUser
+from userflow.accounts.realms import END_USERS
+from userflow.credentials import tickets
 from userflow.signin.actions import PASSWORD_AMR
 
 MOST = 1.5

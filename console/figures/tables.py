@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from console.figures.models import TenantFigures
 from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant
-from userflow.admins.models import AdminUser
+from userflow.accounts.models import AdminUser
 from userflow.directory.models import FAILED, INCOMPLETE, INTERRUPTED, REFUSED, DirectoryRun
 from userflow.invitations.models import AdminInvitation
 

@@ -21,7 +21,7 @@ from console.jobs.models import DONE, FAILED, RUNNING, SILENT_AFTER, WAITING, Jo
 from identity_platform.api.errors import ApiError, Conflict, NotFound
 from tenants.errors import UpgradeFailed
 from tenants.schema import reason_of
-from userflow.admins.models import AdminUser
+from userflow.accounts.models import AdminUser
 
 log = structlog.get_logger("identity.console")
 

@@ -21,7 +21,7 @@ from console.tenants import work
 from console.tenants.work import KIND_NAMES
 from tenants.models import Tenant
 from tenants.states import State
-from userflow.assurance import Action
+from userflow.sessions.assurance import Action
 
 STATE_NAMES = {
     WAITING: gettext_lazy("waiting"),

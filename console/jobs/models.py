@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from django.db import models
 from django.utils.timezone import now
 
-from userflow.admins.models import AdminUser
+from userflow.accounts.models import AdminUser
 
 WAITING, RUNNING, DONE, FAILED, INTERRUPTED = "waiting", "running", "done", "failed", "interrupted"
 # A job says every few seconds that it lives; silent for this long, its process is gone.

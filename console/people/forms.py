@@ -15,12 +15,10 @@ from unfold.widgets import (
 )
 
 from console.forms import Members
-from userflow.clients.models import Client
+from userflow.accounts.models import Client, Group, Role
 from userflow.endusers.serializers import EndUserChanges, RegisterIn
-from userflow.groups.models import Group
 from userflow.groups.serializers import GroupIn
 from userflow.invitations.serializers import InvitationIn
-from userflow.roles.models import Role
 from userflow.roles.serializers import RoleIn
 
 # More boxes than this are no choice any more: then the page of the group or role is the place.

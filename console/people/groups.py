@@ -16,11 +16,10 @@ from console.people import forms, members
 from console.people.person import of_person
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.assurance import Action
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser, Group, GroupMembership
 from userflow.errors import UnknownGroup
 from userflow.groups import actions
-from userflow.groups.models import Group, GroupMembership
+from userflow.sessions.assurance import Action
 
 LIST = "admin:userflow_group_changelist"
 

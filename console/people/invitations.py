@@ -17,7 +17,6 @@ from console.inside import inside, looking
 from console.people import forms
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.assurance import Action
 from userflow.errors import UnknownInvitation
 from userflow.invitations import actions
 from userflow.invitations.models import (
@@ -29,6 +28,7 @@ from userflow.invitations.models import (
     AdminInvitation,
     EndUserInvitation,
 )
+from userflow.sessions.assurance import Action
 
 ON_A_PAGE: Final = 50
 STATES: Final = (

@@ -20,11 +20,8 @@ from console.lists import TenantModelAdmin
 from console.scope import tenant_at
 from mfa import factors
 from tenants.context import TENANT_ALIAS
-from userflow.clients.models import Client
-from userflow.endusers.models import EndUser, EndUserCount
-from userflow.groups.models import Group
-from userflow.roles.models import Role
-from userflow.signin.models import EndUserSession
+from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role
+from userflow.accounts.session_models import EndUserSession
 
 # Up to this size of a table the words are looked for anywhere in it; in a larger one at the beginning, by the index.
 # 64 MiB are about 200,000 users, which PostgreSQL reads from memory in some ten milliseconds.

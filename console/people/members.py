@@ -16,8 +16,8 @@ from console.people.lists import found as found_in
 from console.people.lists import matching
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.assurance import Action
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
+from userflow.sessions.assurance import Action
 
 ON_A_PAGE: Final = 50
 FOUND: Final = 20

@@ -15,8 +15,8 @@ from console.inside import inside, looking
 from console.people.record import LOOK, find_person, record_of
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.endusers.models import EndUser
-from userflow.permissions_catalogue import FACTORS
+from userflow.accounts.models import EndUser
+from userflow.accounts.permissions_catalogue import FACTORS
 
 
 def of_person(*permissions: str) -> Callable[[Page], Page]:

@@ -18,18 +18,16 @@ from console.people.person import of_person, path_of
 from mfa import factors
 from tenants.context import tenant_atomic
 from tenants.models import Tenant
-from userflow.assurance import Action
+from userflow.accounts.models import EndUser, GroupMembership, RoleBinding
+from userflow.accounts.permissions_catalogue import FACTORS
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
 from userflow.endusers import actions
-from userflow.endusers.models import EndUser
 from userflow.errors import UnknownSession
 from userflow.groups.actions import add_members, remove_members
-from userflow.groups.models import GroupMembership
-from userflow.permissions_catalogue import FACTORS
-from userflow.realms import END_USERS
 from userflow.roles.actions import bind_users, unbind_users
-from userflow.roles.models import RoleBinding
-from userflow.signin import sessions
-from userflow.signin.models import EndUserSession
+from userflow.sessions import actions as sessions
+from userflow.sessions.assurance import Action
 
 
 @inside("endusers:read", "endusers:write")

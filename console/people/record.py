@@ -13,18 +13,14 @@ from identity_platform.audit.models import TenantEvent
 from mfa import factors
 from tenants.models import Tenant
 from tenants.states import Purpose
-from userflow.admins.models import AdminUser
-from userflow.clients.models import Client
-from userflow.email.models import EmailProof
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import AdminUser, Client, EndUser, Group, GroupMembership, RoleBinding
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
+from userflow.accounts.principals import ADMIN, OPERATOR
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.credentials.models import EmailProof
 from userflow.errors import UnknownUser
-from userflow.groups.models import Group, GroupMembership
 from userflow.ids import id_or
-from userflow.permissions_catalogue import EVERY_PERMISSION
-from userflow.principals import ADMIN, OPERATOR
-from userflow.realms import END_USERS
-from userflow.roles.models import RoleBinding
-from userflow.signin.models import EndUserSession
 
 LOOK: Final = "end_user.viewed"
 SHOWN_SESSIONS: Final = 20

@@ -16,12 +16,11 @@ from console.people import forms, members
 from console.people.person import of_person
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.assurance import Action
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser, Role, RoleBinding
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.errors import UnknownRoleId
-from userflow.permissions_catalogue import EVERY_PERMISSION
 from userflow.roles import actions
-from userflow.roles.models import Role, RoleBinding
+from userflow.sessions.assurance import Action
 
 LIST = "admin:userflow_role_changelist"
 

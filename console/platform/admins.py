@@ -21,12 +21,13 @@ from console.scope import chosen_tenant
 from console.signin.proofs import proof_in, with_proof
 from console.signin.views import agent
 from mfa.factors import reset_factors
+from userflow.accounts.lookups import find_admin_user
+from userflow.accounts.models import AdminUser
+from userflow.accounts.realms import ADMINS
+from userflow.accounts.session_models import AdminSession
 from userflow.admins import actions
-from userflow.admins.models import AdminUser
-from userflow.assurance import Action
-from userflow.realms import ADMINS
-from userflow.signin import sessions
-from userflow.signin.models import AdminSession
+from userflow.sessions import actions as sessions
+from userflow.sessions.assurance import Action
 
 MOST_SESSIONS = 20
 
@@ -36,7 +37,7 @@ def _admin(staff: Staff, user_id: UUID | str) -> AdminUser:
     found = user_id if isinstance(user_id, UUID) else uuid_or_none(user_id)
     if found is None:
         raise Http404
-    return actions.find_admin_user(user_id=found, within=staff.user.tenant_id)
+    return find_admin_user(user_id=found, within=staff.user.tenant_id)
 
 
 def _page_of(user: AdminUser) -> str:

@@ -24,9 +24,9 @@ from console.records import (
     yes_or_no,
 )
 from console.scope import tenant_at
-from userflow.assurance import Action
+from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
-from userflow.clients.models import CONFIDENTIAL, Client
+from userflow.sessions.assurance import Action
 
 LIST = "admin:userflow_client_changelist"
 _MEMBERS = ("name", "redirect_uris", "scopes", "tags", "self_registration")

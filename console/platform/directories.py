@@ -29,9 +29,9 @@ from console.records import (
     yes_or_no,
 )
 from console.scope import tenant_at
-from userflow.assurance import Action
 from userflow.directory import actions, synchronising
 from userflow.directory.models import FAILED, INCOMPLETE, INTERRUPTED, REFUSED, RUNNING, SUCCEEDED, DirectoryRun
+from userflow.sessions.assurance import Action
 
 MOST_SHOWN = 100
 RUNS_SHOWN = 20

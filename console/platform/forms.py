@@ -13,14 +13,13 @@ from console.access import Staff
 from console.forms import Address, ApiForm, Line, Lines, Number, Pick, Tick
 from console.signin.forms import ProofForm
 from tenants.models import Tenant
-from userflow.admins.models import AdminRole
+from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
+from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
-from userflow.clients.models import CONFIDENTIAL, PUBLIC
 from userflow.clients.serializers import ClientIn
 from userflow.directory.serializers import DirectoryChanges
+from userflow.events.catalogue import FILTERS
 from userflow.invitations.serializers import InvitationIn
-from userflow.permissions_catalogue import OPERATOR_PERMISSIONS
-from userflow.webhooks.events import FILTERS
 from userflow.webhooks.serializers import STATUSES, WebhookEndpointChanges, WebhookEndpointIn
 
 PLATFORM = "platform"

@@ -26,9 +26,9 @@ from console.records import (
     record_page,
 )
 from console.scope import chosen_tenant
-from userflow.assurance import Action
 from userflow.invitations import actions
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
+from userflow.sessions.assurance import Action
 
 TONES = {PENDING: PLAIN, ACCEPTED: GOOD, CANCELLED: BAD, EXPIRED: MIND}
 LIST = "admin:userflow_admininvitation_changelist"

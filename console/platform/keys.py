@@ -26,8 +26,8 @@ from console.records import (
 )
 from identity_platform.crypto import key_ring
 from tenants import keys
-from userflow.assurance import Action
-from userflow.tokens import signing
+from userflow.sessions import signing
+from userflow.sessions.assurance import Action
 
 _TONES = {"signing": GOOD, "next": PLAIN, "verifying": MIND}
 

@@ -15,8 +15,7 @@ from console.platform import admins, clients, invitations, roles
 from console.records import NOTHING
 from console.scope import chosen_tenant
 from console.words import labelled
-from userflow.admins.models import AdminRole, AdminUser
-from userflow.clients.models import Client
+from userflow.accounts.models import AdminRole, AdminUser, Client
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
 from userflow.invitations.queries import with_status
 

@@ -7,8 +7,8 @@ from django.utils.translation import gettext as _
 
 from console.access import needs, staff_at
 from console.records import Cell, Record, Table, record_page, yes_or_no
-from userflow.admins.models import AdminRole, AdminUser
-from userflow.permissions_catalogue import OPERATOR_PERMISSIONS
+from userflow.accounts.models import AdminRole, AdminUser
+from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 
 MOST_HOLDERS = 50
 

@@ -28,9 +28,9 @@ from console.records import (
     secret_page,
 )
 from console.scope import tenant_at
-from userflow.assurance import Action
+from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
+from userflow.sessions.assurance import Action
 from userflow.webhooks import actions
-from userflow.webhooks.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 
 SHOWN = 50
 _TONES = {PENDING: PLAIN, DELIVERED: GOOD, DEAD: BAD}

@@ -39,7 +39,7 @@ from registry import actions
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from tenants import routes
 from tenants.states import Purpose
-from userflow.assurance import Action
+from userflow.sessions.assurance import Action
 
 # More are never on one page: the service of a tenant has a handful, and whoever has more looks them up by the API.
 MOST_SHOWN = 200

@@ -31,13 +31,13 @@ from mfa.factors import TOTP, WEBAUTHN, list_factors, remove_factor
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
 from mfa.webauthn.speaking import SECOND_STEP_AMR
-from userflow.assurance import Action
+from userflow.accounts.realms import ADMINS
+from userflow.accounts.session_policy import AAL2
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
 from userflow.passwords.actions import change_password
-from userflow.realms import ADMINS
-from userflow.session_policy import AAL2
-from userflow.signin.sessions import end_one_session, end_others, list_sessions
-from userflow.tokens.issue import TokenPair
+from userflow.sessions.actions import end_one_session, end_others, list_sessions
+from userflow.sessions.assurance import Action
+from userflow.sessions.issue import TokenPair
 
 SESSIONS_SHOWN: Final = 50
 

@@ -18,11 +18,11 @@ from mfa.stepup.actions import StepUp, step_up
 from mfa.totp import actions as totp
 from mfa.webauthn import authentication as passkeys
 from mfa.webauthn.speaking import SECOND_STEP_AMR
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import ADMINS
+from userflow.credentials import tickets
 from userflow.errors import NotSignedInByTicket
-from userflow.principals import Principal
-from userflow.realms import ADMINS
-from userflow.signin import tickets
-from userflow.tokens.issue import TokenPair
+from userflow.sessions.issue import TokenPair
 
 PASSWORD: Final = "password"
 FORMS: Final[dict[str, tuple[str, type[forms.Form]]]] = {

@@ -18,13 +18,13 @@ from console import access
 from console.access import KIND, SEEN, SESSION, TENANT, USER
 from console.middleware import CONSOLE
 from console.signin.verified import DEVICE_ID_SESSION_KEY, mark_verified
-from userflow import principals
-from userflow.admins.models import AdminUser
-from userflow.session_policy import AAL2, SECOND_FACTORS, acr_of
+from userflow.accounts import principals
+from userflow.accounts.models import AdminUser
+from userflow.accounts.session_policy import AAL2, SECOND_FACTORS, acr_of
+from userflow.sessions.issue import TokenPair
 from userflow.signin.actions import SignIn
 from userflow.signin.console import keep_for_console
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS, StepUp, proof_token_for
-from userflow.tokens.issue import TokenPair
 
 PENDING: Final = "console_pending"
 ENROLLING: Final = "console_enrolling"

@@ -18,10 +18,11 @@ from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import options_for_step_up
 from mfa.webauthn import authentication as passkeys
 from mfa.webauthn.speaking import ONLY_STEP_AMR
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import ADMINS
 from userflow.passwords.actions import ask_for_admin_reset
-from userflow.principals import Principal
-from userflow.realms import ADMINS
-from userflow.signin.actions import end_sessions, sign_in_admin, sign_out
+from userflow.sessions.ending import end_sessions, sign_out
+from userflow.signin.actions import sign_in_admin
 
 only_forms = require_http_methods(["GET", "HEAD", "POST"])
 

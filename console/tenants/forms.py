@@ -18,8 +18,8 @@ from console.confirm import TypedName
 from identity_platform.api.fields import Choice, Flag, Items, Whole
 from tenants.models import DatabaseServer, Tenant
 from tenants.settings import SETTINGS, Setting
+from userflow.accounts.models import LONGEST_NAME
 from userflow.admins.actions import is_taken
-from userflow.admins.models import LONGEST_NAME
 
 _NO_CHOICE: Final = ("", gettext_lazy("As the platform has it"))
 

@@ -24,8 +24,7 @@ from tenants.models import Tenant
 from tenants.schema import schema_version
 from tenants.settings import SETTINGS
 from tenants.states import ALLOWED, Purpose, State
-from userflow.admins.models import AdminUser
-from userflow.clients.models import Client
+from userflow.accounts.models import AdminUser, Client
 
 SHOWN = 6
 

@@ -19,7 +19,7 @@ from console.tenants.pages import tenant_at
 from identity_platform.api.errors import ValidationFailed
 from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant
-from userflow.assurance import Action
+from userflow.sessions.assurance import Action
 from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
 
 writing = needs("tenants:write", operators_only=True)

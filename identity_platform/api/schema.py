@@ -220,7 +220,7 @@ class ContractSchema(AutoSchema):
         return found
 
     def get_extensions(self) -> dict[str, Any]:
-        """Name the rows of the action table that the operation asks (`userflow.assurance`)."""
+        """Name the rows of the action table that the operation asks (`userflow.sessions.assurance`)."""
         return {"x-assurance": [str(row) for row in self.contract.assurance]} if self.contract.assurance else {}
 
     def _is_list_view(self, serializer: Any = None) -> bool:

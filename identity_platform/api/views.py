@@ -31,7 +31,7 @@ class Contract:
     limit_headers: Mapping[str, str] = field(default_factory=dict)
     # Also for a session that proves less than the policy in force asks for: to enroll a factor, or to sign out.
     any_level: bool = False
-    # Rows of the action table (userflow.assurance) that the endpoint asks, always or for some bodies.
+    # Rows of the action table (userflow.sessions.assurance) that the endpoint asks, always or for some bodies.
     assurance: Sequence[str] = ()
 
 

@@ -6,10 +6,10 @@ from typing import Any
 from identity_platform.api.errors import NotAllowed
 from mfa.errors import AccountDeletionOff
 from tenants import routes
-from userflow.assurance import Action
+from userflow.accounts.principals import END_USER, Principal
 from userflow.endusers.actions import erase_end_user
-from userflow.principals import END_USER, Principal
-from userflow.proofs import prove_own_change
+from userflow.sessions.assurance import Action
+from userflow.signin.proofs import prove_own_change
 
 
 def close_account(*, principal: Principal, proof: Mapping[str, Any], user_agent: str = "") -> dict[str, int]:

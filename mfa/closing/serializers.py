@@ -1,6 +1,6 @@
 """Shapes of closing an account."""
 
-from userflow.proof_fields import ProofFields
+from userflow.signin.proof_fields import ProofFields
 
 
 class AccountClosingIn(ProofFields):

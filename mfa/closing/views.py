@@ -13,7 +13,6 @@ from mfa.errors import (
     PasskeyNotVerified,
 )
 from tenants.errors import TenantBusy, TenantSuspended
-from userflow.assurance import Action
 from userflow.endusers.serializers import ErasedOut
 from userflow.errors import (
     AttemptsLocked,
@@ -24,8 +23,9 @@ from userflow.errors import (
     UnknownUser,
     WrongCurrentPassword,
 )
-from userflow.permissions import SignedIn, principal_at
-from userflow.proof_fields import proof_of
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import SignedIn, principal_at
+from userflow.signin.proof_fields import proof_of
 
 
 class AccountClosingViewSet(ApiViewSet):

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
 from identity_platform.api.handlers import read_only
-from userflow.clients.models import Client
+from userflow.accounts.models import Client
 
 DEMO_TENANT = "demo"
 # Scripts, styles and calls of this origin only; nothing inline, so markup in somebody's name stays markup.

@@ -10,7 +10,7 @@ from datetime import datetime
 from django.db import models
 
 from tenants.models import TenantModel
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 
 class PushDevice(TenantModel):

@@ -20,10 +20,10 @@ from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
-from userflow.proofs import proof_missing
-from userflow.realms import END_USERS
-from userflow.signin import attempts, tickets
-from userflow.tokens.issue import TokenPair
+from userflow.accounts.realms import END_USERS
+from userflow.credentials import attempts, tickets
+from userflow.sessions.issue import TokenPair
+from userflow.signin.proofs import proof_missing
 
 CodePurpose = Literal["enrollment", "verification"]
 ENROLLMENT: Final[CodePurpose] = "enrollment"

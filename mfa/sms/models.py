@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models
 
 from tenants.models import TenantModel
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 CODES_KEPT = timedelta(hours=1)
 MESSAGES_KEPT = timedelta(days=35)

@@ -27,7 +27,7 @@ from mfa.sms.models import SmsMessage
 from tenants import keys
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
-from userflow.signin import attempts
+from userflow.credentials import attempts
 
 log = structlog.get_logger("identity.sms")
 SENT = Counter("identity_sms_messages", "Messages by outcome.", ["outcome"])

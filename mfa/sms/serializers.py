@@ -8,7 +8,7 @@ from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import SixDigits
 from mfa.serializers import EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
-from userflow.proof_fields import ProofFields
+from userflow.signin.proof_fields import ProofFields
 
 
 class SmsWhom(serializers.Serializer[Any]):

@@ -20,9 +20,9 @@ from mfa.errors import (
 from mfa.sms import actions, serializers
 from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
 from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
-from userflow.proof_fields import proof_in, without_proof
+from userflow.sessions.assurance import Action
+from userflow.signin.proof_fields import proof_in, without_proof
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
 LADDER = PROOF_ERRORS

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from mfa.webauthn.authentication import begin_own_authentication
+from userflow.accounts.principals import CLIENT, Principal
 from userflow.errors import FactorNeeded
-from userflow.principals import CLIENT, Principal
-from userflow.proofs import CURRENT_PASSWORD, FACTOR_PROOFS, check_proof
+from userflow.sessions.issue import realm_of
+from userflow.signin.proofs import CURRENT_PASSWORD, FACTOR_PROOFS, check_proof
 from userflow.signin.step_up import StepUp, access_token_for, proof_token_for, raise_session
-from userflow.tokens.issue import realm_of
 
 PASSWORD: Final = "password"
 STEP_UP_PROOFS: Final = (PASSWORD, *FACTOR_PROOFS)

@@ -1,4 +1,4 @@
-"""Check the factors that a request sends as its proof, for `userflow.proofs.check_proof`."""
+"""Check the factors that a request sends as its proof, for `userflow.signin.proofs.check_proof`."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,8 +12,8 @@ from mfa.totp import actions as totp
 from mfa.totp import backup_codes
 from mfa.webauthn.authentication import verify_own_passkey
 from mfa.webauthn.speaking import SECOND_STEP_AMR
-from userflow.principals import Principal
-from userflow.tokens.issue import realm_of
+from userflow.accounts.principals import Principal
+from userflow.sessions.issue import realm_of
 
 _AMR: Final[Mapping[str, tuple[str, ...]]] = {
     "code": totp.AMR,

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import Text
-from userflow.proof_fields import FactorProofFields
+from userflow.signin.proof_fields import FactorProofFields
 
 
 class StepUpIn(FactorProofFields):

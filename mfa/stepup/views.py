@@ -17,7 +17,7 @@ from userflow.errors import (
     TooManyFromAddress,
     WrongCurrentPassword,
 )
-from userflow.permissions import SignedIn, principal_at
+from userflow.sessions.permissions import SignedIn, principal_at
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS
 
 PLACE = [TenantSuspended, TenantBusy]

@@ -20,12 +20,12 @@ from mfa.totp import backup_codes, engine
 from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
 from mfa.verification import Factor, Try, Unusable, Use
 from tenants.states import Purpose
-from userflow.assurance import Action
+from userflow.accounts.realms import END_USERS, Realm
+from userflow.credentials import attempts
 from userflow.errors import NotSignedInByTicket
-from userflow.proofs import proof_missing
-from userflow.realms import END_USERS, Realm
-from userflow.signin import attempts
-from userflow.tokens.issue import TokenPair
+from userflow.sessions.assurance import Action
+from userflow.sessions.issue import TokenPair
+from userflow.signin.proofs import proof_missing
 
 PENDING_FOR: Final = timedelta(minutes=10)
 PENDING_AT_ONCE: Final = 3

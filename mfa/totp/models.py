@@ -8,8 +8,7 @@ from django.db import models
 from django.db.models import Q
 
 from tenants.models import TenantModel
-from userflow.admins.models import AdminUser
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import AdminUser, EndUser
 
 
 class TotpSecret(models.Model):

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.fields import BackupCodeText, SixDigits
 from mfa.serializers import EnrollmentIn
-from userflow.proof_fields import ProofFields
+from userflow.signin.proof_fields import ProofFields
 
 COMPLETES = "Ticket of the login that must enroll first: the new factor completes it."
 

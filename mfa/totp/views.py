@@ -18,11 +18,11 @@ from mfa.errors import (
 from mfa.totp import actions, serializers
 from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.errors import PROOF_ERRORS as OWN_PROOF_ERRORS
 from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
-from userflow.proof_fields import proof_in, without_proof
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.sessions.assurance import Action
+from userflow.signin.proof_fields import proof_in, without_proof
 
 REALM = [TenantSuspended, TenantBusy, TenantMismatch, UnknownPerson]
 TENANCY = [*REALM, UnknownTenant]

@@ -23,10 +23,10 @@ from mfa.webauthn.speaking import SECOND_STEP_AMR, only_step, record, speaks_as
 from tenants.context import current_tenant
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
+from userflow.accounts.realms import END_USERS, Realm
+from userflow.credentials import attempts
 from userflow.errors import NotSignedInByTicket
-from userflow.realms import END_USERS, Realm
-from userflow.signin import attempts
-from userflow.tokens.issue import TokenPair
+from userflow.sessions.issue import TokenPair
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from django.db import models
 
 from mfa.webauthn.authenticators import name_of
 from tenants.models import TenantModel
-from userflow.admins.models import AdminUser
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import AdminUser, EndUser
 
 
 class Passkey(models.Model):

@@ -15,7 +15,7 @@ from mfa.verification import names_of
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
 from mfa.webauthn.models import AdminChallenge, AdminPasskey, Challenge, EndUserChallenge, EndUserPasskey
 from mfa.webauthn.responses import digest_of
-from userflow.realms import END_USERS, Realm
+from userflow.accounts.realms import END_USERS, Realm
 
 REGISTRATION: Final = "registration"
 AUTHENTICATION: Final = "authentication"

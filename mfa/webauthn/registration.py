@@ -21,11 +21,11 @@ from mfa.webauthn.responses import CeremonyFailed
 from mfa.webauthn.speaking import ONLY_STEP_AMR, SECOND_STEP_AMR, only_step, record
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.credentials import attempts
+from userflow.credentials.tickets import Spendable
+from userflow.sessions.issue import TokenPair
 from userflow.signin import actions as signin
-from userflow.signin import attempts
-from userflow.signin.tickets import Spendable
-from userflow.tokens.issue import TokenPair
 
 # Every one of them travels in the options of each ceremony.
 MOST_PASSKEYS: Final = 20

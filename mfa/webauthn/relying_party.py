@@ -13,7 +13,7 @@ from tenants.context import current_tenant, in_tenant
 from tenants.models import Tenant
 from tenants.settings import value_of
 from tenants.states import Purpose
-from userflow.realms import END_USERS, Realm
+from userflow.accounts.realms import END_USERS, Realm
 
 # No browser follows more (Level 3 section 5.11.1 asks for five labels at least).
 MOST_RELATED_ORIGINS: Final = 100

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.serializers import EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
-from userflow.proof_fields import PublicKeyCredential
+from userflow.signin.proof_fields import PublicKeyCredential
 
 
 class AdminNamedIn(serializers.Serializer[Any]):

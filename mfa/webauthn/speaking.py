@@ -9,9 +9,9 @@ from mfa.completion import ClientProof, speaker_of
 from mfa.enrollment import Caller
 from mfa.errors import PasskeyNotVerified
 from mfa.verification import Earned
-from userflow import principals
+from userflow.accounts import principals
+from userflow.accounts.realms import END_USERS, Realm
 from userflow.errors import NotSignedInByTicket
-from userflow.realms import END_USERS, Realm
 
 # RFC 8176 and the IANA registry of authentication methods: `pop` proof of possession of a key; with the user verified
 # by the authenticator it is two factors in one step.
@@ -36,7 +36,7 @@ def only_step(
 
 
 def speaks_as(realm: Realm, user: Any) -> str:
-    """The kind of principal that the user is (`userflow.principals`)."""
+    """The kind of principal that the user is (`userflow.accounts.principals`)."""
     if realm is END_USERS:
         return principals.END_USER
     return principals.ADMIN if user.tenant_id else principals.OPERATOR

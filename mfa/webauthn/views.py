@@ -27,10 +27,10 @@ from mfa.webauthn.authentication import Verified
 from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
+from userflow.accounts.realms import ADMINS, END_USERS
 from userflow.errors import AttemptsLocked, ClientNotAuthenticated, EmailNotVerified, NotSignedInByTicket
-from userflow.permissions import Anyone
-from userflow.realms import ADMINS, END_USERS
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import Anyone
 
 PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
 LADDER = PROOF_ERRORS

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.attacks.victims import TICKET, Victim
-from tests.userflow.tokens.test_refresh import refresh
+from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api
 
 

@@ -13,9 +13,9 @@ from tests.userflow.directory.conftest import CONFIGS
 from tests.userflow.directory.entra import Entra
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, House
+from userflow.accounts.models import EndUser
 from userflow.admins.actions import create_admin_user
-from userflow.endusers.models import EndUser
-from userflow.signin.passwords import hashed
+from userflow.credentials.passwords import hashed
 
 TICKET = "X-Enrollment-Ticket"
 

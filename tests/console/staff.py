@@ -14,9 +14,9 @@ from django.utils.timezone import now
 
 from tests.mfa.people import a_step_lasts
 from tests.world import PASSWORD, Api, House, some_address
+from userflow.accounts.models import AdminRole, AdminUser
+from userflow.accounts.session_models import AdminSession
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminRole, AdminUser
-from userflow.signin.models import AdminSession
 
 LOGIN = "/admin/login/"
 

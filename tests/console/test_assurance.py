@@ -1,7 +1,7 @@
 """Every form of the console below the level that its action needs: staff prove again that it is them, and nothing changes.
 
 The forms are found, not listed: a page that shows one, or takes only POST. A form whose action is not in the action table
-(userflow.assurance) is entered in OUTSIDE_THE_TABLE with the reason.
+(userflow.sessions.assurance) is entered in OUTSIDE_THE_TABLE with the reason.
 """
 
 import re
@@ -17,7 +17,7 @@ from tests.console.every_url import PAGES
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.test_every_url import World, everything_of, path_of
 from tests.console.test_every_url import world as world
-from userflow.signin.models import AdminSession
+from userflow.accounts.session_models import AdminSession
 
 # Every page has a form to sign out, pages of a chosen tenant one to choose another, and lists one that is empty.
 FRAME = r'id="logout-form"|id="changelist-form"|action="/admin/inside/"'

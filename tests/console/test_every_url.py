@@ -20,23 +20,20 @@ from tenants.states import Purpose
 from tests.console.every_url import PAGES
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.world import House, some_address, statements
-from userflow.admins.models import AdminRole, AdminUser
-from userflow.clients.models import Client as Application
+from userflow.accounts.models import AdminRole, AdminUser, EndUser, Group, GroupMembership, Role, RoleBinding
+from userflow.accounts.models import Client as Application
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
+from userflow.accounts.principals import OPERATOR, Principal
+from userflow.accounts.session_models import EndUserSession
 from userflow.directory.actions import create_directory
 from userflow.directory.models import DirectoryConfig, DirectoryRun
-from userflow.endusers.models import EndUser
+from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.groups.actions import create_group
-from userflow.groups.models import Group, GroupMembership
 from userflow.invitations.actions import invite
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
-from userflow.permissions_catalogue import EVERY_PERMISSION
-from userflow.principals import OPERATOR, Principal
 from userflow.roles.actions import create_role
-from userflow.roles.models import Role, RoleBinding
-from userflow.signin.models import EndUserSession
-from userflow.tokens.signing import rotate_signing_keys, signing_key_status
+from userflow.sessions.signing import rotate_signing_keys, signing_key_status
 from userflow.webhooks.actions import create_endpoint
-from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
 
 # A permission that opens no page of the console by itself.
 NOTHING_HERE = "end_users_of_the_table:none"

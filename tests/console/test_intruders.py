@@ -20,7 +20,7 @@ from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.parallel import at_once
 from tests.world import Api, House, some_address, statements
-from userflow.permissions_catalogue import EVERY_PERMISSION
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 
 AT_ONCE = 6
 

@@ -13,9 +13,7 @@ from tests.console.staff import new_auditor, new_operator, new_tenant_admin
 from tests.console.tenants.test_steps import LIST, new_tenant
 from tests.console.test_every_url import furnish
 from tests.world import House
-from userflow.admins.models import AdminUser
-from userflow.endusers.models import EndUser
-from userflow.roles.models import Role, RoleBinding
+from userflow.accounts.models import AdminUser, EndUser, Role, RoleBinding
 
 ADMINS, USERS, SESSIONS = (f"/admin/userflow/{name}/" for name in ("adminuser", "enduser", "endusersession"))
 # None of these has one meaning that could be stored and handed out again.

@@ -14,7 +14,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 
 @dataclass
@@ -133,8 +133,8 @@ class Somebody:
 
     def locks_end(self) -> None:
         """The wait of Retry-After is over."""
-        from userflow.realms import END_USERS
-        from userflow.signin.attempts import subject_of
+        from userflow.accounts.realms import END_USERS
+        from userflow.credentials.attempts import subject_of
 
         with in_tenant(self.house.id):
             END_USERS.attempts._default_manager.filter(subject=subject_of(END_USERS, self.id)).update(

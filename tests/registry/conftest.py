@@ -14,7 +14,7 @@ import pytest
 from tenants.context import in_tenant
 from tests.registry.processes import Server
 from tests.world import Api, House, build_house, populate, window_left
-from userflow.roles.models import Role, RoleBinding
+from userflow.accounts.models import Role, RoleBinding
 
 SERVICES = "/exsvc/api/v1/services"
 

@@ -338,7 +338,7 @@ def test_an_end_user_may_what_the_roles_say(house: House, permission: str, passe
 
 
 def test_a_permission_that_is_taken_away_is_gone_with_the_next_call(house: House) -> None:
-    from userflow.clients.models import Client
+    from userflow.accounts.models import Client
 
     service = Registry(house.api).create()
     caller = as_client(house, "services:credentials")

@@ -6,7 +6,7 @@ import time
 
 from tests.registry.conftest import as_client, as_end_user
 from tests.world import Api, House
-from userflow.clients.models import Client
+from userflow.accounts.models import Client
 
 PATH = "/exsvc/debug/auth"
 CLAIMS = {

@@ -11,7 +11,7 @@ from tenants.models import DataKey
 from tests.mfa.people import Somebody, somebody
 from tests.registry.conftest import Registry, credentials_of
 from tests.world import PASSWORD, Api, House
-from userflow.tokens import signing
+from userflow.sessions import signing
 
 DIRECTORY = {
     "name": "People",

@@ -22,8 +22,8 @@ from tests.machine.conftest import within
 from tests.tenants.conftest import AnotherProcess, databases_on, said_by, straight_to, throw_away
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import Api, House, Person, build_house
+from userflow.events.models import WebhookEndpoint
 from userflow.models import EndUser
-from userflow.webhooks.models import WebhookEndpoint
 from userflow.webhooks.signing import open_secret
 
 MOVING = ["moving", "written out", "promised", "created", "read in", "verified", "switched"]

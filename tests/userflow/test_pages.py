@@ -20,7 +20,7 @@ from tests.userflow.email.test_proofs import sign_in as try_to_sign_in
 from tests.userflow.invitations.test_invitations import invite, somebody, token_of
 from tests.userflow.mailbox import mails_to, token_in
 from tests.userflow.passwords.test_reset import ask, login
-from tests.userflow.tokens.test_oauth_libraries import place as place
+from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.world import PASSWORD, Api, House, sign_in_admin
 
 NEW = "another horse 8 battery"

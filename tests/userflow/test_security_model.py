@@ -2,9 +2,9 @@
 
 from django.conf import settings
 
-from userflow.assurance import REQUIREMENTS
+from userflow.sessions.assurance import REQUIREMENTS
 
-BEGIN = "<!-- actions: generated from userflow/assurance.py -->\n"
+BEGIN = "<!-- actions: generated from userflow/sessions/assurance.py -->\n"
 END = "<!-- actions: end -->"
 
 

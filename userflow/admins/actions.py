@@ -12,8 +12,13 @@ from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from tenants import routes
-from userflow.admins.models import AdminRole, AdminUser, username_is
-from userflow.assurance import Action, require_assurance
+from userflow.accounts.lookups import find_admin_user
+from userflow.accounts.models import AdminRole, AdminUser, username_is
+from userflow.accounts.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import must_outrank_admin
+from userflow.accounts.realms import ADMINS
+from userflow.credentials import passwords, tickets
 from userflow.email import admin_proofs, undo
 from userflow.errors import (
     AdminNameTaken,
@@ -21,14 +26,10 @@ from userflow.errors import (
     LastAdmin,
     NotYourself,
     UnknownRole,
-    UnknownUser,
 )
-from userflow.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
-from userflow.principals import Principal
-from userflow.proofs import proof_missing, prove_own_change
-from userflow.realms import ADMINS
-from userflow.signin import passwords, tickets
-from userflow.signin.actions import end_sessions, must_still_stand
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.ending import end_sessions, must_still_stand
+from userflow.signin.proofs import proof_missing, prove_own_change
 
 LAST_ADMIN_LOCK = 7_215_003
 
@@ -139,22 +140,6 @@ def list_admin_users(
     return Page(list(found.order_by("-created_at", "id")[start : start + limit]), page, limit, found.count())
 
 
-def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -> AdminUser:
-    """One admin user; `within` is the caller's tenant (None: an operator sees all). UnknownUser otherwise.
-
-    `lock` keeps others from changing the row until the caller's transaction ends.
-    """
-    found = AdminUser.objects.prefetch_related("roles").filter(pk=user_id)
-    if lock:
-        found = found.select_for_update(of=("self",), no_key=True)
-    if within is not None:
-        found = found.filter(tenant_id=within)
-    user = found.first()
-    if user is None:
-        raise UnknownUser
-    return user
-
-
 def update_admin_user(
     *,
     user_id: UUID,
@@ -183,7 +168,7 @@ def update_admin_user(
             require_assurance(Action.GRANT_ROLES, by)
         if not own and changes.get("email", user.email) != user.email:
             require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
-        must_outrank(by, user)
+        must_outrank_admin(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
         username, email = changes.get("username", user.username), changes.get("email", user.email)
         _refuse_foreign_address(username, email)
@@ -249,7 +234,7 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
         if user.pk == by.id and not active:
             raise NotYourself
-        must_outrank(by, user)
+        must_outrank_admin(by, user)
         if not active:
             _keep_one_admin(user)
         user.active = active
@@ -263,15 +248,6 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
             target=("admin_user", user.pk),
         )
     return user
-
-
-def must_outrank(by: Principal, user: AdminUser) -> None:
-    """Raise GrantsMoreThanHeld when the user holds a permission that the caller lacks.
-
-    Who could change a stronger user's address or switch it off would in the end hold that user's permissions."""
-    held = {permission for role in user.roles.all() for permission in role.permissions}
-    if not held <= by.permissions:
-        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
 
 
 def _keep_one_admin(user: AdminUser) -> None:

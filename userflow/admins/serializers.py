@@ -6,8 +6,8 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Flag, Identifier, Items, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
-from userflow.admins.models import LONGEST_NAME, AdminUser
-from userflow.proof_fields import ProofFields
+from userflow.accounts.models import LONGEST_NAME, AdminUser
+from userflow.signin.proof_fields import ProofFields
 
 MOST_ROLES = 50
 

@@ -9,8 +9,9 @@ from rest_framework.response import Response
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
+from userflow.accounts.lookups import find_admin_user
+from userflow.accounts.principals import Principal
 from userflow.admins import actions, serializers
-from userflow.assurance import Action
 from userflow.errors import (
     PROOF_ERRORS,
     AdminNameTaken,
@@ -24,9 +25,9 @@ from userflow.errors import (
     WeakPassword,
 )
 from userflow.ids import id_or
-from userflow.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, tenant_at
-from userflow.principals import Principal
-from userflow.proof_fields import proof_of, without_proof
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, tenant_at
+from userflow.signin.proof_fields import proof_of, without_proof
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 Reads = needs("admins:read", OPERATOR, ADMIN)
@@ -84,15 +85,13 @@ class AdminUserViewSet(ApiViewSet):
     def me(self, request: Request) -> Response:
         """The signed-in admin user with roles, permissions and factors."""
         by = _admin_at(request)
-        return Response(serializers.profile(actions.find_admin_user(user_id=by.id, within=by.tenant_id)))
+        return Response(serializers.profile(find_admin_user(user_id=by.id, within=by.tenant_id)))
 
     @endpoint(returns={200: serializers.AdminProfileOut}, refuses=[UnknownUser])
     def retrieve(self, request: Request, user_id: str) -> Response:
         """One admin user."""
         within = principal_at(request).tenant_id
-        return Response(
-            serializers.profile(actions.find_admin_user(user_id=id_or(user_id, UnknownUser), within=within))
-        )
+        return Response(serializers.profile(find_admin_user(user_id=id_or(user_id, UnknownUser), within=within)))
 
     @endpoint(
         serializers.AdminUserChanges,

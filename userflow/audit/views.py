@@ -10,7 +10,7 @@ from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.audit import actions, serializers
 from userflow.audit.actions import PLATFORM, TENANT, Filters
-from userflow.permissions import OPERATOR, needs, principal_at, tenant_at
+from userflow.sessions.permissions import OPERATOR, needs, principal_at, tenant_at
 
 
 class AuditViewSet(ApiViewSet):

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import F
 from django.utils.timezone import now
 
 from identity_platform.api.errors import Unavailable, ValidationFailed
@@ -22,15 +21,13 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.models import Tenant
 from tenants.states import Purpose
-from userflow.assurance import Action, require_assurance
-from userflow.clients.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import lacking
+from userflow.accounts.realms import END_USERS
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
-from userflow.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
-from userflow.principals import Principal
-from userflow.rank import lacking
-from userflow.realms import END_USERS
-from userflow.roles.models import Role
-from userflow.tokens.revocation import revoke_client_token
+from userflow.sessions.assurance import Action, require_assurance
 
 DEFAULT_CLIENT = "Default client"
 # Readable, so that scanners for leaked secrets can name what they found.
@@ -256,16 +253,6 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
         client.delete()
 
 
-def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
-    """End the token that a client calls with, or all of its own tokens."""
-    if not everywhere:
-        revoke_client_token(principal.claims)
-        return
-    with transaction.atomic():
-        Client.objects.filter(pk=principal.id).update(generation=F("generation") + 1)
-        record_for_platform("client.tokens_ended", tenant_id=principal.tenant_id, target=("client", principal.id))
-
-
 def _locked(tenant_id: UUID, client_id: UUID) -> Client:
     client = Client.objects.select_for_update().filter(pk=client_id, tenant_id=tenant_id).first()
     if client is None:
@@ -284,7 +271,7 @@ def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iter
     """The scopes in order and once each, if the caller may give all that the client does not hold already.
 
     A scope is a permission of the platform that a client may hold, or one that a role of the tenant carries. None of them
-    is beyond the caller (`userflow.rank`). Refuses with ValidationFailed, GrantsMoreThanHeld.
+    is beyond the caller (`userflow.accounts.rank`). Refuses with ValidationFailed, GrantsMoreThanHeld.
     """
     wanted = sorted(set(scopes))
     new = set(wanted) - set(held)

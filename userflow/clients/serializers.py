@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Flag, Items, QueryFlag, Text, Whole
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
-from userflow.clients.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 
 MOST_ENTRIES = 100
 

@@ -9,7 +9,6 @@ from rest_framework.response import Response
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
 from userflow.clients import actions, serializers
 from userflow.errors import (
     DefaultClientStays,
@@ -19,7 +18,8 @@ from userflow.errors import (
     UnknownClient,
 )
 from userflow.ids import id_or, tenant_id_in_path
-from userflow.permissions import needs, principal_at, tenant_at
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import needs, principal_at, tenant_at
 from userflow.signin.views import NO_STORE
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]

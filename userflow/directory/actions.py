@@ -20,7 +20,9 @@ from tenants import keys
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
-from userflow.assurance import Action, require_assurance
+from userflow.accounts.models import Group, Role
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import refuse_granting
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.addresses import refuse_plainly_forbidden
 from userflow.directory.configs import client_of, config_of, record
@@ -40,10 +42,7 @@ from userflow.errors import (
     TooManyDirectories,
     UnknownDirectory,
 )
-from userflow.groups.models import Group
-from userflow.principals import Principal
-from userflow.roles.actions import refuse_granting
-from userflow.roles.models import Role
+from userflow.sessions.assurance import Action, require_assurance
 
 # The members of a configuration that say whom the secret is for.
 TARGET: Final = {

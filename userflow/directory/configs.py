@@ -4,7 +4,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from identity_platform.audit.writer import record_for_platform
-from userflow.clients.models import Client
+from userflow.accounts.models import Client
 from userflow.directory.models import DirectoryConfig
 from userflow.errors import UnknownClient, UnknownDirectory
 

@@ -12,11 +12,10 @@ from django.db.models.functions import Lower
 
 from tenants.context import in_tenant
 from tenants.states import Purpose
+from userflow.accounts.models import Group, Role, RoleBinding
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import refuse_granting
 from userflow.directory.models import DirectoryConfig, DirectoryLink
-from userflow.groups.models import Group
-from userflow.principals import Principal
-from userflow.roles.actions import refuse_granting
-from userflow.roles.models import Role, RoleBinding
 
 
 def refuse_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Collection[str]) -> None:

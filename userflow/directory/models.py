@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models.functions import Lower
 
 from tenants.models import Tenant, TenantModel
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 ACTIVE_DIRECTORY, ENTRA_ID = "active_directory", "entra_id"
 KINDS = (ACTIVE_DIRECTORY, ENTRA_ID)

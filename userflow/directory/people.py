@@ -13,18 +13,16 @@ from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
 from tenants.routes import decoded
+from userflow.accounts.event_payloads import person
+from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group
+from userflow.accounts.realms import END_USERS
+from userflow.credentials import email_verification as proofs
+from userflow.credentials import unused_registrations as yielding
+from userflow.credentials.models import EmailProof, EndUserEmailUndo
 from userflow.directory.models import DirectoryConfig, DirectoryLink
 from userflow.directory.objects import Entry
 from userflow.directory.plan import Change, Person
-from userflow.email import proofs
-from userflow.email.models import EmailProof, EndUserEmailUndo
-from userflow.endusers import yielding
-from userflow.endusers.models import EndUser
-from userflow.groups.models import Group
-from userflow.realms import END_USERS
-from userflow.roles.models import DEFAULT_ROLE
-from userflow.webhooks.outbox import publish_for_each
-from userflow.webhooks.payloads import person
+from userflow.events.outbox import publish_for_each
 
 MOST_NAMED: Final = 1000
 _COLUMNS: Final = (

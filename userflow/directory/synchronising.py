@@ -22,6 +22,7 @@ from tenants import keys
 from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import DataKeyLocked
 from tenants.states import State
+from userflow.accounts.principals import Principal
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.configs import client_of, config_of, record
 from userflow.directory.engine import Synchronisation
@@ -38,8 +39,7 @@ from userflow.directory.models import (
 from userflow.directory.objects import Entry, Reading, attributes_read, normalised
 from userflow.directory.runs import RunLost, Tally
 from userflow.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
-from userflow.principals import Principal
-from userflow.webhooks.outbox import publish_for_each
+from userflow.events.outbox import publish_for_each
 
 log = structlog.get_logger("identity.directory")
 

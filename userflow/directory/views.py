@@ -9,7 +9,6 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
 from userflow.directory import actions, serializers, synchronising
 from userflow.errors import (
     DirectoryBusy,
@@ -25,7 +24,8 @@ from userflow.errors import (
 )
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant, TenantPageQuery
-from userflow.permissions import needs, principal_at, tenant_at
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import needs, principal_at, tenant_at
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 NEEDS = {

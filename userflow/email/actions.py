@@ -18,12 +18,16 @@ from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.admins.models import AdminUser
-from userflow.email import ownership, proofs
+from userflow.accounts.event_payloads import person
+from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.principals import END_USER, Principal
+from userflow.accounts.realms import END_USERS
+from userflow.credentials import attempts, tickets
+from userflow.credentials import email_verification as proofs
+from userflow.credentials import unused_registrations as yielding
+from userflow.credentials.models import EmailProof
+from userflow.email import ownership
 from userflow.email.admin_proofs import verify_admin_email
-from userflow.email.models import EmailProof
-from userflow.endusers import yielding
-from userflow.endusers.models import EndUser
 from userflow.errors import (
     AttemptsLocked,
     EmailProofInvalid,
@@ -32,14 +36,10 @@ from userflow.errors import (
     NotSignedInByTicket,
     TooManyFromAddress,
 )
+from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
-from userflow.principals import END_USER, Principal
-from userflow.proofs import check_password, wrong_password
-from userflow.realms import END_USERS
-from userflow.signin import attempts, tickets
-from userflow.signin.actions import end_sessions, must_still_stand
-from userflow.webhooks.outbox import publish
-from userflow.webhooks.payloads import person
+from userflow.sessions.ending import end_sessions, must_still_stand
+from userflow.signin.proofs import check_password, wrong_password
 
 FACTOR = "email"
 MOST_RIVALS = 5

@@ -13,13 +13,13 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token
 from userflow import mail
-from userflow.admins.models import AdminUser
-from userflow.email.models import AdminEmailProof
+from userflow.accounts.models import AdminUser
+from userflow.accounts.realms import ADMINS
+from userflow.credentials import tickets
+from userflow.credentials.models import AdminEmailProof
 from userflow.errors import AdminNameTaken, EmailProofInvalid, TooManyFromAddress
 from userflow.mailed_tokens import placed_token
-from userflow.realms import ADMINS
-from userflow.signin import tickets
-from userflow.signin.actions import end_sessions
+from userflow.sessions.ending import end_sessions
 
 LIFETIME: Final = timedelta(days=7)
 

@@ -12,12 +12,12 @@ from django.db import IntegrityError
 from django.utils.timezone import now
 
 from userflow import signals
-from userflow.email.models import AdminEmailProof, EmailProof
-from userflow.realms import END_USERS, Realm
-from userflow.signin import tickets
-from userflow.signin.actions import end_sessions
-from userflow.webhooks.outbox import publish
-from userflow.webhooks.payloads import person
+from userflow.accounts.event_payloads import person
+from userflow.accounts.realms import END_USERS, Realm
+from userflow.credentials import tickets
+from userflow.credentials.models import AdminEmailProof, EmailProof
+from userflow.events.outbox import publish
+from userflow.sessions.ending import end_sessions
 
 LOCAL = "local"
 # Links to set a new password go to the mailbox itself, so they stay.

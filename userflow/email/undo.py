@@ -18,17 +18,17 @@ from tenants.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.email.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
-from userflow.email.proofs import issuer_of
-from userflow.endusers import yielding
-from userflow.endusers.models import EndUser
+from userflow.accounts.event_payloads import person
+from userflow.accounts.models import EndUser
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.credentials import attempts
+from userflow.credentials import unused_registrations as yielding
+from userflow.credentials.email_verification import issuer_of
+from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.errors import AdminNameTaken, EmailTaken, EmailUndoInvalid
+from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of, placed_token
-from userflow.realms import ADMINS, END_USERS, Realm
-from userflow.signin import attempts
-from userflow.signin.actions import end_everything
-from userflow.webhooks.outbox import publish
-from userflow.webhooks.payloads import person
+from userflow.sessions.ending import end_everything
 
 LIFETIME: Final = timedelta(days=7)
 

@@ -6,10 +6,10 @@ from rest_framework.response import Response
 from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended
-from userflow.admins.models import AdminUser
+from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.principals import Principal
 from userflow.email import actions, serializers
 from userflow.email.undo import undo_email_change
-from userflow.endusers.models import EndUser
 from userflow.errors import (
     AdminNameTaken,
     AttemptsLocked,
@@ -23,8 +23,7 @@ from userflow.errors import (
     TooManyFromAddress,
     WrongCurrentPassword,
 )
-from userflow.permissions import Anyone
-from userflow.principals import Principal
+from userflow.sessions.permissions import Anyone
 from userflow.signin.views import TICKET_HEADER
 
 SENT = {"message": "If this address waits to be proven, a mail with a link and a code is on its way."}

@@ -18,14 +18,18 @@ from tenants import routes
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
-from userflow.assurance import Action, require_assurance
-from userflow.clients.models import Client
-from userflow.directory.models import DirectoryLink
-from userflow.email import proofs, undo
-from userflow.email.models import EmailProof
-from userflow.endusers import queries, yielding
+from userflow.accounts.event_payloads import person
+from userflow.accounts.models import DEFAULT_ROLE, Client, EndUser, Role, RoleBinding
+from userflow.accounts.principals import END_USER, Principal
+from userflow.accounts.rank import must_outrank
+from userflow.accounts.realms import END_USERS
+from userflow.credentials import attempts, passwords, tickets
+from userflow.credentials import email_verification as proofs
+from userflow.credentials import unused_registrations as yielding
+from userflow.credentials.models import EmailProof
+from userflow.email import undo
+from userflow.endusers import queries
 from userflow.endusers.list_reads import record_list_read
-from userflow.endusers.models import EndUser
 from userflow.errors import (
     EmailTaken,
     ForeignProvider,
@@ -35,18 +39,13 @@ from userflow.errors import (
     UnknownUser,
     WeakPassword,
 )
-from userflow.invitations.models import EndUserInvitation
-from userflow.permissions import editing_users, require
-from userflow.principals import END_USER, Principal
-from userflow.proofs import proof_missing, prove_own_change
-from userflow.realms import END_USERS
-from userflow.roles.actions import must_outrank
-from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
-from userflow.signin import attempts, passwords, tickets
-from userflow.signin.actions import end_sessions, must_still_stand
-from userflow.webhooks import outbox
-from userflow.webhooks.outbox import publish
-from userflow.webhooks.payloads import person
+from userflow.events import outbox
+from userflow.events.outbox import publish
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.ending import end_sessions, must_still_stand
+from userflow.sessions.permissions import editing_users, require
+from userflow.signals import end_user_activity_set, end_user_erasing
+from userflow.signin.proofs import proof_missing, prove_own_change
 
 LOCAL = "local"
 ERASE_LOCK = 7_215_004
@@ -267,8 +266,7 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Pri
         must_outrank(by, user)
         user.active = active
         user.save(update_fields=["active", "updated_at"])
-        # Whatever a directory had decided before: who is switched off here stays off here.
-        DirectoryLink.objects.filter(user=user).update(switched_off=False)
+        end_user_activity_set.send(EndUser, user=user)
         if not active:
             end_sessions(END_USERS, user_id=user.pk, reason="deactivated")
             tickets.end_tickets(END_USERS, user)
@@ -313,12 +311,11 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
         if user.active and not EndUser.objects.filter(active=True).exclude(pk=user_id).select_for_update()[:1]:
             raise LastActiveUser
         deleted = {_kind(related.related_model): 0 for related in EndUser._meta.related_objects}
-        # One that waits would let the person in again, with its roles. Before the user: whoever accepts one takes the
-        # invitation and then the address, and two orders would end in a deadlock. The one that the person came by
-        # holds an address of theirs too, which may have changed since.
-        theirs = Q(email_key=user.email_key) | Q(user_id=user_id)
-        invitations = list(EndUserInvitation.objects.filter(theirs).values_list("pk", flat=True))
-        deleted[_kind(EndUserInvitation)], _ = EndUserInvitation.objects.filter(pk__in=invitations).delete()
+        forgotten = [user_id]
+        responses: Any = end_user_erasing.send(EndUser, user=user)
+        for _receiver, (model, ids) in responses:
+            deleted[_kind(model)] = len(ids)
+            forgotten += ids
         _, by_model = user.delete()
         # After the tickets: a try takes a ticket and then its counter, and two orders would end in a deadlock.
         attempts.forget(END_USERS, user_id)
@@ -326,7 +323,7 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
             kind = _kind(apps.get_model(label))
             deleted[kind] = deleted.get(kind, 0) + number
         record_for_tenant("end_user.erased", target=("end_user", user_id), details={"deleted": deleted})
-        outbox.forget([user_id, *invitations])
+        outbox.forget(forgotten)
         publish("end_user.erased", {"user_id": user_id})
     return deleted
 

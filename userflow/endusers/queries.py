@@ -21,7 +21,7 @@ _PAGED = "id, email, name, active, provider, client_id, created_at, last_login"
 _NEWEST = "ORDER BY e.created_at DESC, e.id DESC"
 _OLDEST = "ORDER BY e.created_at, e.id"
 # A row as JSON costs half of what json_build_object() does.
-# As `tokens.state` reads them for a token: a user also has the roles of their groups.
+# As `sessions.verify` reads them for a token: a user also has the roles of their groups.
 _ROLES = (
     "ARRAY(SELECT r.name FROM userflow_role r WHERE r.id IN"
     " (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = e.id"

@@ -8,7 +8,7 @@ from identity_platform.api.fields import EmailAddress, Flag, Identifier, JsonObj
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
 from identity_platform.api.pagination import LARGEST_PAGE
 from userflow.endusers.actions import LOCAL
-from userflow.proof_fields import ProofFields
+from userflow.signin.proof_fields import ProofFields
 
 
 def _email_filter() -> Text:

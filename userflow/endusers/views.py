@@ -10,9 +10,9 @@ from rest_framework.response import Response
 from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
+from userflow.accounts.models import EndUser
+from userflow.accounts.principals import Principal
 from userflow.endusers import actions, serializers
-from userflow.endusers.models import EndUser
 from userflow.errors import (
     PROOF_ERRORS,
     EmailTaken,
@@ -26,7 +26,8 @@ from userflow.errors import (
     WeakPassword,
 )
 from userflow.ids import id_or, tenant_id_in_path
-from userflow.permissions import (
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import (
     ADMIN,
     END_USER,
     OPERATOR,
@@ -38,8 +39,7 @@ from userflow.permissions import (
     require,
     tenant_at,
 )
-from userflow.principals import Principal
-from userflow.proof_fields import proof_of, without_proof
+from userflow.signin.proof_fields import proof_of, without_proof
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]

@@ -10,14 +10,14 @@ from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
-from userflow.assurance import Action, require_assurance
-from userflow.endusers.members import must_exist, page_of_members
+from userflow.accounts.lookups import must_exist, page_of_members
+from userflow.accounts.models import Group, GroupMembership, Role
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import refuse_granting, refuse_taking
 from userflow.errors import GroupNameTaken, UnknownGroup
-from userflow.groups.models import Group, GroupMembership
-from userflow.principals import Principal
-from userflow.roles.actions import refuse_granting, refuse_taking, roles_named
-from userflow.roles.models import Role
-from userflow.webhooks.outbox import publish
+from userflow.events.outbox import publish
+from userflow.roles.actions import roles_named
+from userflow.sessions.assurance import Action, require_assurance
 
 
 def list_groups(

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Items, Text
 from identity_platform.api.page_shapes import PaginationOut
-from userflow.groups.models import Group
+from userflow.accounts.models import Group
 from userflow.named_tenant import NamedTenant, TenantPageQuery
 
 MOST_ROLES = 50

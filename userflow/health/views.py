@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.health import probes
-from userflow.permissions import Anyone
+from userflow.sessions.permissions import Anyone
 
 
 class StatusOut(serializers.Serializer[Any]):

@@ -24,14 +24,17 @@ from tenants.context import in_tenant
 from tenants.errors import TenantRequired, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
+from userflow.accounts.event_payloads import person
+from userflow.accounts.models import DEFAULT_ROLE, LONGEST_NAME, Client, EndUser, Role, RoleBinding
+from userflow.accounts.permissions_catalogue import OPERATOR, TENANT_ADMIN
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import refuse_granting
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import create_admin_user, grantable_roles, refuse_reserved_address
-from userflow.admins.models import LONGEST_NAME
-from userflow.assurance import Action, require_assurance
-from userflow.clients.models import Client
-from userflow.email import proofs
-from userflow.endusers import yielding
+from userflow.credentials import attempts, passwords, tickets
+from userflow.credentials import email_verification as proofs
+from userflow.credentials import unused_registrations as yielding
 from userflow.endusers.actions import LOCAL
-from userflow.endusers.models import EndUser
 from userflow.errors import (
     AlreadyInvited,
     EmailTaken,
@@ -42,18 +45,13 @@ from userflow.errors import (
     UnknownClient,
     UnknownInvitation,
 )
+from userflow.events.outbox import publish
 from userflow.invitations.inviters import inviter_now
 from userflow.invitations.models import ADMIN, END_USER, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
 from userflow.invitations.queries import Row, Shown, merged_page, shown, with_role_names, with_status
 from userflow.mailed_tokens import NotAToken, place_of, placed_token
-from userflow.permissions_catalogue import OPERATOR, TENANT_ADMIN
-from userflow.principals import Principal
-from userflow.realms import ADMINS, END_USERS, Realm
-from userflow.roles.actions import refuse_granting, roles_named
-from userflow.roles.models import DEFAULT_ROLE, Role, RoleBinding
-from userflow.signin import attempts, passwords, tickets
-from userflow.webhooks.outbox import publish
-from userflow.webhooks.payloads import person
+from userflow.roles.actions import roles_named
+from userflow.sessions.assurance import Action, require_assurance
 
 LIFETIME = timedelta(days=7)
 PLATFORM = "Identity platform"

@@ -6,10 +6,9 @@ must not grant any more.
 
 from uuid import UUID
 
-from userflow.admins.models import AdminUser
-from userflow.clients.models import Client
+from userflow.accounts.models import AdminUser, Client
+from userflow.accounts.principals import CLIENT, Principal
 from userflow.invitations.models import Invitation
-from userflow.principals import CLIENT, Principal
 
 
 def inviter_now(invitation: Invitation) -> Principal:

@@ -11,9 +11,9 @@ from django.utils.timezone import now
 
 from identity_platform.api.pagination import Page, offset
 from tenants import routes
+from userflow.accounts.models import Role
 from userflow.invitations import models
 from userflow.invitations.models import ADMIN, END_USER, AdminInvitation, EndUserInvitation, Invitation
-from userflow.roles.models import Role
 
 Row = AdminInvitation | EndUserInvitation
 

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
 from userflow.errors import (
     AdminNameTaken,
     AlreadyInvited,
@@ -28,7 +27,8 @@ from userflow.ids import id_or
 from userflow.invitations import actions, serializers
 from userflow.invitations.models import ADMIN
 from userflow.named_tenant import NamedTenant
-from userflow.permissions import Anyone, needs, principal_at, tenant_at
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import Anyone, needs, principal_at, tenant_at
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]

@@ -9,8 +9,7 @@ from pathlib import Path
 from django.conf import settings
 
 from tenants.models import Tenant
-from userflow.admins.models import AdminUser
-from userflow.clients.models import Client
+from userflow.accounts.models import AdminUser, Client
 
 SLUG = "demo"
 # Beside the keys of embedded mode, which open everything that these passwords open.

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import migrations
 
-from userflow.permissions_catalogue import BUILT_IN_ROLES
+from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES
 
 
 def make_admin_roles(apps: Any, schema_editor: Any) -> None:

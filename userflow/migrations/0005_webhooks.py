@@ -6,7 +6,7 @@ from typing import Any
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
-from userflow.permissions_catalogue import BUILT_IN_ROLES
+from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES
 
 
 def grant(apps: Any, schema_editor: Any) -> None:

@@ -18,12 +18,12 @@ from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.admins.models import AdminUser, admins_named
-from userflow.assurance import Action, require_assurance
-from userflow.clients.models import Client
-from userflow.email import proofs
+from userflow.accounts.models import AdminUser, Client, EndUser, admins_named
+from userflow.accounts.principals import CLIENT, END_USER, Principal
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.credentials import attempts, passwords, tickets
+from userflow.credentials import email_verification as proofs
 from userflow.email.ownership import verify_by_reset
-from userflow.endusers.models import EndUser
 from userflow.errors import (
     NoPasswordHere,
     NotSignedInByTicket,
@@ -31,13 +31,11 @@ from userflow.errors import (
     TooManyFromAddress,
     UnknownUser,
 )
+from userflow.events.outbox import publish
 from userflow.ids import FORM
-from userflow.principals import CLIENT, END_USER, Principal
-from userflow.proofs import check_proof, wrong_password
-from userflow.realms import ADMINS, END_USERS, Realm
-from userflow.signin import attempts, passwords, tickets
-from userflow.signin.actions import end_sessions, must_still_stand
-from userflow.webhooks.outbox import publish
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.ending import end_sessions, must_still_stand
+from userflow.signin.proofs import check_proof, wrong_password
 
 LOCAL = "local"
 PLATFORM = "Identity platform"

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
-from userflow.proof_fields import ProofFields
+from userflow.signin.proof_fields import ProofFields
 
 
 class ChangeIn(ProofFields):

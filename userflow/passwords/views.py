@@ -5,7 +5,6 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended
-from userflow.assurance import Action
 from userflow.errors import (
     PROOF_ERRORS,
     HashersBusy,
@@ -15,8 +14,9 @@ from userflow.errors import (
     WeakPassword,
 )
 from userflow.passwords import actions, serializers
-from userflow.permissions import Anyone, SignedIn, principal_at
-from userflow.proof_fields import proof_of
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import Anyone, SignedIn, principal_at
+from userflow.signin.proof_fields import proof_of
 
 SENT = {"message": "If this address belongs to a user, a mail with a link is on its way."}
 RESETTING = [ResetTokenInvalid, WeakPassword, TooManyFromAddress, HashersBusy]

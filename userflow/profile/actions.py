@@ -6,11 +6,11 @@ from typing import Any
 from identity_platform.api.errors import NotAllowed
 from tenants.context import in_tenant
 from tenants.states import Purpose
+from userflow.accounts.models import AdminUser
+from userflow.accounts.principals import CLIENT, END_USER, Principal
 from userflow.admins.actions import update_admin_user
-from userflow.admins.models import AdminUser
 from userflow.endusers.actions import update_end_user
 from userflow.errors import UnknownUser
-from userflow.principals import CLIENT, END_USER, Principal
 from userflow.profile import queries
 
 ADMIN_COLUMNS = (

@@ -4,12 +4,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
-from userflow.assurance import Action
+from userflow.accounts.principals import END_USER
 from userflow.errors import PROOF_ERRORS, AdminNameTaken, EmailTaken, UnknownUser
-from userflow.permissions import SignedIn, principal_at
-from userflow.principals import END_USER
 from userflow.profile import actions, serializers
-from userflow.proof_fields import proof_of, without_proof
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import SignedIn, principal_at
+from userflow.signin.proof_fields import proof_of, without_proof
 
 
 class ProfileViewSet(ApiViewSet):

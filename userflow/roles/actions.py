@@ -1,6 +1,6 @@
 """Roles of end users and who has them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,40 +12,13 @@ from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
-from userflow.assurance import Action, require_assurance
-from userflow.endusers.members import must_exist, page_of_members
-from userflow.endusers.models import EndUser
-from userflow.errors import BuiltInRole, GrantsMoreThanHeld, RoleNameTaken, UnknownRole, UnknownRoleId
-from userflow.principals import Principal
-from userflow.rank import lacking_for_user, must_hold
-from userflow.roles.models import Role, RoleBinding
-from userflow.webhooks.outbox import publish
-
-
-def refuse_granting(by: Principal, permissions: Iterable[str]) -> None:
-    """Raise GrantsMoreThanHeld (403) if any of the permissions is beyond the caller (`userflow.rank`)."""
-    must_hold(by, permissions, to="grant")
-
-
-def refuse_taking(by: Principal, permissions: Iterable[str]) -> None:
-    """Raise GrantsMoreThanHeld (403) if any permission that users would lose is beyond the caller (`userflow.rank`)."""
-    must_hold(by, permissions, to="take away")
-
-
-def outranks(by: Principal, user: EndUser) -> bool:
-    """Whether no permission of this user of the entered tenant is beyond the caller (`userflow.rank`).
-
-    A caller who could change a stronger user's address or reset their factors would in the end hold those permissions.
-    """
-    roles = Role.objects.filter(Q(bindings__user=user) | Q(groups__memberships__user=user))
-    held = {permission for permissions in roles.values_list("permissions", flat=True) for permission in permissions}
-    return not lacking_for_user(by, held)
-
-
-def must_outrank(by: Principal, user: EndUser) -> None:
-    """Raise GrantsMoreThanHeld unless the caller outranks the user."""
-    if not outranks(by, user):
-        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
+from userflow.accounts.lookups import must_exist, page_of_members
+from userflow.accounts.models import Role, RoleBinding
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import refuse_granting, refuse_taking
+from userflow.errors import BuiltInRole, RoleNameTaken, UnknownRole, UnknownRoleId
+from userflow.events.outbox import publish
+from userflow.sessions.assurance import Action, require_assurance
 
 
 def roles_named(names: Collection[str]) -> list[Role]:

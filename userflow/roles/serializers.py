@@ -7,9 +7,9 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Items, Text
 from identity_platform.api.page_shapes import PaginationOut
-from userflow.endusers.members import MOST_AT_ONCE
+from userflow.accounts.lookups import MOST_AT_ONCE
+from userflow.accounts.models import Role
 from userflow.named_tenant import NamedTenant, TenantPageQuery
-from userflow.roles.models import Role
 
 _PERMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}:[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MOST_PERMISSIONS = 200

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
 from userflow.errors import (
     BuiltInRole,
     GrantsMoreThanHeld,
@@ -19,8 +18,9 @@ from userflow.errors import (
 )
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant, TenantPageQuery
-from userflow.permissions import needs, principal_at, tenant_at
 from userflow.roles import actions, serializers
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import needs, principal_at, tenant_at
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 READING = ("list", "retrieve", "bindings")

@@ -9,13 +9,13 @@ from django.db.models.functions import Least
 from django.utils.timezone import now
 
 from tenants import routes
-from userflow.admins.models import AdminUser
+from userflow.accounts.models import AdminUser
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import ADMINS
+from userflow.accounts.session_policy import session_limits
+from userflow.credentials import passwords
 from userflow.errors import WeakPassword
-from userflow.principals import Principal
-from userflow.realms import ADMINS
-from userflow.session_policy import session_limits
-from userflow.signin import passwords
-from userflow.tokens.issue import TokenPair
+from userflow.sessions.issue import TokenPair
 
 
 class PasswordRules:

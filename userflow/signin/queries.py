@@ -4,9 +4,9 @@ import orjson
 from django.db import connections
 
 from identity_platform.postgresql.parts import Part, together
-from userflow.endusers.models import EndUser
-from userflow.realms import END_USERS
-from userflow.signin import attempts
+from userflow.accounts.models import EndUser
+from userflow.accounts.realms import END_USERS
+from userflow.credentials import attempts
 
 # What a sign-in asks of its user; any other column would be read when it is asked for.
 _COLUMNS = ("id", "email", "name", "active", "password", "mfa_methods", "email_verified_at")

@@ -12,13 +12,13 @@ from django.utils.timezone import now
 from identity_platform.api.errors import AccessTokenInvalid
 from tenants import routes
 from tenants.context import in_tenant
+from userflow.accounts.principals import END_USER, Principal
+from userflow.accounts.realms import Realm
+from userflow.accounts.session_policy import acr_of
+from userflow.credentials import tickets
 from userflow.errors import FactorNeeded
-from userflow.principals import END_USER, Principal
-from userflow.realms import Realm
-from userflow.session_policy import acr_of
-from userflow.signin import tickets
-from userflow.signin.actions import must_still_stand
-from userflow.tokens import issue
+from userflow.sessions import issue
+from userflow.sessions.ending import must_still_stand
 
 PASSWORD_ONLY: Final = frozenset({"pwd"})
 PROOF_TOKEN_SECONDS: Final = int(tickets.LIFETIME[tickets.PROOF].total_seconds())

@@ -9,9 +9,7 @@ from rest_framework.response import Response
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
-from userflow.clients.actions import end_client_tokens
-from userflow.clients.credentials import basic_credentials
+from userflow.credentials import tickets
 from userflow.errors import (
     ClientNotAuthenticated,
     EmailNotVerified,
@@ -22,8 +20,13 @@ from userflow.errors import (
     WrongCredentials,
 )
 from userflow.ids import id_or
-from userflow.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
-from userflow.signin import actions, serializers, sessions, tickets
+from userflow.sessions import actions as sessions
+from userflow.sessions.assurance import Action
+from userflow.sessions.client_authentication import basic_credentials
+from userflow.sessions.ending import sign_out
+from userflow.sessions.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
+from userflow.sessions.revocation import end_client_tokens
+from userflow.signin import actions, serializers
 from userflow.signin.actions import SignIn
 
 TICKET_HEADER = "X-Enrollment-Ticket"
@@ -123,7 +126,7 @@ class SignOutViewSet(ApiViewSet):
         if caller.kind == CLIENT:
             end_client_tokens(principal=caller, everywhere=everywhere)
             return Response({"message": "Signed out.", "sessions_ended": 0})
-        ended = actions.sign_out(principal=caller, everywhere=everywhere)
+        ended = sign_out(principal=caller, everywhere=everywhere)
         return Response({"message": "Signed out.", "sessions_ended": ended})
 
 

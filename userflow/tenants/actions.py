@@ -19,12 +19,11 @@ from tenants.models import Tenant, TenantDatabase
 from tenants.settings import check_change, effective, merged, validated
 from tenants.states import State
 from tenants.webauthn_claims import claim
+from userflow.accounts.models import AdminUser, Client
+from userflow.accounts.principals import OPERATOR, Principal
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminUser
-from userflow.assurance import Action, require_assurance
 from userflow.clients.actions import make_default_client
-from userflow.clients.models import Client
-from userflow.principals import OPERATOR, Principal
+from userflow.sessions.assurance import Action, require_assurance
 
 SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
 

@@ -20,10 +20,10 @@ from tenants.errors import (
     UnknownTenant,
     WrongState,
 )
-from userflow.assurance import Action
 from userflow.errors import InsufficientAuthentication
 from userflow.ids import id_or, tenant_id_in_path
-from userflow.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, require, tenant_at
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, require, tenant_at
 from userflow.tenants import actions, serializers
 
 TENANCY = [UnknownTenant, TenantMismatch]

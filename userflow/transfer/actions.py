@@ -15,10 +15,10 @@ from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
 from identity_platform.transfer.runs import Batch, Options
 from tenants.context import in_tenant, tenant_atomic
-from userflow.assurance import Action, require_assurance
+from userflow.accounts.principals import Principal
+from userflow.credentials import attempts
 from userflow.errors import ImportsBusy, TooManyNames, TooManyRows
-from userflow.principals import Principal
-from userflow.signin import attempts
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.transfer import batches, telling
 from userflow.transfer.batches import Judged
 from userflow.transfer.members import KNOWN_IN_CSV, KNOWN_IN_JSON

@@ -14,11 +14,9 @@ from identity_platform.transfer.report import Tally
 from identity_platform.transfer.rows import Fault, Row
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
 from tenants.context import tenant_atomic
-from userflow.clients.models import Client
-from userflow.groups.models import GroupMembership
-from userflow.principals import Principal
-from userflow.rank import lacking_for_user
-from userflow.roles.models import RoleBinding
+from userflow.accounts.models import Client, GroupMembership, RoleBinding
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import lacking_for_user
 from userflow.transfer import naming, staging, telling
 from userflow.transfer.members import KINDS, USER
 from userflow.transfer.naming import Definition, Names

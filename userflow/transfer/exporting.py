@@ -17,15 +17,12 @@ from tenants import routes
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow import mail
-from userflow.admins.models import AdminUser
-from userflow.assurance import Action, require_assurance
-from userflow.clients.models import Client
-from userflow.groups.models import Group
-from userflow.permissions import reading, require
-from userflow.permissions_catalogue import EXPORT_HASHES
-from userflow.principals import ADMIN, OPERATOR, Principal
-from userflow.roles.models import Role
-from userflow.signin import attempts
+from userflow.accounts.models import AdminUser, Client, Group, Role
+from userflow.accounts.permissions_catalogue import EXPORT_HASHES
+from userflow.accounts.principals import ADMIN, OPERATOR, Principal
+from userflow.credentials import attempts
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.permissions import reading, require
 from userflow.transfer.members import GROUP, ROLE
 
 AT_ONCE = 1000

@@ -15,8 +15,8 @@ from identity_platform.api.fields import (
     Timestamp,
 )
 from identity_platform.transfer import members
+from userflow.credentials import foreign_hashes
 from userflow.roles.serializers import MOST_PERMISSIONS, Permission
-from userflow.signin import foreign_hashes
 
 USER, ROLE, GROUP = "end_user", "role", "group"
 LONGEST_HASH = 512

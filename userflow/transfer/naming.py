@@ -8,11 +8,10 @@ from uuid import UUID, uuid4
 from identity_platform.audit.writer import record_for_each_in_tenant
 from identity_platform.transfer.rows import Fault
 from identity_platform.transfer.runs import Batch
+from userflow.accounts.models import Group, Role
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import refuse_granting
 from userflow.errors import GrantsMoreThanHeld
-from userflow.groups.models import Group
-from userflow.principals import Principal
-from userflow.roles.actions import refuse_granting
-from userflow.roles.models import Role
 from userflow.transfer import staging, telling
 from userflow.transfer.members import GROUP, ROLE
 from userflow.transfer.staging import Named, Staged

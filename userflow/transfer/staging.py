@@ -14,9 +14,8 @@ import orjson
 from django.db import connections
 
 from tenants.context import TENANT_ALIAS
-from userflow.endusers import yielding
-from userflow.groups.models import Group
-from userflow.roles.models import DEFAULT_ROLE, Role
+from userflow.accounts.models import DEFAULT_ROLE, Group, Role
+from userflow.credentials import unused_registrations as yielding
 
 
 @dataclass(slots=True)
@@ -78,7 +77,7 @@ WITH taken AS (
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
 """
-# Unused registrations give their addresses up (`userflow.endusers.yielding`).
+# Unused registrations give their addresses up (`userflow.credentials.unused_registrations`).
 _YIELDING = """
 SELECT u.email_key FROM userflow_enduser u JOIN importing s ON s.email_key = u.email_key
 WHERE u.self_registered AND u.active AND u.email_verified_at IS NULL AND u.last_login IS NULL

@@ -10,12 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from identity_platform.transfer.report import Tally
-from userflow.endusers.models import EndUser
-from userflow.groups.models import Group
-from userflow.roles.models import Role
+from userflow.accounts.event_payloads import person
+from userflow.accounts.models import EndUser, Group, Role
+from userflow.events.outbox import publish, publish_for_each
 from userflow.transfer.staging import Named, Staged
-from userflow.webhooks.outbox import publish, publish_for_each
-from userflow.webhooks.payloads import person
 
 # As many users as one call of the API binds: no message becomes larger than those of other deeds.
 MOST_IDS = 1000

@@ -7,9 +7,9 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.runs import Options
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
 from userflow.errors import ImportsBusy, InsufficientAuthentication, TooManyFromAddress, TooManyNames, TooManyRows
-from userflow.permissions import needs, principal_at, tenant_at
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import needs, principal_at, tenant_at
 from userflow.signin.views import NO_STORE
 from userflow.transfer import actions, exporting, serializers
 

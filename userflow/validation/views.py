@@ -4,9 +4,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
+from userflow.accounts.principals import Principal, moment
 from userflow.errors import PermissionsMissing
-from userflow.permissions import SignedIn, principal_at
-from userflow.principals import Principal, moment
+from userflow.sessions.permissions import SignedIn, principal_at
 from userflow.signin.views import NO_STORE
 from userflow.validation import serializers
 

@@ -17,13 +17,14 @@ from tenants import routes
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
-from userflow.assurance import Action, require_assurance
+from userflow.accounts.principals import Principal
 from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
-from userflow.principals import Principal
-from userflow.webhooks import outbox, queue, signing
+from userflow.events import outbox
+from userflow.events.catalogue import TEST
+from userflow.events.models import PENDING, WebhookEndpoint, WebhookMessage
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.webhooks import queue, signing
 from userflow.webhooks.delivery import reach
-from userflow.webhooks.events import TEST
-from userflow.webhooks.models import PENDING, WebhookEndpoint, WebhookMessage
 
 ENDPOINTS_LOCK = 7_215_020
 # One call holds no longer than a statement may take; the answer says that there are more.

@@ -28,7 +28,8 @@ from tenants.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import WebhookTenant
 from tenants.schema import reason_of
-from userflow.webhooks import hints, queue
+from userflow.events import wakeups as hints
+from userflow.webhooks import queue
 from userflow.webhooks.delivery import PATIENCE_SECONDS, Turn, deliver
 
 log = structlog.get_logger("identity.webhooks")

@@ -22,8 +22,9 @@ from identity_platform import outbound
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRefused, TooSlow
 from tenants.context import in_tenant, tenant_atomic
-from userflow.webhooks import hints, notices, queue, signing
-from userflow.webhooks.models import WebhookEndpoint
+from userflow.events import wakeups as hints
+from userflow.events.models import WebhookEndpoint
+from userflow.webhooks import notices, queue, signing
 from userflow.webhooks.queue import Claim, Letter
 
 log = structlog.get_logger("identity.webhooks")

@@ -4,9 +4,9 @@ from uuid import UUID
 
 from tenants.context import TENANT_ALIAS, current_tenant
 from userflow import mail
-from userflow.admins.models import AdminUser
-from userflow.permissions_catalogue import TENANT_ADMIN
-from userflow.webhooks.models import WebhookEndpoint
+from userflow.accounts.models import AdminUser
+from userflow.accounts.permissions_catalogue import TENANT_ADMIN
+from userflow.events.models import WebhookEndpoint
 
 MOST_TOLD = 20
 

@@ -23,7 +23,7 @@ from django.conf import settings
 from django.db import connections
 
 from tenants.context import TENANT_ALIAS
-from userflow.webhooks.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
+from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 
 BATCH = 20
 # So long after its last renewal a lease is too old to begin another exchange: the process was held up.

@@ -6,9 +6,9 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, Flag, Items, QueryChoice, QueryWhole, Text, Timestamp, WebAddress
 from identity_platform.api.page_shapes import page_limit
+from userflow.events.catalogue import FILTERS
+from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 from userflow.named_tenant import NamedTenant
-from userflow.webhooks.events import FILTERS
-from userflow.webhooks.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 
 MOST_NAMED = 1000
 STATUSES = (PENDING, DELIVERED, DEAD)

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.assurance import Action
 from userflow.errors import (
     EndpointOff,
     InsufficientAuthentication,
@@ -16,12 +15,13 @@ from userflow.errors import (
     TooManyEndpoints,
     UnknownEndpoint,
 )
+from userflow.events.catalogue import EVENTS, FILTERS
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant
-from userflow.permissions import needs, principal_at, reading, tenant_at
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import needs, principal_at, reading, tenant_at
 from userflow.signin.views import NO_STORE
 from userflow.webhooks import actions, serializers
-from userflow.webhooks.events import EVENTS, FILTERS
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 READING = ("events", "list", "retrieve", "messages")

@@ -97,7 +97,7 @@ def test_events_that_may_still_have_forerunners_wait_for_the_next_run(new_house:
 
 def test_factors_are_counted_by_method(new_house: Callable[[], House]) -> None:
     from tenants.context import in_tenant
-    from userflow.endusers.models import EndUser
+    from userflow.accounts.models import EndUser
 
     house = new_house()
     people = [house.register() for _ in range(3)]

@@ -16,8 +16,8 @@ from tests.console.staff import new_operator
 from tests.machine.conftest import within
 from tests.mfa.people import somebody
 from tests.userflow.mailbox import mails_to
+from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.userflow.test_pages import browser as browser
-from tests.userflow.tokens.test_oauth_libraries import place as place
 from tests.world import House
 
 pytestmark = pytest.mark.needs("chromium", "chromedriver")

@@ -13,7 +13,7 @@ from tests.console.staff import Staff, new_auditor, new_tenant_admin
 from tests.mfa.people import Somebody, somebody
 from tests.userflow.mailbox import mails_to
 from tests.world import Api, House, Person
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 # What stands behind the page, and what it needs beside endusers:read.
 CHANGES = {

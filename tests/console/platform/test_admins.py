@@ -12,7 +12,7 @@ from tenants.provisioning import suspend_tenant
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
-from userflow.admins.models import AdminUser
+from userflow.accounts.models import AdminUser
 from userflow.invitations.models import AdminInvitation
 
 LIST = "/admin/userflow/adminuser/"

@@ -8,7 +8,7 @@ import pytest
 from identity_platform.audit.models import PlatformEvent
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.world import Api, House, statements
-from userflow.clients.models import Client
+from userflow.accounts.models import Client
 
 LIST = "/admin/userflow/client/"
 

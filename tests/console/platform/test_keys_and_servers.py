@@ -10,8 +10,8 @@ from tenants import keys
 from tenants.models import DatabaseServer, DataKey
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.world import House, statements
-from userflow.tokens.models import SigningKey
-from userflow.tokens.signing import signing_key_status
+from userflow.sessions.models import SigningKey
+from userflow.sessions.signing import signing_key_status
 
 SIGNING = "/admin/platform/signing-keys/"
 ENCRYPTION = "/admin/platform/encryption-keys/"

@@ -14,8 +14,8 @@ from tests.userflow.webhooks.conftest import consumer as consumer
 from tests.userflow.webhooks.conftest import deliver
 from tests.userflow.webhooks.consumer import Consumer
 from tests.world import House, statements
+from userflow.events.models import DEAD, WebhookEndpoint, WebhookMessage
 from userflow.webhooks.actions import create_endpoint
-from userflow.webhooks.models import DEAD, WebhookEndpoint, WebhookMessage
 
 LIST = "/admin/platform/webhooks/"
 

@@ -14,8 +14,8 @@ from tests.console.staff import LOGIN, new_operator
 from tests.console.tenants.test_pages import LIST
 from tests.console.tenants.test_steps import new_tenant
 from tests.machine.conftest import within
+from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.userflow.test_pages import browser as browser
-from tests.userflow.tokens.test_oauth_libraries import place as place
 from tests.world import PASSWORD
 
 pytestmark = pytest.mark.needs("chromium", "chromedriver")

@@ -17,7 +17,7 @@ from tenants import provisioning, retention, trails
 from tenants.context import in_tenant
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
 from tests.world import Api, House
-from userflow.signin.models import EndUserEnrollmentWindow, EndUserRefreshToken, EndUserSession, EndUserTicket
+from userflow.accounts.session_models import EndUserEnrollmentWindow, EndUserRefreshToken, EndUserSession, EndUserTicket
 
 
 def owner(house: House) -> trails.Owner:

@@ -5,8 +5,8 @@ from argon2.low_level import Type, hash_secret
 from identity_platform.crypto import argon2id
 from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House
-from userflow.endusers.models import EndUser
-from userflow.signin import passwords
+from userflow.accounts.models import EndUser
+from userflow.credentials import passwords
 
 BOTH = (argon2id.by_argon2_cffi, argon2id.by_libsodium)
 

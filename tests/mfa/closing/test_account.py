@@ -10,10 +10,10 @@ from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, code_to, somebody, wrong_code
 from tests.mfa.webauthn.authenticator import Authenticator
-from tests.userflow.tokens.aged import aged
-from tests.userflow.tokens.clients import make_client, own_token
+from tests.userflow.sessions.aged import aged
+from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import PASSWORD, Api, House, build_house
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 PATH = "/authmgr/profile/delete"
 BY_PASSWORD = {"current_password": PASSWORD}

@@ -15,8 +15,8 @@ from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.parallel import at_once
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, House
+from userflow.accounts.models import AdminUser
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminUser
 
 TOTP = "/webauthn/totp/beginSetup"
 SMS = "/webauthn/sms/beginSetup"

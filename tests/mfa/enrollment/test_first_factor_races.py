@@ -12,7 +12,7 @@ import pytest
 
 from tests.mfa.people import Somebody, somebody
 from tests.parallel import ROUNDS, at_once
-from tests.userflow.tokens.test_refresh import refresh
+from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api, House
 
 CONFIRM = "/webauthn/totp/confirmSetup"

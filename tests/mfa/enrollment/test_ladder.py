@@ -14,9 +14,9 @@ from django.utils.timezone import now
 from tenants.context import in_tenant
 from tests.mfa.enrollment.calls import CALLS, EnrollmentCall
 from tests.mfa.people import Somebody, messages_to, some_phone, somebody
-from tests.userflow.tokens.aged import aged, strong
+from tests.userflow.sessions.aged import aged, strong
 from tests.world import Api, House
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 # The call's response to an unknown user; and 200, but 409 of the call that is for the first factor only.
 U, R = -1, -2

@@ -15,9 +15,9 @@ from tests.mfa.enrollment.calls import enrol_passkey
 from tests.mfa.people import Somebody, somebody_old
 from tests.mfa.signin.test_admins import Admin, new_admin
 from tests.userflow.mailbox import mails_to
-from tests.userflow.tokens.aged import aged
+from tests.userflow.sessions.aged import aged
 from tests.world import PASSWORD, Api, House, sign_in_admin
-from userflow.admins.models import AdminRole, AdminUser
+from userflow.accounts.models import AdminRole, AdminUser
 
 PATH = "/webauthn/enrollment-passes"
 ADMIN_PATH = "/webauthn/admin/enrollment-passes"

@@ -5,8 +5,8 @@ from typing import Any
 import pyotp
 
 from tests.mfa.people import Somebody, somebody
-from tests.userflow.tokens.aged import strong
-from tests.userflow.tokens.test_refresh import refresh
+from tests.userflow.sessions.aged import strong
+from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api, House, sign_in_admin
 
 DOOR = "/authmgr/validate"

@@ -12,7 +12,7 @@ from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import Home, end_users_of, new_authenticator
 from tests.userflow.mailbox import code_in, mails_to
 from tests.world import PASSWORD, Api, House, Person
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 BEGIN = "/webauthn/totp/beginSetup"
 FINISH = "/webauthn/finishRegistration"

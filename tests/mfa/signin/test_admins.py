@@ -10,10 +10,10 @@ import pytest
 from django.utils.timezone import now
 
 from tests.mfa.signin.test_two_steps import claims
-from tests.userflow.tokens.aged import strong
+from tests.userflow.sessions.aged import strong
 from tests.world import PASSWORD, Api, House
+from userflow.accounts.models import AdminRole, AdminUser
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminRole, AdminUser
 
 
 @dataclass

@@ -18,8 +18,8 @@ from tests.mfa.signin.test_two_steps import claims
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, House, Person, build_house
+from userflow.accounts.models import Client
 from userflow.admins.actions import create_admin_user
-from userflow.clients.models import Client
 
 TOTP = "/webauthn/totp"
 

@@ -13,7 +13,7 @@ from tenants.context import in_tenant
 from tenants.retention import purge
 from tenants.trails import Owner
 from tests.mfa.people import Somebody, somebody
-from tests.userflow.tokens.aged import aged, strong
+from tests.userflow.sessions.aged import aged, strong
 from tests.world import PASSWORD, Api, House, sign_in_admin
 from userflow.mail import settle
 

@@ -12,7 +12,7 @@ from mfa.sms.models import SmsCode
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, code_to, some_phone, somebody
 from tests.parallel import at_once
-from tests.userflow.tokens.aged import strong
+from tests.userflow.sessions.aged import strong
 from tests.world import Api, House
 
 AT_ONCE = 8
@@ -72,8 +72,8 @@ def test_a_totp_step_has_one_winner(ann: Somebody) -> None:
 
 
 def test_a_login_ticket_has_one_winner(ann: Somebody) -> None:
-    from userflow.realms import END_USERS
-    from userflow.signin import tickets
+    from userflow.accounts.realms import END_USERS
+    from userflow.credentials import tickets
 
     codes: list[str] = []
     for _ in range(ROUNDS):

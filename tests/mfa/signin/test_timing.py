@@ -9,7 +9,7 @@ from typing import Any
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, somebody, wrong_code
 from tests.world import Api, House
-from userflow.realms import END_USERS
+from userflow.accounts.realms import END_USERS
 
 ROUNDS = 60
 # Between these nobody can tell two answers apart over a network. A real difference shows in every measurement, and a

@@ -155,7 +155,7 @@ def test_a_user_deactivated_between_the_steps_does_not_get_in(ann: Somebody) -> 
 
 
 def test_a_client_deactivated_between_the_steps_signs_nobody_in(house: House, ann: Somebody) -> None:
-    from userflow.clients.models import Client
+    from userflow.accounts.models import Client
 
     second = Client.objects.create(tenant_id=house.id, name="second")
     body = {"client_id": str(second.pk), "email": ann.email, "password": PASSWORD}

@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from tenants.context import in_tenant
 from tests.mfa.signin.test_admins import new_admin
 from tests.world import PASSWORD, Api, House, sign_in_admin
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 STEP_UP = "/authmgr/step-up"
 WRONG = "wrong horse 9 battery"

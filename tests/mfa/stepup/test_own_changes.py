@@ -11,9 +11,9 @@ from django.utils.timezone import now
 
 from tests.mfa.stepup.members import REALMS, WRONG, Member, member, realm_name
 from tests.parallel import at_once
-from tests.userflow.tokens.clients import make_client, own_token
+from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import PASSWORD, Api, House, Person, sign_in_admin
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 Change = Callable[..., Any]
 PROFILE = "/authmgr/profile"

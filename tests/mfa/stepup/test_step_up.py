@@ -11,9 +11,9 @@ from tests.mfa.people import code_to, somebody
 from tests.mfa.stepup.members import REALMS, STEP_UP, WRONG, Member, member, realm_name
 from tests.mfa.webauthn.passkeys import ADMIN_USERS, end_users_of, new_authenticator
 from tests.parallel import at_once
-from tests.userflow.tokens.clients import make_client, own_token
+from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import PASSWORD, Api, House, Person
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 pytestmark = pytest.mark.parametrize("realm", REALMS, ids=realm_name)
 

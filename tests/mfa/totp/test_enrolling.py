@@ -9,9 +9,9 @@ from mfa.totp.models import EndUserTotpSecret
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, somebody, somebody_old, wrong_code
 from tests.mfa.totp.test_engine import decoded_by_opencv, decoded_by_zxing
-from tests.userflow.tokens.aged import strong
+from tests.userflow.sessions.aged import strong
 from tests.world import Api, House
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
 
 
 def test_the_documented_example_without_a_header_for_a_fresh_user(house: House) -> None:

@@ -10,7 +10,7 @@ from mfa.totp.models import EndUserBackupCode, EndUserTotpSecret
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, a_step_lasts, somebody, wrong_code
 from tests.world import Api, House, statements
-from userflow.realms import END_USERS
+from userflow.accounts.realms import END_USERS
 
 
 def verify(person: Somebody, **members: Any) -> Any:
@@ -109,7 +109,7 @@ def shared(house: House) -> Somebody:
 
 def failures(person: Somebody) -> dict[tuple[str, str], int]:
     """Counted tries by factor and kind of caller."""
-    from userflow.signin.attempts import subject_of
+    from userflow.credentials.attempts import subject_of
 
     with in_tenant(person.house.id):
         rows = END_USERS.attempts._default_manager.filter(subject=subject_of(END_USERS, person.id))

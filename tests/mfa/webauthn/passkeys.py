@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 
 from tests.mfa.webauthn.authenticator import ES256, UP, UV, Authenticator
-from tests.userflow.tokens.aged import strong
+from tests.userflow.sessions.aged import strong
 from tests.world import Api, House, Person
 
 ORIGIN = settings.WEBAUTHN_ORIGINS[0]

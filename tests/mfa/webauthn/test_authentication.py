@@ -142,7 +142,7 @@ def test_a_deactivated_client_signs_nobody_in(new_house: Any) -> None:
 
 def _deactivate_client(house: House) -> None:
     # The endpoint for it belongs to client management.
-    from userflow.clients.models import Client
+    from userflow.accounts.models import Client
 
     Client.objects.filter(pk=house.client_id).update(active=False)
 

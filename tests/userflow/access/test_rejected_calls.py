@@ -15,10 +15,10 @@ from tests.identity_platform.api.conftest import absent_valkey, valkey
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.openapi.test_optional_fields import document
 from tests.parallel import at_once
-from tests.userflow.tokens.aged import aged
-from tests.userflow.tokens.clients import basic, make_client
+from tests.userflow.sessions.aged import aged
+from tests.userflow.sessions.clients import basic, make_client
 from tests.world import Api, House, sign_in_admin, statements
-from userflow.signin.models import AdminSession
+from userflow.accounts.session_models import AdminSession
 
 __all__ = ["absent_valkey", "valkey"]
 GROUPS = "/authmgr/groups"

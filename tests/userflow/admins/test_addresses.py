@@ -13,7 +13,7 @@ from django.db import connections
 
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
-from userflow.admins.models import AdminUser
+from userflow.accounts.models import AdminUser
 
 USERS, LOGIN, VERIFY = "/uflow/admin/users", "/uflow/admin/auth/login", "/uflow/user/email/verify"
 INVITATIONS = "/uflow/admin/invitations"

@@ -12,8 +12,8 @@ from django.db import connections
 from tests.userflow.mailbox import mails_to
 from tests.userflow.signin.test_first_step_races import signed_in_during
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
-from userflow.admins.models import AdminUser
-from userflow.realms import ADMINS
+from userflow.accounts.models import AdminUser
+from userflow.accounts.realms import ADMINS
 
 PATH = "/uflow/admin/users"
 
@@ -136,7 +136,7 @@ def test_roles_are_a_short_list(house: House, roles: Any) -> None:
 def test_a_weaker_admin_cannot_change_a_stronger_one(house: House) -> None:
     weak = made(house, roles=["user-manager"])
     stored = AdminUser.objects.get(pk=weak["id"])
-    from userflow.admins.models import AdminRole
+    from userflow.accounts.models import AdminRole
 
     role = AdminRole.objects.create(name=f"hr-{secrets.token_hex(3)}", permissions=["admins:read", "admins:write"])
     stored.roles.add(role)

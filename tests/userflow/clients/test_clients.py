@@ -7,10 +7,9 @@ from uuid import uuid4
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
-from tests.userflow.tokens.clients import basic, form, make_client, own_token
+from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.world import Api, House, sign_in_admin, statements
-from userflow.admins.models import AdminRole, AdminUser
-from userflow.clients.models import Client
+from userflow.accounts.models import AdminRole, AdminUser, Client
 
 DOOR = "/authmgr/validate"
 MEMBERS = {

@@ -13,9 +13,9 @@ from django.utils.timezone import now
 from tenants.context import in_tenant
 from tests.userflow.directory.entra import Entra
 from tests.world import PASSWORD, House, Person
+from userflow.accounts.models import EndUser
+from userflow.credentials.passwords import hashed
 from userflow.directory.models import DirectoryConfig
-from userflow.endusers.models import EndUser
-from userflow.signin.passwords import hashed
 
 CONFIGS = "/uflow/directory/configs"
 

@@ -14,7 +14,7 @@ from tests.userflow.directory.conftest import Directory, counts
 from tests.world import Api, House, statements
 from userflow.directory import runs
 from userflow.directory.models import BY_COMMAND, DirectoryConfig, DirectoryRun
-from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
+from userflow.events.models import WebhookEndpoint, WebhookMessage
 
 pytestmark = pytest.mark.needs("slapd", "python-ldap")
 

@@ -8,7 +8,7 @@ from tenants.context import in_tenant
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
 from tests.world import Api, House, statements
-from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
+from userflow.events.models import WebhookEndpoint, WebhookMessage
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from tests.mfa.signin.test_races import statuses_of
 from tests.mfa.webauthn.passkeys import end_users_of
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.world import PASSWORD, Api, House, Person, build_house
-from userflow.admins.models import AdminUser
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import AdminUser, EndUser
 
 VERIFY, NEW = "/uflow/user/email/verify", "another horse 8 battery"
 FORGOT, RESET = "/uflow/auth/enduser/password/forgot", "/uflow/auth/enduser/password/reset"

@@ -14,12 +14,12 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant, tenant_atomic
 from tests.userflow.mailbox import code_in, mails_to, token_in
-from tests.userflow.tokens.aged import aged
+from tests.userflow.sessions.aged import aged
 from tests.world import PASSWORD, Api, House, Person, build_house, statements
 from userflow import mail
-from userflow.email.models import EmailProof
-from userflow.email.proofs import give_up_changes
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
+from userflow.credentials.email_verification import give_up_changes
+from userflow.credentials.models import EmailProof
 
 VERIFY, RESEND = "/uflow/user/email/verify", "/uflow/user/email/resend"
 NOBODY = "00000000-0000-4000-8000-000000000000"

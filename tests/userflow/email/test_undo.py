@@ -16,8 +16,8 @@ from tests.mfa.people import somebody
 from tests.userflow.email.test_proofs import last_proof, strict_house, verify
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, House, Person, sign_in_admin
-from userflow.email.models import EndUserEmailUndo
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
+from userflow.credentials.models import EndUserEmailUndo
 
 UNDO, REGISTER = "/uflow/user/email/undo", "/uflow/user/clients/register"
 CHANGED = "address is changing"

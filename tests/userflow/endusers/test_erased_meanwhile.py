@@ -11,9 +11,9 @@ from tests.mfa.people import Somebody, some_phone, somebody
 from tests.mfa.webauthn.passkeys import somebody_with_passkey
 from tests.userflow.signin.test_first_step_races import signed_in_during
 from tests.world import Api, House
-from userflow.endusers.models import EndUser
-from userflow.realms import END_USERS
-from userflow.signin.models import EndUserRefreshToken
+from userflow.accounts.models import EndUser
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserRefreshToken
 
 
 def begun_during_erasure(house: House, user_id: Any, begin: Callable[[], Any]) -> int:

@@ -16,9 +16,8 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tests.parallel import at_once
 from tests.world import Api, House, Person, statements
-from userflow.clients.models import Client
+from userflow.accounts.models import Client, EndUser
 from userflow.endusers import list_reads
-from userflow.endusers.models import EndUser
 
 GET, ADMIN = "/uflow/user/enduser/list", "/uflow/admin/enduser/list"
 

@@ -9,8 +9,8 @@ from django.db import connections
 
 from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House, Person, sign_in_admin, statements
-from userflow.endusers.models import EndUser
-from userflow.signin.models import EndUserAttempts, EndUserSession
+from userflow.accounts.models import EndUser
+from userflow.accounts.session_models import EndUserAttempts, EndUserSession
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 

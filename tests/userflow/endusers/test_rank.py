@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.userflow.tokens.clients import make_client, own_token
+from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import PASSWORD, Api, House, Person, created, sign_in_admin
-from userflow.admins.models import AdminRole, AdminUser
+from userflow.accounts.models import AdminRole, AdminUser
 
 Case = tuple[House, Person, Person, Api]
 

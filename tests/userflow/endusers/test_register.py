@@ -10,10 +10,8 @@ from django.db import connections
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House
-from userflow.clients.models import Client
-from userflow.endusers.models import EndUser
-from userflow.roles.models import RoleBinding
-from userflow.signin.models import EndUserEnrollmentWindow
+from userflow.accounts.models import Client, EndUser, RoleBinding
+from userflow.accounts.session_models import EndUserEnrollmentWindow
 
 PATH = "/uflow/user/clients/register"
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import jwt
 import pytest
 
-from tests.userflow.tokens.clients import basic, form, make_client
+from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import Api, House, Person, statements
 
 GROUPS, ROLES = "/authmgr/groups", "/authmgr/roles"

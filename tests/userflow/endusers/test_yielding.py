@@ -13,8 +13,7 @@ from tenants.context import in_tenant
 from tests.mfa.people import somebody
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, House, Person
-from userflow.clients.models import Client
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import Client, EndUser
 
 REGISTER = "/uflow/user/clients/register"
 LOGIN = "/uflow/auth/enduser/login"

@@ -14,9 +14,8 @@ from django.db import connections
 
 from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House, Person
-from userflow.admins.models import AdminUser
-from userflow.endusers.models import EndUser
-from userflow.signin import foreign_hashes, passwords
+from userflow.accounts.models import AdminUser, EndUser
+from userflow.credentials import foreign_hashes, passwords
 
 SECRET = "Füße 9 horses battery"
 SALT = b"0123456789abcdef"

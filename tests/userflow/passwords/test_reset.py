@@ -18,11 +18,11 @@ from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House, Person, sign_in_admin, statements
 from userflow import mail
-from userflow.endusers.models import EndUser
+from userflow.accounts.models import EndUser
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import AdminTicket, EndUserSession, EndUserTicket
 from userflow.errors import WrongCredentials
-from userflow.realms import END_USERS
 from userflow.signin import actions as signin
-from userflow.signin.models import AdminTicket, EndUserSession, EndUserTicket
 
 FORGOT, RESET = "/uflow/auth/enduser/password/forgot", "/uflow/auth/enduser/password/reset"
 ADMIN_FORGOT, ADMIN_RESET = "/uflow/auth/admin/password/forgot", "/uflow/auth/admin/password/reset"

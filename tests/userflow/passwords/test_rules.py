@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.world import Api, House
+from userflow.credentials import blocklist, passwords
 from userflow.errors import WeakPassword
-from userflow.signin import blocklist, passwords
 
 
 def refused(password: str, **how: Any) -> bool:

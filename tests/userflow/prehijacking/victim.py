@@ -10,8 +10,8 @@ from tests.userflow.directory.entra import Entra
 from tests.userflow.mailbox import mails_to
 from tests.userflow.prehijacking.attacker import LOGIN, REGISTER, tokens_in_mail
 from tests.world import Api, House
-from userflow.endusers.models import EndUser
-from userflow.signin.passwords import hashed
+from userflow.accounts.models import EndUser
+from userflow.credentials.passwords import hashed
 
 VERIFY = "/uflow/user/email/verify"
 OWN = "victim horse 6 battery"

@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 from django.core import mail as django_mail
 
-from tests.userflow.tokens.aged import aged
-from tests.userflow.tokens.clients import make_client, own_token
+from tests.userflow.sessions.aged import aged
+from tests.userflow.sessions.clients import make_client, own_token
 from tests.userflow.validation.test_validation import with_role
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
 from userflow import mail

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.world import PASSWORD, Api, House, Person, created, sign_in_admin
-from userflow.assurance import REQUIREMENTS, Action
+from userflow.sessions.assurance import REQUIREMENTS, Action
 
 
 @dataclass

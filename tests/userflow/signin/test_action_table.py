@@ -15,14 +15,14 @@ from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import TENANT_ALIAS, in_tenant
 from tenants.states import Purpose
 from tests.openapi.operations import operations_with_token
+from tests.userflow.sessions.aged import aged
+from tests.userflow.sessions.clients import own_token
 from tests.userflow.signin.action_calls import CASES, Case, Scene, Sent
-from tests.userflow.tokens.aged import aged
-from tests.userflow.tokens.clients import own_token
 from tests.world import PASSWORD, House, build_house, created, sign_in_admin
+from userflow.accounts.models import AdminUser
+from userflow.accounts.permissions_catalogue import CLIENT_SCOPES, SELF_PERMISSIONS
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminUser
-from userflow.assurance import Action
-from userflow.permissions_catalogue import CLIENT_SCOPES, SELF_PERMISSIONS
+from userflow.sessions.assurance import Action
 
 DECLARED = {(str(operation), row) for operation in operations_with_token() for row in operation.rows}
 # Rows of actions that only the console or an own request offers; each is tested there.

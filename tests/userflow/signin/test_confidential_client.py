@@ -7,7 +7,7 @@ import pytest
 from identity_platform.audit.models import PlatformEvent
 from tests.mfa.people import somebody
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator, somebody_with_passkey
-from tests.userflow.tokens.clients import basic, make_client
+from tests.userflow.sessions.clients import basic, make_client
 from tests.world import PASSWORD, Api, House, Person, statements
 
 LOGIN = "/uflow/auth/enduser/login"

@@ -21,7 +21,7 @@ from tenants.context import in_tenant
 from tests.mfa.people import Somebody, code_to, somebody
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, House
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 RESET, THIEFS = "another horse 8 battery", "stolen horse 7 battery"
 WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid)"

@@ -6,9 +6,9 @@ import pytest
 
 from tests.mfa.people import somebody
 from tests.openapi.operations import Operation, operations_with_token, with_unknown_ids
-from tests.userflow.tokens.clients import basic, make_client
-from tests.userflow.tokens.test_refresh import refresh
-from tests.userflow.tokens.test_revoke_and_introspect import introspect
+from tests.userflow.sessions.clients import basic, make_client
+from tests.userflow.sessions.test_refresh import refresh
+from tests.userflow.sessions.test_revoke_and_introspect import introspect
 from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
 
 DOOR = "/authmgr/profile"

@@ -12,9 +12,8 @@ from django.utils.timezone import now
 from tenants.context import in_tenant
 from tests.mfa.people import Somebody, somebody
 from tests.world import PASSWORD, Api, House, statements
-from userflow.admins.models import AdminUser
-from userflow.endusers.models import EndUser
-from userflow.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 CHANGES = {"another password": {"password": "argon2$another"}, "switched off": {"active": False}}
 # Somebody waits for the end of this very transaction.

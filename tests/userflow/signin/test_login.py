@@ -16,9 +16,8 @@ from django.utils.timezone import now
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, House, Person, statements
-from userflow.clients.models import Client
-from userflow.endusers.models import EndUser
-from userflow.signin.models import EndUserAttempts, EndUserSession
+from userflow.accounts.models import Client, EndUser
+from userflow.accounts.session_models import EndUserAttempts, EndUserSession
 
 ADMIN, END_USER = "/uflow/admin/auth/login", "/uflow/auth/enduser/login"
 

@@ -10,12 +10,12 @@ import pytest
 from tests.mfa.enrollment.calls import new_passkey
 from tests.mfa.people import Somebody, some_phone, somebody
 from tests.openapi.operations import operations_with_token, with_unknown_ids
+from tests.userflow.sessions.aged import aged, strong
 from tests.userflow.signin.test_action_table import ELSEWHERE, digests_of
-from tests.userflow.tokens.aged import aged, strong
 from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+from userflow.accounts.models import AdminUser
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminUser
-from userflow.assurance import REQUIREMENTS, Action
+from userflow.sessions.assurance import REQUIREMENTS, Action
 
 TWO_FACTORS = ("pwd", "otp")
 OWN = [

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from tenants.models import Tenant
 from tests.world import House
-from userflow.admins.models import AdminUser
+from userflow.accounts.models import AdminUser
 
 
 def test_a_taken_slug_is_refused_before_anything_is_made(house: House) -> None:

@@ -12,8 +12,8 @@ from django.conf import settings
 from identity_platform.audit.models import PlatformEvent
 from tenants.settings import SETTINGS, json_schema
 from tests.mfa.signin.test_admins import new_admin
-from tests.userflow.tokens.aged import aged
-from tests.userflow.tokens.clients import make_client, own_token
+from tests.userflow.sessions.aged import aged
+from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import PASSWORD, Api, House, sign_in_admin
 from userflow.admins.actions import create_admin_user
 

@@ -10,10 +10,10 @@ from django.core.management import call_command
 from identity_platform.audit.models import PlatformEvent
 from tests.userflow.endusers.test_rank import admin_with
 from tests.userflow.mailbox import mails_to
-from tests.userflow.tokens.aged import aged
-from tests.userflow.tokens.clients import make_client, own_token
+from tests.userflow.sessions.aged import aged
+from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import Api, House
-from userflow.admins.models import AdminRole
+from userflow.accounts.models import AdminRole
 
 EXPORT = "/uflow/admin/enduser/export"
 SUBJECT = "Password hashes of"

@@ -5,9 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.userflow.tokens.clients import make_client, own_token
+from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import Api, House, Person, statements
-from userflow.permissions_catalogue import EVERY_PERMISSION, TENANT_PERMISSIONS
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, TENANT_PERMISSIONS
 
 PATH = "/authmgr/validate"
 

@@ -17,7 +17,7 @@ from tests.userflow.mailbox import mails_to
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer
 from tests.world import Api, House
-from userflow.webhooks.outbox import publish
+from userflow.events.outbox import publish
 
 Deliverers = Callable[[], "subprocess.Popen[str]"]
 

@@ -14,7 +14,7 @@ from tests.machine.conftest import within
 from tests.userflow.webhooks.conftest import Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer, verifies
 from tests.world import House
-from userflow.webhooks.outbox import publish, publish_for_each
+from userflow.events.outbox import publish, publish_for_each
 
 Deliverers = Callable[[], "subprocess.Popen[str]"]
 
@@ -233,7 +233,7 @@ def test_an_endpoint_that_fails_for_days_is_switched_off(
 
     from django.utils.timezone import now
 
-    from userflow.webhooks.models import WebhookEndpoint
+    from userflow.events.models import WebhookEndpoint
 
     with in_tenant(listening.home.id):
         WebhookEndpoint.objects.update(failing_since=now() - timedelta(days=6))

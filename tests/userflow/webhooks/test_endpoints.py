@@ -21,8 +21,8 @@ from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, list
 from tests.userflow.webhooks.consumer import Consumer
 from tests.world import PASSWORD, Api, House, sign_in_admin, statements
 from userflow.admins.actions import create_admin_user
-from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
-from userflow.webhooks.outbox import publish_for_each
+from userflow.events.models import WebhookEndpoint, WebhookMessage
+from userflow.events.outbox import publish_for_each
 
 URL = "http://127.0.0.1:9/hooks"
 

@@ -9,8 +9,8 @@ import pytest
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.world import House
-from userflow.webhooks.models import WebhookEndpoint, WebhookMessage
-from userflow.webhooks.outbox import publish, publish_for_each
+from userflow.events.models import WebhookEndpoint, WebhookMessage
+from userflow.events.outbox import publish, publish_for_each
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from tenants.databases import ensure_template
 from tenants.errors import DataKeyLocked
 from tenants.models import Tenant
 from tenants.servers import direct_to_global
+from userflow.accounts.models import AdminUser
 from userflow.admins.actions import create_admin_user
-from userflow.admins.models import AdminUser
 from userflow.management import demo_exports
+from userflow.sessions import signing
 from userflow.tenants.actions import generated_password, open_tenant
-from userflow.tokens import signing
 
 PREPARE_LOCK = 7_215_005
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from tenants.management.terminal import NOT_TRIED
-from userflow.tokens import signing
+from userflow.sessions import signing
 
 
 class Command(BaseCommand):

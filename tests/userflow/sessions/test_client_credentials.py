@@ -1,0 +1,147 @@
+"""A client's own token: RFC 6749 section 4.4, with the client authentication of section 2.3.1."""
+
+import base64
+
+import pytest
+
+from identity_platform.audit.models import PlatformEvent
+from tests.userflow.sessions.clients import FORM, basic, form, make_client
+from tests.world import Api, House, statements
+
+PATH = "/authmgr/token"
+
+
+def test_basic_authentication_gives_a_token_with_all_scopes(api: Api, house: House) -> None:
+    client = make_client(house)
+    answer = api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
+    assert answer.status_code == 200, answer.content
+    body = answer.json()
+    assert (body["token_type"], body["expires_in"]) == ("Bearer", 3600)
+    assert set(body["scope"].split()) == {"services:read", "services:credentials"}
+    assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
+    assert "refresh_token" not in body
+    seen = Api(token=body["access_token"]).get("/exsvc/debug/auth").json()
+    assert (seen["kind"], seen["tenant_id"], seen["client_id"]) == ("client", str(house.id), client["client_id"])
+
+
+def test_the_body_may_carry_the_secret_and_a_narrower_scope(api: Api, house: House) -> None:
+    client = make_client(house)
+    asked = {"grant_type": "client_credentials", "client_id": client["client_id"], "scope": "services:read"}
+    for sent in (form(**asked, client_secret=client["client_secret"]),):
+        answer = api.post(PATH, **sent)
+        assert answer.json()["scope"] == "services:read"
+    as_json = api.post(PATH, {**asked, "client_secret": client["client_secret"]})
+    assert as_json.json()["scope"] == "services:read"
+
+
+@pytest.mark.parametrize("scope", ["services:delete", "services:read services:write", "services:read  ", "*", "a\tb"])
+def test_a_scope_beyond_the_clients_is_invalid(api: Api, house: House, scope: str) -> None:
+    answer = api.post(PATH, **form(grant_type="client_credentials", scope=scope), headers=basic(make_client(house)))
+    assert (answer.status_code, answer.json()["error"]) in {(400, "invalid_scope"), (400, "invalid_request")}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "Basic",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"no colon").decode(),
+        "Basic " + base64.b64encode(b"nobody:secret").decode(),
+        "Basic " + base64.b64encode(b"00000000-0000-4000-8000-000000000000:secret").decode(),
+        "Basic " + base64.b64encode("ä:\x00".encode()).decode(),
+        "Digest abc",
+    ],
+)
+def test_a_client_that_proves_nothing_is_told_how_to(api: Api, header: str | None) -> None:
+    headers = {"Authorization": header} if header else {}
+    answer = api.post(PATH, **form(grant_type="client_credentials"), headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
+    assert answer.headers["WWW-Authenticate"].startswith("Basic ")
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_wrong_secret_unknown_and_inactive_client_are_answered_alike(api: Api, house: House) -> None:
+    client, off = make_client(house), make_client(house)
+    house.api.patch(f"/clientms/tenants/{house.id}/clients/{off['id']}/deactivate")
+    nobody = {**client, "client_id": "00000000-0000-4000-8000-000000000000"}
+    answers = [
+        api.post(PATH, **form(grant_type="client_credentials"), headers=headers)
+        for headers in (basic(client, "ics_wrong"), basic(nobody), basic(off))
+    ]
+    assert {(answer.status_code, answer.content) for answer in answers} == {(401, answers[0].content)}
+    refused = PlatformEvent.objects.filter(action="client.refused", outcome="refused")
+    assert set(refused.filter(target_id__in=[client["id"], off["id"]]).values_list("target_id", flat=True)) == {
+        client["id"],
+        off["id"],
+    }
+
+
+def test_two_ways_of_authentication_at_once_are_refused(api: Api, house: House) -> None:
+    client = make_client(house)
+    sent = form(grant_type="client_credentials", client_secret=client["client_secret"])
+    assert api.post(PATH, **sent, headers=basic(client)).json()["error"] == "invalid_request"
+    other = form(grant_type="client_credentials", client_id=str(house.client_id))
+    assert api.post(PATH, **other, headers=basic(client)).json()["error"] == "invalid_request"
+    same = form(grant_type="client_credentials", client_id=client["client_id"])
+    assert api.post(PATH, **same, headers=basic(client)).status_code == 200
+
+
+def test_a_public_client_cannot_speak_for_itself(api: Api, house: House) -> None:
+    answer = api.post(PATH, **form(grant_type="client_credentials", client_id=str(house.client_id)))
+    assert (answer.status_code, answer.json()["error"]) == (400, "unauthorized_client")
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        ({}, "invalid_request"),
+        ({"grant_type": "password"}, "unsupported_grant_type"),
+        ({"grant_type": "authorization_code", "code": "x"}, "unsupported_grant_type"),
+        ({"grant_type": "refresh_token"}, "invalid_request"),
+        ({"grant_type": "refresh_token", "refresh_token": "x"}, "invalid_grant"),
+        ({"grant_type": "client_credentials", "client_secret": "x"}, "invalid_request"),
+    ],
+)
+def test_other_requests_are_refused_in_the_form_of_the_rfc(api: Api, sent: dict[str, str], error: str) -> None:
+    answer = api.post(PATH, **form(**sent))
+    assert answer.status_code == 400
+    assert answer.json()["error"] == error
+    assert set(answer.json()) == {"error", "error_description"}
+    assert '"' not in answer.json()["error_description"]
+
+
+def test_the_description_names_the_parameter(api: Api) -> None:
+    missing = api.post(PATH, **form(grant_type=""))
+    assert missing.json()["error_description"] == "grant_type: Send this member."
+    too_long = api.post(PATH, {"grant_type": "x" * 65, "scope": 5})
+    assert too_long.json()["error_description"] == "grant_type: Send at most 64 characters. scope: Send a string."
+    other = api.post(PATH, raw=b"x", content_type="text/plain")
+    assert other.status_code == 415
+    assert FORM in other.json()["error_description"]
+
+
+def test_a_parameter_sent_twice_is_refused(api: Api, house: House) -> None:
+    raw = b"grant_type=client_credentials&grant_type=refresh_token"
+    answer = api.post(PATH, raw=raw, content_type=FORM, headers=basic(make_client(house)))
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
+def test_a_token_costs_two_statements_and_its_first_use_one_more(api: Api, house: House) -> None:
+    client = make_client(house)
+    with statements() as first:
+        api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
+    with statements() as second:
+        api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
+    assert (first.counts, second.counts) == ((3, 0), (2, 0))
+
+
+def test_an_hour_of_use_is_noted_once_a_minute(api: Api, house: House) -> None:
+    client = make_client(house)
+    where = f"/clientms/tenants/{house.id}/clients/{client['id']}"
+    assert house.api.get(where).json()["last_used_at"] is None
+    api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
+    noted = house.api.get(where).json()["last_used_at"]
+    api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
+    assert noted
+    assert house.api.get(where).json()["last_used_at"] == noted

@@ -1,0 +1,162 @@
+"""Signing keys are rotated while requests go on: no token is refused, nothing fails."""
+
+import threading
+import time
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import jwt
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.audit.models import PlatformEvent
+from tests.userflow.sessions.test_refresh import refresh
+from tests.world import Api, House, build_house, sign_in_admin
+from userflow.sessions import signing
+from userflow.sessions.models import SigningKey
+
+DOOR = "/authmgr/validate"
+JWKS = "/.well-known/jwks.json"
+
+
+@pytest.fixture(scope="module")
+def house(django_db_setup: None, django_db_blocker: Any) -> House:
+    """A tenant of this file's own: its admin signs in again and again, so no other test may give it a factor."""
+    with django_db_blocker.unblock():
+        return build_house("keys")
+
+
+def command(*arguments: str) -> str:
+    out = StringIO()
+    call_command("rotate_signing_keys", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def kid_of(token: str) -> str:
+    return str(jwt.get_unverified_header(token)["kid"])
+
+
+def published() -> set[str]:
+    return {key["kid"] for key in Api().get(JWKS).json()["keys"]}
+
+
+def test_the_next_key_is_published_before_it_signs(house: House) -> None:
+    # It outruns those that other tests have announced: one of them might begin to sign in the middle of this one.
+    command("--at-once")
+    before = kid_of(sign_in_admin(house.admin.username)["access_token"])
+    command()
+    key = SigningKey.objects.latest("created_at")
+    assert key.kid in published()
+    assert timedelta(minutes=9) < key.signs_from - now() <= timedelta(minutes=10)
+    assert kid_of(sign_in_admin(house.admin.username)["access_token"]) == before
+    SigningKey.objects.filter(pk=key.pk).update(signs_from=now())
+    signing.forget()
+    assert kid_of(sign_in_admin(house.admin.username)["access_token"]) == key.kid
+    assert house.api.get(DOOR).status_code == 200
+
+
+def test_a_rotation_at_once_outruns_one_that_was_announced(house: House) -> None:
+    command()
+    announced = SigningKey.objects.latest("created_at")
+    command("--at-once")
+    newest = SigningKey.objects.latest("created_at")
+    SigningKey.objects.filter(pk=announced.pk).update(signs_from=now() + timedelta(milliseconds=1))
+    signing.forget()
+    assert kid_of(sign_in_admin(house.admin.username)["access_token"]) == newest.kid
+
+
+def test_old_keys_verify_as_long_as_any_access_token_lives(house: House) -> None:
+    signer = signing.key_set().signing_kid
+    command("--at-once")
+    until = SigningKey.objects.get(pk=signer).verifies_until
+    assert until is not None
+    assert timedelta(hours=23) < until - now() <= timedelta(hours=24)
+
+
+def test_requests_go_on_during_rotations(house: House) -> None:
+    person = house.register()
+    old = house.sign_in(person)
+    stop, statuses = threading.Event(), []
+
+    def work(step: Any) -> None:
+        try:
+            while not stop.is_set():
+                statuses.append(step())
+        finally:
+            connections.close_all()
+
+    def reads_with_the_old_token() -> int:
+        return int(Api(token=old["access_token"]).get(DOOR).status_code)
+
+    def signs_in_and_reads() -> int:
+        return int(house.as_user(person).get(DOOR).status_code)
+
+    def refreshes() -> int:
+        pair = house.sign_in(person)
+        return int(refresh(pair["refresh_token"]).status_code)
+
+    threads = [threading.Thread(target=work, args=(step,)) for step in (reads_with_the_old_token, signs_in_and_reads)]
+    threads.append(threading.Thread(target=work, args=(refreshes,)))
+    for thread in threads:
+        thread.start()
+    for rotation in range(6):
+        command("--at-once")
+        deadline = time.monotonic() + 60
+        while len(statuses) < 8 * (rotation + 1) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert len(statuses) >= 48
+    assert set(statuses) == {200}
+
+
+def test_a_key_that_another_process_has_just_made_is_known_at_its_first_token(house: House) -> None:
+    signing.key_set()
+    stale = signing._current
+    command("--at-once")
+    token = sign_in_admin(house.admin.username)["access_token"]
+    # As a process stands that read its keys a moment before the rotation.
+    signing._current = stale
+    assert kid_of(token) not in stale.public_keys if stale else False
+    assert Api(token=token).get(DOOR).status_code == 200
+
+
+def test_a_withdrawn_keys_tokens_are_refused_and_another_key_signs(house: House) -> None:
+    command("--at-once")
+    leaked = signing.key_set().signing_kid
+    token = sign_in_admin(house.admin.username)["access_token"]
+    command(f"--withdraw={leaked}")
+    assert leaked not in published()
+    assert Api(token=token).get(DOOR).status_code == 401
+    assert Api(token=sign_in_admin(house.admin.username)["access_token"]).get(DOOR).status_code == 200
+    assert PlatformEvent.objects.filter(action="signing_key.withdrawn", target_id=leaked).count() == 1
+    with pytest.raises(CommandError, match="No valid key"):
+        command(f"--withdraw={leaked}")
+
+
+def test_the_status_names_each_valid_key_and_no_secret() -> None:
+    shown = command("--status")
+    keys = {line.split()[0]: line for line in shown.splitlines()}
+    assert set(keys) == published()
+    assert "signing" in keys[signing.key_set().signing_kid]
+    assert sum(" signing " in line for line in keys.values()) == 1
+
+
+def test_the_key_set_can_be_cached_and_holds_no_private_part(api: Api) -> None:
+    answer = api.get(JWKS)
+    assert answer.headers["Cache-Control"] == "public, max-age=300"
+    for key in answer.json()["keys"]:
+        assert set(key) == {"crv", "kty", "x", "y", "use", "alg", "kid"}
+    stored = SigningKey.objects.first()
+    assert stored is not None
+    assert b"PRIVATE" not in bytes(stored.private_sealed)
+
+
+def test_every_rotation_is_audited() -> None:
+    command("--at-once")
+    kid = signing.key_set().signing_kid
+    assert PlatformEvent.objects.get(action="signing_key.rotated", target_id=kid).details == {"at_once": True}

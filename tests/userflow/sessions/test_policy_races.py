@@ -1,0 +1,69 @@
+"""Refresh during a change of the policy: what comes out of it follows the policy that is in force afterwards."""
+
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from django.db.models import F
+
+from tenants.context import in_tenant
+from tests.parallel import ROUNDS, at_once
+from tests.userflow.sessions.test_refresh import refresh
+from tests.world import Api, House, Person, build_house
+from userflow.accounts.session_models import EndUserSession
+
+
+@pytest.fixture(scope="module")
+def shared(django_db_setup: None, django_db_blocker: Any) -> tuple[House, Person]:
+    """A tenant whose policy changes, and one user."""
+    with django_db_blocker.unblock():
+        made = build_house("policy")
+        return made, made.register()
+
+
+def change(operator: Api, house: House, **settings: Any) -> Any:
+    path = f"/uflow/admin/tenants/{house.id}/settings"
+    return Api(token=operator.token).patch(path, {"settings": settings})
+
+
+def status_with(token: str) -> int:
+    return int(Api(token=token).get("/authmgr/profile").status_code)
+
+
+def nothing_works(answers: list[Any], login: dict[str, Any]) -> bool:
+    """Whether neither the session's tokens nor those that a refresh returned are accepted."""
+    pairs = [login, *(answer.json() for answer in answers if answer.status_code == 200)]
+    return all(
+        status_with(pair["access_token"]) == 401 and refresh(pair["refresh_token"]).status_code == 400 for pair in pairs
+    )
+
+
+@pytest.mark.timeout(600)
+def test_refresh_while_factors_become_required(shared: tuple[House, Person], operator: Api) -> None:
+    house, person = shared
+    for _ in range(ROUNDS):
+        login = house.sign_in(person)
+        calls = [partial(refresh, login["refresh_token"])] * 2
+        changed, *answers = at_once([partial(change, operator, house, mfa_policy="required"), *calls])
+        assert changed.status_code == 200, changed.content
+        assert {answer.status_code for answer in answers} <= {200, 400}
+        assert nothing_works(answers, login)
+        assert change(operator, house, mfa_policy="optional").status_code == 200
+
+
+@pytest.mark.timeout(600)
+def test_refresh_while_sessions_are_shortened(shared: tuple[House, Person], operator: Api) -> None:
+    house, person = shared
+    for _ in range(ROUNDS):
+        login = house.sign_in(person)
+        with in_tenant(house.id):
+            # Two hours old; the limit becomes one hour.
+            old = EndUserSession.objects.filter(user_id=person.id)
+            old.update(created_at=F("created_at") - timedelta(hours=2))
+        calls = [partial(refresh, login["refresh_token"])] * 2
+        changed, *answers = at_once([partial(change, operator, house, session_seconds=3600), *calls])
+        assert changed.status_code == 200, changed.content
+        assert {answer.status_code for answer in answers} <= {200, 400}
+        assert nothing_works(answers, login)
+        assert change(operator, house, session_seconds=None).status_code == 200

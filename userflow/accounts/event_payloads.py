@@ -1,0 +1,25 @@
+"""What events tell of people: the members that the API shows for them, never a hash and never a secret."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # The rooms that publish are those that this would import.
+    from userflow.accounts.models import EndUser
+
+
+def person(user: "EndUser", **more: Any) -> dict[str, Any]:
+    """An end user as GET /uflow/user/enduser/{tenant_id}/{user_id} shows it, with `user_id` for `id`; `more` beside it."""
+    return {
+        "user_id": user.pk,
+        "email": user.email,
+        "name": user.name,
+        "active": user.active,
+        "provider": user.provider,
+        "client_id": user.client_id,
+        "metadata": user.metadata,
+        "mfa_methods": user.mfa_methods,
+        "created_at": user.created_at,
+        "updated_at": user.updated_at,
+        "last_login": user.last_login,
+        **more,
+    }

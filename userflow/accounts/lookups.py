@@ -1,0 +1,59 @@
+"""Look up users: one admin user, or many end users of which all must exist."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from identity_platform.api.pagination import Page, offset
+from userflow.accounts.models import AdminUser, EndUser
+from userflow.errors import UnknownUser, UnknownUsers
+
+# More in one call would hold locks and build statements of a size that nobody expects of one request.
+MOST_AT_ONCE = 1000
+
+
+def must_exist(user_ids: Iterable[UUID]) -> None:
+    """Refuse with UnknownUsers (404), which names each id that no end user of the tenant that is entered has.
+
+    Those that exist are locked against erasure until the transaction ends, so what is then bound to them holds.
+    """
+    wanted = set(user_ids)
+    found = EndUser.objects.filter(pk__in=wanted).order_by("pk").select_for_update(no_key=True)
+    missing = wanted - set(found.values_list("pk", flat=True))
+    if missing:
+        raise UnknownUsers(details={"user_ids": [f"No user has the id {user_id}." for user_id in sorted(missing)]})
+
+
+def page_of_members(members: Any, *, page: int, limit: int) -> Page:
+    """One page of `members` (rows with a `user` and a `created_at`), the newest member first, as answers show them."""
+    start = offset(page, limit)
+    rows = members.order_by("-created_at", "-pk")[start : start + limit].values(
+        "user_id", "user__email", "user__name", "user__active", "created_at"
+    )
+    shown = [
+        {
+            "id": row["user_id"],
+            "email": row["user__email"],
+            "name": row["user__name"],
+            "active": row["user__active"],
+            "since": row["created_at"],
+        }
+        for row in rows
+    ]
+    return Page(shown, page, limit, members.count())
+
+
+def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -> AdminUser:
+    """One admin user; `within` is the caller's tenant (None: an operator sees all). UnknownUser otherwise.
+
+    `lock` keeps others from changing the row until the caller's transaction ends.
+    """
+    found = AdminUser.objects.prefetch_related("roles").filter(pk=user_id)
+    if lock:
+        found = found.select_for_update(of=("self",), no_key=True)
+    if within is not None:
+        found = found.filter(tenant_id=within)
+    user = found.first()
+    if user is None:
+        raise UnknownUser
+    return user

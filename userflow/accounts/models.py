@@ -1,0 +1,336 @@
+"""End users, their roles and groups (in the tenant's database); clients and admin users (in the global one)."""
+
+import uuid
+from typing import Any, ClassVar
+
+from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, models, transaction
+from django.db.models.functions import Lower
+from django.db.models.lookups import Exact
+from django.utils.timezone import now
+
+from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key, key_of_spelling
+from tenants.models import Tenant, TenantModel
+from tenants.states import Purpose, allowing
+from userflow.accounts.permissions_catalogue import OPERATOR
+
+
+class EndUser(TenantModel):
+    """A person of the tenant."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    email = models.CharField(max_length=254)
+    # Lower-case form, unique: PostgreSQL's upper() folds letters that lower() keeps apart (security.md section 1).
+    email_key = models.CharField(max_length=254, unique=True)
+    name = models.CharField(max_length=255, blank=True, default="")
+    active = models.BooleanField(default=True)
+    provider = models.CharField(max_length=63, default="local")
+    client_id = models.UUIDField(null=True)
+    password = models.CharField(max_length=512, blank=True, default="")
+    metadata: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
+    mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    email_verified_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    last_login = models.DateTimeField(null=True)
+    # Registered without the permission `endusers:write`, so nothing says yet that the address is the registrant's own.
+    self_registered = models.BooleanField(default=False, db_default=False)
+
+    # An unused registration; see `userflow.credentials.unused_registrations`. One that an admin has deactivated stays.
+    YIELDS: ClassVar[models.Q] = models.Q(self_registered=True, active=True, email_verified_at=None, last_login=None)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="end_user_newest_first"),
+            models.Index(fields=["active", "-created_at", "-id"], name="end_user_active"),
+            models.Index(fields=["client_id", "-created_at", "-id"], name="end_user_client"),
+            models.Index(fields=["provider", "-created_at", "-id"], name="end_user_provider"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class EndUserCount(TenantModel):
+    """How many end users of a kind the tenant has: the sum over its rows, kept by triggers and never written by this code.
+
+    Of each kind there are as many rows as transactions have ever added or removed such people at the same moment: each
+    takes one that nobody holds, so that registrations, and an import that lasts minutes, never wait for each other.
+    """
+
+    users = models.BigIntegerField()
+    active = models.BooleanField()
+    client_id = models.UUIDField(null=True)
+    provider = models.CharField(max_length=63)
+
+    class Meta:
+        indexes = [models.Index(fields=["provider", "active", "client_id"], name="end_user_count_kind")]
+
+    def __str__(self) -> str:
+        return str(self.users)
+
+
+# Every registered end user is bound to it: the "default associations" of the specification.
+DEFAULT_ROLE = "user"
+
+
+class Role(TenantModel):
+    """A named set of `resource:action` permissions."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63)
+    description = models.CharField(max_length=1000, blank=True, default="")
+    permissions: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    built_in = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(Lower("name"), name="role_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RoleBinding(TenantModel):
+    """An end user has a role."""
+
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="role_bindings")
+    role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="bindings")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "role"], name="role_binding_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} {self.role_id}"
+
+
+class Group(TenantModel):
+    """A named set of end users, with roles that all of them have."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=255)
+    description = models.CharField(max_length=1000, blank=True, default="")
+    roles = models.ManyToManyField(Role, related_name="groups", blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(Lower("name"), name="group_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class GroupMembership(TenantModel):
+    """An end user belongs to a group."""
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="group_memberships")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["group", "user"], name="group_membership_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.group_id} {self.user_id}"
+
+
+PUBLIC, CONFIDENTIAL = "public", "confidential"
+
+
+class Client(models.Model):
+    """An application that signs end users in (public) or speaks for itself with a secret (confidential)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="clients")
+    name = models.CharField(max_length=255)
+    type = models.CharField(max_length=16, choices=[(PUBLIC, PUBLIC), (CONFIDENTIAL, CONFIDENTIAL)], default=PUBLIC)
+    active = models.BooleanField(default=True)
+    is_default = models.BooleanField(default=False)
+    tags: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
+    scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
+    redirect_uris: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
+    project_id = models.CharField(max_length=64, null=True, blank=True)
+    owner_id = models.CharField(max_length=64, null=True, blank=True)
+    self_registration = models.BooleanField(default=False)
+    # SHA-256 of 256 random bits; the one before stays valid until `previous_secret_until`.
+    secret_digest = models.BinaryField(null=True, editable=False)
+    previous_secret_digest = models.BinaryField(null=True, editable=False)
+    previous_secret_until = models.DateTimeField(null=True, editable=False)
+    # Stands in the client's own tokens and is raised when it is switched off: they do not come back with it.
+    generation = models.PositiveIntegerField(default=1, db_default=1, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant"], condition=models.Q(is_default=True), name="client_one_default_per_tenant"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["tenant", "-created_at", "id"], name="client_newest_first"),
+            models.Index(fields=["tenant", "project_id"], name="client_project"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# Of a username, a first and a last name.
+LONGEST_NAME = 150
+
+
+def username_is(username: str) -> models.Q:
+    """The condition that finds the admin user of this name, in any case.
+
+    By the expression of the unique index. Django's `iexact` compares upper-case forms, and there dotless i and long s
+    are I and S: one tenant's admin could take a name that the sign-in of another one finds.
+    """
+    return models.Q(Exact(Lower("username"), Lower(models.Value(username))))
+
+
+def address_is(key: str) -> models.Q:
+    """The condition of the admin user that an address (its `email_key`) names.
+
+    This is the user who has verified the address. An address that nobody has verified names its user only while no other
+    one states it: anyone who makes admin users can state any address.
+    """
+    others = AdminUser.objects.filter(email_key=key).exclude(pk=models.OuterRef("pk"))
+    return models.Q(email_key=key) & models.Q(
+        models.Q(email_verified_at__isnull=False) | models.Q(~models.Exists(others))
+    )
+
+
+def admins_named(name: str) -> models.QuerySet["AdminUser"]:
+    """The admin user of this username or e-mail address, in any spelling of either; the first one counts.
+
+    A username may have the form of an address. The user who has verified that address comes first.
+    """
+    key = key_of_spelling(name)
+    if key is None:
+        return AdminUser.objects.filter(username_is(name))
+    rank = models.Case(
+        models.When(email_key=key, email_verified_at__isnull=False, then=0),
+        models.When(username_is(name), then=1),
+        default=2,
+    )
+    return AdminUser.objects.filter(username_is(name) | address_is(key)).order_by(rank)
+
+
+def may_enter() -> models.Q:
+    """Return the condition that the admin user's tenant lets its own admins in. Operators have no tenant."""
+    return models.Q(tenant=None) | models.Q(tenant__database__status__in=allowing(Purpose.READ))
+
+
+class AdminRole(models.Model):
+    """A named set of permissions for admin users. The built-in ones are made by a migration."""
+
+    name = models.CharField(max_length=63, unique=True)
+    permissions: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AdminUserManager(BaseUserManager["AdminUser"]):
+    """What Django's `createsuperuser` needs."""
+
+    def create_superuser(self, username: str, email: str, password: str | None = None, **extra: Any) -> "AdminUser":
+        """An operator, from the command line. Raises Django's ValidationError, which the command shows as one line."""
+        # The command asks these itself only where somebody types, and lets them be passed over.
+        validate_password(password or "")
+        try:
+            address = email_address(email)
+        except AddressInvalid as problem:
+            raise ValidationError("This is not an e-mail address that the platform takes.") from problem
+        username = username.strip()
+        if not username or not username.isprintable():
+            raise ValidationError("The username must be one line that is not blank.")
+        if "@" in username and username.lower() != address.lower():
+            raise ValidationError("A username with an @ must be the user's own e-mail address.")
+        user = self.model(username=username, email=address, email_verified_at=now(), **extra)
+        user.set_password(password)
+        try:
+            with transaction.atomic(using=self._db):
+                user.save(using=self._db)
+                user.roles.add(AdminRole.objects.get(name=OPERATOR))
+        except IntegrityError as clash:
+            raise ValidationError("Another admin user has this username or e-mail address.") from clash
+        return user
+
+
+class AdminUser(AbstractBaseUser):
+    """Signs in to the global side. Without a tenant: an operator, staff of the platform."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    username = models.CharField(max_length=LONGEST_NAME)
+    email = models.CharField(max_length=254)
+    # Lower-case form: two spellings of one address are one person.
+    email_key = models.CharField(max_length=254, editable=False)
+    # An address is reserved once it is verified: by its mail, or by who made the user on the machine.
+    email_verified_at = models.DateTimeField(null=True, editable=False)
+    first_name = models.CharField(max_length=LONGEST_NAME, blank=True)
+    last_name = models.CharField(max_length=LONGEST_NAME, blank=True)
+    tenant = models.ForeignKey(Tenant, null=True, blank=True, on_delete=models.CASCADE, related_name="admin_users")
+    active = models.BooleanField(default=True)
+    roles = models.ManyToManyField(AdminRole, related_name="admin_users", blank=True)
+    # Kept by the mfa app in the same transaction as the factor itself, so that signing in needs no second query.
+    mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects: ClassVar[AdminUserManager] = AdminUserManager()
+
+    USERNAME_FIELD: ClassVar[str] = "username"
+    EMAIL_FIELD: ClassVar[str] = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = ["email"]
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(Lower("username"), name="admin_username_unique"),
+            models.UniqueConstraint(
+                fields=["email_key"], condition=models.Q(email_verified_at__isnull=False), name="admin_email_unique"
+            ),
+            # Within a tenant (and among operators) two are a mistake; whoever makes one sees the other.
+            models.UniqueConstraint(
+                fields=["tenant", "email_key"],
+                condition=models.Q(email_verified_at__isnull=True),
+                nulls_distinct=False,
+                name="admin_email_unverified_unique",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["tenant", "-created_at", "id"], name="admin_newest_first"),
+            models.Index(fields=["email_key"], name="admin_email"),
+        ]
+
+    def __str__(self) -> str:
+        return self.username
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """The key follows the address, whoever saves."""
+        self.email_key = email_key(self.email)
+        super().save(*args, **kwargs)
+
+    @property
+    def is_active(self) -> bool:  # type: ignore[override]  # Django reads it; the column is called `active`
+        return self.active
+
+    @property
+    def is_staff(self) -> bool:
+        """Whether Django may show its admin: tenant admins work in the console too, and see their own tenant there."""
+        return self.active
+
+    def has_perm(self, permission: str, obj: object = None) -> bool:
+        """Never: Django's permissions mean nothing here. The console asks for the platform's own (console.access)."""
+        return False
+
+    def has_module_perms(self, app_label: str) -> bool:
+        """Never, see `has_perm`."""
+        return False

@@ -1,0 +1,68 @@
+"""Rank: a caller neither gives, takes away nor changes what holds permissions beyond its own (assurance.md section 2)."""
+
+from collections.abc import Iterable
+
+from django.db.models import Q
+
+from userflow.accounts.models import AdminUser, EndUser, Role
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, SELF_PERMISSIONS
+from userflow.accounts.principals import Principal
+from userflow.errors import GrantsMoreThanHeld
+
+
+def lacking(by: Principal, permissions: Iterable[str]) -> set[str]:
+    """Return those of the permissions that are beyond the caller.
+
+    The caller must hold each of the platform's permissions itself. The permissions that a tenant defines mean something
+    to the tenant's applications only, and admin users never hold one. An admin user with `roles:write` can bind them to
+    any user of the tenant, so they count as held; otherwise a tenant's admins could not manage their own users. A client
+    needs each of them as a scope, whatever else it may do: its secret must not open more than its scopes say.
+    """
+    beyond = set(permissions) - by.permissions
+    return beyond & set(EVERY_PERMISSION) if by.is_admin and by.may("roles:write") else beyond
+
+
+def lacking_for_user(by: Principal, permissions: Iterable[str]) -> set[str]:
+    """Return the same for permissions of an end user, without those that every registered user has over itself."""
+    return lacking(by, set(permissions).difference(SELF_PERMISSIONS))
+
+
+def must_hold(by: Principal, permissions: Iterable[str], *, to: str) -> None:
+    """Raise GrantsMoreThanHeld (403) if a permission of end users is beyond the caller; `to` is what the caller wants."""
+    if beyond := lacking_for_user(by, permissions):
+        raise GrantsMoreThanHeld(f"You cannot {to} {', '.join(sorted(beyond))}: you do not hold it yourself.")
+
+
+def refuse_granting(by: Principal, permissions: Iterable[str]) -> None:
+    """Raise GrantsMoreThanHeld (403) if any of the permissions is beyond the caller."""
+    must_hold(by, permissions, to="grant")
+
+
+def refuse_taking(by: Principal, permissions: Iterable[str]) -> None:
+    """Raise GrantsMoreThanHeld (403) if any permission that users would lose is beyond the caller."""
+    must_hold(by, permissions, to="take away")
+
+
+def outranks(by: Principal, user: EndUser) -> bool:
+    """Whether no permission of this user of the entered tenant is beyond the caller (above).
+
+    A caller who could change a stronger user's address or reset their factors would in the end hold those permissions.
+    """
+    roles = Role.objects.filter(Q(bindings__user=user) | Q(groups__memberships__user=user))
+    held = {permission for permissions in roles.values_list("permissions", flat=True) for permission in permissions}
+    return not lacking_for_user(by, held)
+
+
+def must_outrank(by: Principal, user: EndUser) -> None:
+    """Raise GrantsMoreThanHeld unless the caller outranks the user."""
+    if not outranks(by, user):
+        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
+
+
+def must_outrank_admin(by: Principal, user: AdminUser) -> None:
+    """Raise GrantsMoreThanHeld when the user holds a permission that the caller lacks.
+
+    Who could change a stronger user's address or switch it off would in the end hold that user's permissions."""
+    held = {permission for role in user.roles.all() for permission in role.permissions}
+    if not held <= by.permissions:
+        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")

@@ -1,0 +1,79 @@
+"""The two homes of users: the global database for admin users, the tenant's database for end users.
+
+Sessions, attempts, tickets and factors are one mechanism; it asks the realm which tables and which transaction to use.
+"""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import models, transaction
+
+from identity_platform.audit import writer
+from identity_platform.postgresql.parts import Part
+from tenants import keys
+from tenants.context import current_tenant, tenant_atomic
+from userflow.accounts import session_models as rows
+from userflow.accounts.models import AdminUser, EndUser
+
+
+@dataclass(frozen=True, slots=True)
+class Realm:
+    """Tables, transaction, data key and audit trail of one kind of user."""
+
+    name: str
+    alias: str
+    users: type[models.Model]
+    sessions: type[rows.AdminSession] | type[rows.EndUserSession]
+    refresh_tokens: type[rows.AdminRefreshToken] | type[rows.EndUserRefreshToken]
+    attempts: type[rows.AdminAttempts] | type[rows.EndUserAttempts]
+    tickets: type[rows.AdminTicket] | type[rows.EndUserTicket]
+    windows: type[rows.AdminEnrollmentWindow] | type[rows.EndUserEnrollmentWindow]
+
+    def atomic(self) -> AbstractContextManager[Any]:
+        """A transaction in the users' database."""
+        return tenant_atomic() if self is END_USERS else transaction.atomic()
+
+    def data_key(self) -> bytes:
+        """The key that seals these users' secrets."""
+        return keys.tenant_key(current_tenant().tenant_id) if self is END_USERS else keys.platform_key()
+
+    def owner(self) -> str:
+        """Whose secrets they are, for the associated data of a seal."""
+        return str(current_tenant().tenant_id) if self is END_USERS else "platform"
+
+    def record(self, action: str, *, tenant_id: UUID | None = None, **facts: Any) -> None:
+        """One audit row in the users' trail; see `identity_platform.audit.writer`."""
+        if self is END_USERS:
+            writer.record_for_tenant(action, **facts)
+        else:
+            writer.record_for_platform(action, tenant_id=tenant_id, **facts)
+
+    def recording(self, action: str, *, source: str, tenant_id: UUID | None = None, **facts: Any) -> Part:
+        """The same row as a part of another statement, written if the part `source` has a row."""
+        if self is END_USERS:
+            return writer.part_for_tenant(action, source=source, **facts)
+        return writer.part_for_platform(action, source=source, tenant_id=tenant_id, **facts)
+
+
+ADMINS = Realm(
+    name="admin",
+    alias="default",
+    users=AdminUser,
+    sessions=rows.AdminSession,
+    refresh_tokens=rows.AdminRefreshToken,
+    attempts=rows.AdminAttempts,
+    tickets=rows.AdminTicket,
+    windows=rows.AdminEnrollmentWindow,
+)
+END_USERS = Realm(
+    name="end_user",
+    alias="tenant",
+    users=EndUser,
+    sessions=rows.EndUserSession,
+    refresh_tokens=rows.EndUserRefreshToken,
+    attempts=rows.EndUserAttempts,
+    tickets=rows.EndUserTicket,
+    windows=rows.EndUserEnrollmentWindow,
+)

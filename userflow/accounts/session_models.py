@@ -1,0 +1,243 @@
+"""Sessions, refresh tokens, attempts, tickets and enrollment windows: one mechanism in two homes.
+
+Everything here protects one user and lives in that user's own database: the global one for admin users, the tenant's
+for end users (security.md section 2).
+"""
+
+import uuid
+from datetime import datetime, timedelta
+
+from django.db import models
+from django.utils.timezone import now
+
+from tenants.models import TenantModel
+from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.session_policy import AAL1
+
+# For how long a session that is over is still shown in lists and known to a replayed refresh token.
+SESSION_KEPT = timedelta(days=30)
+# Past the longest life of a refresh token a replay is refused by its own expiry, so its link need not be known.
+USED_TOKEN_KEPT = timedelta(days=90)
+# Past `attempts.FORGOTTEN_AFTER` a counter begins anew, so nothing is forgiven that was not forgiven already.
+ATTEMPTS_KEPT = timedelta(days=2)
+
+
+class Session(models.Model):
+    """One sign-in of one user; tokens of an ended session are refused at the next request."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    client_id = models.UUIDField(null=True)
+    # How the user has proven the session, and the assurance level that this amounts to (userflow.accounts.session_policy).
+    amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    acr = models.CharField(max_length=8, default=AAL1)
+    # The last proof by the user: the sign-in, or a step-up since.
+    auth_time = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(default=now)
+    # The idle limit as it was at the last use, never past the absolute limit.
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    end_reason = models.CharField(max_length=32, blank=True, default="")
+    address = models.CharField(max_length=45, blank=True, default="")
+    user_agent = models.CharField(max_length=255, blank=True, default="")
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Ended or expired long ago; its refresh tokens go with it."""
+        return models.Q(expires_at__lt=moment - SESSION_KEPT)
+
+
+class AdminSession(Session):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="sessions")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["user", "-created_at"], name="admin_session_user"),
+            models.Index(fields=["expires_at"], name="admin_session_expiry"),
+        ]
+
+
+class EndUserSession(Session, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sessions")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["user", "-created_at"], name="end_user_session_user"),
+            models.Index(fields=["expires_at"], name="end_user_session_expiry"),
+        ]
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore: everybody signs in again."""
+        cls._base_manager.filter(ended_at=None).update(ended_at=moment, end_reason="restored")
+
+
+class RefreshToken(models.Model):
+    """One link of a session's chain of refresh tokens. `digest` is SHA-256 of the whole token."""
+
+    digest = models.BinaryField(primary_key=True)
+    issued_at = models.DateTimeField(auto_now_add=True)
+    used_at = models.DateTimeField(null=True)
+    # What the winner of a race received, for the loser within ten seconds (contract.md section 7); empty once the
+    # successor was used itself: a token that is presented after that is stolen.
+    successor_sealed = models.BinaryField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return bytes(self.digest).hex()[:8]
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Used so long ago that it has expired itself, in a session that goes on."""
+        return models.Q(used_at__lt=moment - USED_TOKEN_KEPT)
+
+
+class AdminRefreshToken(RefreshToken):
+    session = models.ForeignKey(AdminSession, on_delete=models.CASCADE, related_name="refresh_tokens")
+
+
+class EndUserRefreshToken(RefreshToken, TenantModel):
+    session = models.ForeignKey(EndUserSession, on_delete=models.CASCADE, related_name="refresh_tokens")
+
+
+class Attempts(models.Model):
+    """Wrong tries at one factor of one user by one kind of caller.
+
+    `subject` is the user's id, or a keyed digest of the name that was tried: a name nobody has is counted and locked like
+    any other, so a lock does not tell who exists.
+    """
+
+    subject = models.CharField(max_length=64)
+    factor = models.CharField(max_length=16)
+    # `known` callers (ticket or Bearer of that user) have a budget of their own: strangers cannot lock a person out.
+    caller = models.CharField(max_length=8)
+    failures = models.PositiveIntegerField(default=0)
+    locked_until = models.DateTimeField(null=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.factor}: {self.failures}"
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Rested so long that it counts for nothing."""
+        return models.Q(updated_at__lt=moment - ATTEMPTS_KEPT)
+
+
+class AdminAttempts(Attempts):
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subject", "factor", "caller"], name="admin_attempts_unique")]
+        indexes = [models.Index(fields=["updated_at"], name="admin_attempts_age")]
+
+
+class EndUserAttempts(Attempts, TenantModel):
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subject", "factor", "caller"], name="end_user_attempts_unique")]
+        indexes = [models.Index(fields=["updated_at"], name="end_user_attempts_age")]
+
+
+class Ticket(models.Model):
+    """Short-lived proof of a finished first step; 256 bits, stored hashed.
+
+    `purpose` is `second_step` (a login that waits for its second factor; ends with one success), `enrollment` (may add
+    factors while it lasts) or `proof` (a step-up of the session, for one request that asks for a proof).
+    """
+
+    digest = models.BinaryField(primary_key=True)
+    purpose = models.CharField(max_length=16)
+    client_id = models.UUIDField(null=True)
+    amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    wrong_codes = models.PositiveSmallIntegerField(default=0)
+    # Of a proof token: the session that has earned it, and the only one that may use it.
+    session_id = models.UUIDField(null=True)
+    # Of an enrollment ticket that a login issued: the digest of the login's own ticket, which waits for the new factor.
+    login_digest = models.BinaryField(null=True)
+    # Factor kinds that this ticket has added.
+    spent_on: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.purpose
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Expired."""
+        return models.Q(expires_at__lt=moment)
+
+
+class AdminTicket(Ticket):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="tickets")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="admin_ticket_expiry")]
+
+
+class EndUserTicket(Ticket, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="tickets")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="end_user_ticket_expiry")]
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore: no sign-in goes on, and no link sets a password."""
+        cls._base_manager.all().delete()
+
+
+class EnrollmentWindow(models.Model):
+    """For some minutes after registration or a password login, the opener's address may enrol without a header.
+
+    Only opened while the user has no confirmed factor (assurance.md section 3, level 3).
+    """
+
+    # IPv4 /32 or IPv6 /64 of the opener.
+    network = models.CharField(max_length=50)
+    cause = models.CharField(max_length=16)
+    opened_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.cause
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Closed."""
+        return models.Q(expires_at__lt=moment)
+
+
+class AdminEnrollmentWindow(EnrollmentWindow):
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="enrollment_windows")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="admin_window_expiry")]
+
+
+class EndUserEnrollmentWindow(EnrollmentWindow, TenantModel):
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="enrollment_windows")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="end_user_window_expiry")]
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore: nobody is let in by where they were before it."""
+        cls._base_manager.all().delete()

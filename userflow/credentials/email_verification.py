@@ -1,0 +1,124 @@
+"""Proving that an address belongs to an end user: a link and a code are sent there, and one of them comes back.
+
+A guest at the mechanism: registration and a changed address start a proof in their own transaction, signing in asks
+whether one is missing.
+"""
+
+import secrets
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import F
+from django.utils.timezone import now
+
+from identity_platform.api import ratelimit
+from identity_platform.crypto import hash_token, keyed_digest
+from tenants import keys, routes
+from tenants.context import current_tenant
+from userflow import mail
+from userflow.accounts.models import EndUser
+from userflow.credentials.models import EmailProof
+from userflow.errors import TooManyFromAddress
+from userflow.mailed_tokens import placed_token
+
+LINK_LIFETIME = timedelta(hours=24)
+# Six digits are good for guessing sooner than 256 bits.
+CODE_LIFETIME = timedelta(minutes=30)
+WRONG_CODES_ALLOWED = 5
+REQUIRED = "required"
+
+
+def is_required(route: routes.Route) -> bool:
+    """Whether the tenant lets nobody in whose address is not proven."""
+    return bool(route.setting("email_verification") == REQUIRED)
+
+
+def is_unproven(user: Any, route: routes.Route | None) -> bool:
+    """Whether it is an end user whose address must be verified before any sign-in, session, ticket or factor.
+
+    Every entry point asks this. Ask only after the password (or a passkey) was right: a response before that tells who
+    exists.
+    """
+    return route is not None and isinstance(user, EndUser) and is_required(route) and user.email_verified_at is None
+
+
+def code_digest(route: routes.Route, user_id: object, code: str) -> bytes:
+    """What is stored of a code: six digits are soon tried against a bare hash, so it is keyed, and bound to the user."""
+    return keyed_digest(f"{user_id} {code}", key=keys.tenant_key(route.tenant_id), purpose="email code")
+
+
+def start_proof(
+    user: EndUser,
+    email: str,
+    key: str,
+    route: routes.Route,
+    *,
+    until: datetime | None = None,
+    keep: UUID | None = None,
+) -> None:
+    """Send a link and a code to `email`; an older proof of the user ends. Call it inside the tenant's transaction.
+
+    The link is good until `until`, by default for a day. `keep` is the session that goes on when the address changes.
+    """
+    begun = now()
+    expires = until or begun + LINK_LIFETIME
+    token, code = placed_token(route.tenant_id), f"{secrets.randbelow(1_000_000):06d}"
+    proof = EmailProof(
+        user=user,
+        email=email,
+        email_key=key,
+        token_digest=hash_token(token),
+        code_digest=code_digest(route, user.pk, code),
+        session_id=keep,
+        created_at=begun,
+        expires_at=expires,
+    )
+    # One statement, also over an older proof.
+    columns = [field.name for field in EmailProof._meta.concrete_fields if not field.primary_key]
+    EmailProof.objects.bulk_create([proof], update_conflicts=True, unique_fields=["user"], update_fields=columns)
+    page = route.setting("email_verification_url")
+    facts = {
+        "issuer": issuer_of(route),
+        # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
+        "link": f"{page}#token={token}",
+        "token": token,
+        "code": code,
+        "minutes": int(CODE_LIFETIME.total_seconds() // 60),
+        "until": expires,
+        "changes": key != user.email_key,
+        "required": is_required(route),
+    }
+    mail.tell("email_proof", to=email, facts=facts, after="tenant")
+
+
+def give_up_changes(user_ids: Collection[UUID]) -> None:
+    """Other addresses of these users that wait to be proven are given up; the proof of a present one goes on."""
+    EmailProof.objects.filter(user_id__in=user_ids).exclude(email_key=F("user__email_key")).delete()
+
+
+def limit_changes(user_id: object) -> None:
+    """TooManyFromAddress (429) when the user asks for too many mails to new addresses, which may be strangers'. Call it
+    inside the tenant."""
+    most, seconds = settings.LIMITS["email_resend"]
+    # By tenant too: an import may give somebody elsewhere the same id.
+    key = f"{current_tenant().tenant_id} {user_id}"
+    usage = ratelimit.count(group="email_change", key=key, limit=most, period=seconds)
+    if usage.limited:
+        raise TooManyFromAddress(
+            "Too many changes of this address: wait as long as Retry-After says.", retry_after=usage.retry_after
+        )
+
+
+def tell_of_ended_use(user: EndUser) -> None:
+    """Tell the owner of an address, verified for the first time, that sessions or factors ended. Call it inside the
+    tenant's transaction."""
+    route = current_tenant()
+    mail.tell("email_verified", to=user.email, facts={"issuer": issuer_of(route)}, after="tenant")
+
+
+def issuer_of(route: routes.Route) -> str:
+    """Under which name the tenant speaks to its people."""
+    return str(route.setting("issuer_name"))

@@ -1,0 +1,98 @@
+"""Webhook endpoints of a tenant, and the outbox of messages to them, both in the tenant's own database."""
+
+import uuid
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models.functions import Now
+
+from tenants.models import TenantModel
+
+PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"
+
+
+class WebhookEndpoint(TenantModel):
+    """An address of the tenant's own systems that hears of events."""
+
+    # Why an endpoint is off.
+    BY_ADMIN: ClassVar[str] = "admin"
+    GONE: ClassVar[str] = "gone"
+    FAILING: ClassVar[str] = "failing"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    url = models.CharField(max_length=2048)
+    description = models.CharField(max_length=255, blank=True, default="")
+    # Events, prefixes (`end_user.*`) or `*`: userflow.events.catalogue.
+    events: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    enabled = models.BooleanField(default=True)
+    disabled_reason = models.CharField(max_length=16, blank=True, default="")
+    # The secret of the signatures, and for a while after a rotation the one before.
+    secret_sealed = models.BinaryField(editable=False)
+    previous_secret_sealed = models.BinaryField(null=True, editable=False)
+    previous_secret_until = models.DateTimeField(null=True, editable=False)
+    # Whoever delivers holds the endpoint for so long: messages go out one after the other.
+    lease = models.UUIDField(null=True, editable=False)
+    leased_until = models.DateTimeField(null=True, editable=False)
+    # Since when nothing was taken any more.
+    failing_since = models.DateTimeField(null=True, editable=False)
+    last_delivered_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class WebhookMessage(TenantModel):
+    """One event on its way to one endpoint.
+
+    Messages go out in the order of their ids. The id is drawn when the deed is written, so of two deeds that touch the
+    same rows the later one has the higher id (userflow.webhooks.queue).
+    """
+
+    # No foreign key: an endpoint that is removed while a deed is being written must not undo the deed.
+    endpoint_id = models.UUIDField()
+    # `webhook-id`; the same for every endpoint that hears of the event, and at every try.
+    message_id = models.CharField(max_length=40)
+    event = models.CharField(max_length=64)
+    # Whom it is about: erasing that person takes what is no longer needed along.
+    subject_id = models.UUIDField(null=True)
+    # The very bytes that are signed and sent.
+    body = models.TextField()
+    status = models.CharField(max_length=16, default=PENDING, db_default=PENDING)
+    attempts = models.PositiveIntegerField(default=0, db_default=0)
+    created_at = models.DateTimeField(db_default=Now())
+    # The last try counts from here on; a replay begins anew.
+    queued_at = models.DateTimeField(db_default=Now())
+    next_attempt_at = models.DateTimeField(db_default=Now())
+    settled_at = models.DateTimeField(null=True)
+    last_status = models.PositiveSmallIntegerField(null=True)
+    last_error = models.CharField(max_length=64, blank=True, default="", db_default="")
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["endpoint_id", "id"], condition=models.Q(status=PENDING), name="webhook_message_queue"
+            ),
+            models.Index(fields=["endpoint_id", "status", "-id"], name="webhook_message_newest"),
+            models.Index(fields=["settled_at"], name="webhook_message_settled"),
+            models.Index(fields=["subject_id"], name="webhook_message_subject"),
+        ]
+
+    def __str__(self) -> str:
+        return self.message_id
+
+    @classmethod
+    def over(cls, moment: datetime) -> models.Q:
+        """Delivered, given up, or waiting for an endpoint that is off, for long enough; or the endpoint was removed."""
+        delivered = moment - timedelta(days=settings.WEBHOOK_DELIVERED_DAYS)
+        dead = moment - timedelta(days=settings.WEBHOOK_DEAD_DAYS)
+        here = WebhookEndpoint.objects.filter(pk=models.OuterRef("endpoint_id"))
+        return (
+            models.Q(status=DELIVERED, settled_at__lt=delivered)
+            | models.Q(status=DEAD, settled_at__lt=dead)
+            | models.Q(models.Exists(here.filter(enabled=False)), status=PENDING, queued_at__lt=dead)
+            | ~models.Q(models.Exists(here))
+        )

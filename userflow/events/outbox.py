@@ -1,0 +1,133 @@
+"""Writes messages to the tenant's webhook endpoints, in the transaction of the deed: undone with it, and never lost.
+
+A tenant without endpoints pays nothing: its route, which every request reads anyway, says so. With endpoints a deed pays
+one statement, which writes a row for each endpoint that listens to the event.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, transaction
+
+from identity_platform.api.renderers import as_json
+from tenants.context import TENANT_ALIAS, current_tenant
+from userflow.events import wakeups as hints
+from userflow.events.catalogue import filters_for
+
+AT_ONCE = 500
+_LISTENING = "e.enabled AND e.events ?| %s::text[]"
+_INSERT = (
+    "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body)"
+    f" SELECT e.id, %s::text, %s::text, %s::uuid, %s::text FROM userflow_webhookendpoint e WHERE {_LISTENING}"
+)
+_INSERT_EACH = (
+    "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body)"
+    " SELECT e.id, r.message_id, %s::text, r.subject_id, r.body"
+    " FROM unnest(%s::text[], %s::uuid[], %s::text[]) WITH ORDINALITY AS r(message_id, subject_id, body, place),"
+    f" userflow_webhookendpoint e WHERE {_LISTENING} ORDER BY r.place"
+)
+_INSERT_ONE = (
+    "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body) VALUES (%s, %s, %s, %s, %s)"
+)
+_ANYBODY = f"SELECT EXISTS (SELECT FROM userflow_webhookendpoint e WHERE {_LISTENING})"
+
+
+def publish(event: str, data: Mapping[str, Any]) -> None:
+    """Tell the endpoints that listen to `event`; call it inside `in_tenant` and `tenant_atomic`, with the deed done.
+
+    Takes an event of `userflow.events.catalogue` and its data: `user_id` where it is about a person, ids, names and facts,
+    never a secret. `tenant_id` is added. One statement, or none for a tenant without endpoints; one that a tenant makes
+    while the deed is under way hears of the next.
+    """
+    if not current_tenant().has_webhooks:
+        return
+    message = _message(event, data)
+    _write(_INSERT, [*message, list(filters_for(event))])
+
+
+def publish_for_each(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """The same for many: one message for each of `rows` (each as `data` of `publish`), in their order.
+
+    For bulk writers: a statement for every 500 rows, and one in all for a tenant where nobody listens. `rows` is not
+    touched then, so it may be a generator. It asks the tenant's database and not the route, since a long run must not
+    miss an endpoint that was made after its start.
+    """
+    wanted = list(filters_for(event))
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_ANYBODY, [wanted])
+        if not cursor.fetchone()[0]:
+            return
+    batch: list[tuple[str, str, UUID | None, str]] = []
+    for data in rows:
+        batch.append(_message(event, data))
+        if len(batch) == AT_ONCE:
+            _write_each(event, batch, wanted)
+            batch = []
+    if batch:
+        _write_each(event, batch, wanted)
+
+
+def publish_to(endpoint_id: UUID, event: str, data: Mapping[str, Any]) -> str:
+    """Tell one endpoint, whatever it listens to; gives the `webhook-id`."""
+    message_id, *rest = _message(event, data)
+    _write(_INSERT_ONE, [endpoint_id, message_id, *rest])
+    return message_id
+
+
+def wake_after_commit() -> None:
+    """Have a deliverer look at the tenant that is entered, once the transaction is committed."""
+    # Before the commit it would look and see nothing.
+    transaction.on_commit(partial(hints.wake, current_tenant().tenant_id), using=TENANT_ALIAS, robust=True)
+
+
+def forget(subjects: Sequence[UUID]) -> None:
+    """Let go of what was sent about a person who is being erased, and of what waits for an endpoint that is off.
+
+    `subjects` are the person and the invitations to their addresses, which were sent before there was a person.
+
+    What waits for one that is on is still sent, and purged in its time: a consumer that misses a deed would go wrong.
+    Always, and not by what the route knows of endpoints: the first one may have been made since, and have heard of the
+    person.
+    """
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(
+            "DELETE FROM userflow_webhookmessage m WHERE m.subject_id = ANY(%s) AND (m.settled_at IS NOT NULL OR NOT EXISTS"
+            " (SELECT FROM userflow_webhookendpoint e WHERE e.id = m.endpoint_id AND e.enabled))",
+            [list(subjects)],
+        )
+
+
+def new_message_id() -> str:
+    """A `webhook-id`: 128 random bits behind a readable prefix."""
+    return f"msg_{secrets.token_urlsafe(16)}"
+
+
+def body_of(event: str, data: Mapping[str, Any]) -> str:
+    """The payload (Standard Webhooks, "Payload structure"): type, timestamp, data."""
+    moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    shown = {"tenant_id": current_tenant().tenant_id, **data}
+    return as_json({"type": event, "timestamp": moment, "data": shown}).decode()
+
+
+def _message(event: str, data: Mapping[str, Any]) -> tuple[str, str, UUID | None, str]:
+    return new_message_id(), event, data.get("user_id") or data.get("invitation_id"), body_of(event, data)
+
+
+def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], wanted: list[str]) -> None:
+    columns = [[message[place] for message in batch] for place in (0, 2, 3)]
+    _write(_INSERT_EACH, [event, *columns, wanted])
+
+
+def _write(statement: str, values: list[Any]) -> None:
+    connection = connections[TENANT_ALIAS]
+    if not connection.in_atomic_block:
+        raise RuntimeError("An event is published in the transaction of its deed: call this inside tenant_atomic().")
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        written = cursor.rowcount
+    if written:
+        wake_after_commit()

@@ -1,0 +1,156 @@
+"""Sessions as people and admins see them: listed, and ended one by one."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+from uuid import UUID
+
+from django.utils.timezone import now
+
+from identity_platform.api.errors import NotAllowed
+from identity_platform.api.pagination import Page, offset
+from tenants.context import in_tenant
+from tenants.states import Purpose
+from userflow.accounts.lookups import find_admin_user
+from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.principals import CLIENT, END_USER, Principal
+from userflow.accounts.rank import must_outrank, must_outrank_admin
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.errors import UnknownSession, UnknownUser
+from userflow.sessions import issue
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.ending import end_everything, end_sessions, sign_out
+from userflow.sessions.permissions import editing_users, reading, require
+
+NO_SESSIONS = "A client has no sessions: its tokens are revoked at /authmgr/token/revoke."
+
+
+def list_sessions(
+    *, by: Principal, page: int, limit: int, user_id: UUID | None = None, tenant_id: UUID | None = None
+) -> Page:
+    """Sessions that stand, the newest first: the caller's own, or with `sessions:read` those of `user_id`.
+
+    `tenant_id` is the tenant of the call (None: an operator who means admin users). Another admin user's sessions need
+    `admins:read` as well. Refuses with NotAllowed, UnknownUser.
+    """
+    if user_id is None or user_id == by.id:
+        if by.kind == CLIENT:
+            raise NotAllowed(NO_SESSIONS)
+        realm, user_id, tenant_id = issue.realm_of(by.kind), by.id, by.tenant_id
+    else:
+        require(by, "sessions:read")
+        realm = _realm_of_user(by, user_id, tenant_id)
+    start = offset(page, limit)
+    with _entered(realm, tenant_id, reading(by)):
+        found = _standing(realm).filter(user_id=user_id)
+        rows = list(found.order_by("-created_at", "id")[start : start + limit])
+        return Page(rows, page, limit, found.count())
+
+
+def end_one_session(
+    *, by: Principal, session_id: UUID, user_id: UUID | None = None, tenant_id: UUID | None = None
+) -> None:
+    """End a session: one's own, or with `sessions:write` that of a user of the tenant (of an admin user: `admins:write`
+    as well). UnknownSession for any other, whether or not it exists; GrantsMoreThanHeld when the user holds permissions
+    that the caller lacks; InsufficientAuthentication for another user's session."""
+    places = [] if by.kind == CLIENT else [(issue.realm_of(by.kind), by.tenant_id, {"user_id": by.id}, True)]
+    if by.kind != END_USER and by.may("sessions:write"):
+        if tenant_id is not None:
+            places.append((END_USERS, tenant_id, {}, False))
+        if by.may("admins:write"):
+            places.append((ADMINS, tenant_id, {"user__tenant_id": tenant_id} if tenant_id else {}, False))
+    for realm, place, condition, own in places:
+        with _entered(realm, place, editing_users(by)):
+            found = _standing(realm).filter(pk=session_id, **condition)
+            if user_id is not None:
+                found = found.filter(user_id=user_id)
+            session = found.select_related("user").first()
+            if session is not None:
+                if not own:
+                    require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
+                    (must_outrank if realm is END_USERS else must_outrank_admin)(by, session.user)
+                _end(realm, session, place)
+                return
+    raise UnknownSession
+
+
+def end_others(*, principal: Principal) -> int:
+    """End every session of the caller's but this one; gives how many ended."""
+    realm = issue.realm_of(principal.kind)
+    with _entered(realm, principal.tenant_id, Purpose.WRITE), realm.atomic():
+        ended = end_sessions(realm, user_id=principal.id, keep=principal.session_id, reason="ended_by_request")
+        realm.record(
+            "session.ended",
+            target=("user", principal.id),
+            tenant_id=principal.tenant_id,
+            details={"sessions": ended, "others": True},
+        )
+    return ended
+
+
+def end_all_sessions(*, by: Principal, user_id: UUID, tenant_id: UUID | None = None) -> int:
+    """End every session of a user, with the refresh tokens, tickets and enrollment windows. Return the number of sessions.
+
+    The caller's own, or with `sessions:write` those of an end user of the tenant, and with `admins:write` as well those
+    of an admin user. Raises NotAllowed (also for a client's own), UnknownUser, GrantsMoreThanHeld (the user holds
+    permissions that the caller lacks), InsufficientAuthentication (for another user).
+    """
+    if user_id == by.id:
+        if by.kind == CLIENT:
+            raise NotAllowed(NO_SESSIONS)
+        return sign_out(principal=by, everywhere=True)
+    require(by, "sessions:write")
+    require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
+    if tenant_id is not None:
+        with in_tenant(tenant_id, editing_users(by)), END_USERS.atomic():
+            end_user = EndUser.objects.select_for_update(no_key=True).filter(pk=user_id).first()
+            if end_user is not None:
+                must_outrank(by, end_user)
+                return _end_all(END_USERS, end_user, tenant_id, target="end_user")
+    if not by.may("admins:write"):
+        raise UnknownUser
+    with ADMINS.atomic():
+        admin = find_admin_user(user_id=user_id, within=tenant_id, lock=True)
+        must_outrank_admin(by, admin)
+        return _end_all(ADMINS, admin, admin.tenant_id, target="user")
+
+
+def _end_all(realm: Realm, user: Any, tenant_id: UUID | None, *, target: str) -> int:
+    ended = end_everything(realm, user_id=user.pk, reason="ended_by_request")
+    details = {"sessions": ended, "everywhere": True}
+    realm.record("session.ended", target=(target, user.pk), tenant_id=tenant_id, details=details)
+    return ended
+
+
+def _end(realm: Realm, session: Any, tenant_id: UUID | None) -> None:
+    with realm.atomic():
+        end_sessions(realm, user_id=session.user_id, session_id=session.pk, reason="ended_by_request")
+        realm.record(
+            "session.ended",
+            target=("session", session.pk),
+            tenant_id=tenant_id,
+            details={"user_id": str(session.user_id)},
+        )
+
+
+def _realm_of_user(by: Principal, user_id: UUID, tenant_id: UUID | None) -> Realm:
+    if tenant_id is not None:
+        with in_tenant(tenant_id, reading(by)):
+            if EndUser.objects.filter(pk=user_id).exists():
+                return END_USERS
+    admins = AdminUser.objects.filter(pk=user_id)
+    if tenant_id is not None:
+        admins = admins.filter(tenant_id=tenant_id)
+    if not by.may("admins:read") or not admins.exists():
+        raise UnknownUser
+    return ADMINS
+
+
+def _standing(realm: Realm) -> Any:
+    return realm.sessions._default_manager.filter(ended_at=None, expires_at__gt=now())
+
+
+def _entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose) -> AbstractContextManager[Any]:
+    if realm is END_USERS:
+        assert tenant_id is not None  # sessions of end users are in a tenant
+        return in_tenant(tenant_id, purpose)
+    return nullcontext()

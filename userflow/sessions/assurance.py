@@ -1,0 +1,110 @@
+"""The action table: what a session must have proven before a sensitive action, whichever entry point asks.
+
+The API, the console, hosted pages and step-up all ask `require_assurance`, and `docs/security-model.md` shows this table.
+Sources: NIST SP 800-63B-4 section 2, RFC 9470, OWASP ASVS 5.0 chapters 6 and 7.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from identity_platform.api.errors import NotAllowed
+from userflow.accounts.principals import CLIENT, Principal
+from userflow.accounts.session_policy import AAL2
+from userflow.errors import InsufficientAuthentication
+
+
+class Action(StrEnum):
+    """An action that needs more than a valid session."""
+
+    ADD_FACTOR = "factor.add"
+    RENEW_BACKUP_CODES = "factor.backup_codes"
+    REMOVE_FACTOR = "factor.remove"
+    REPLACE_FACTOR = "factor.replace"
+    CHANGE_OWN_EMAIL = "profile.email"
+    CHANGE_OWN_PASSWORD = "profile.password"
+    CLOSE_ACCOUNT = "profile.delete"
+    RESET_FACTORS = "user.reset_factors"
+    ISSUE_ENROLLMENT_PASS = "user.enrollment_pass"
+    CHANGE_EMAIL_OF_OTHERS = "user.email"
+    END_SESSIONS_OF_OTHERS = "user.end_sessions"
+    EXPORT_PASSWORD_HASHES = "user.export_hashes"
+    WRITE_CLIENT_SECRET = "client.secret"
+    GRANT_ROLES = "role.grant"
+    CHANGE_TENANT_SETTINGS = "tenant.settings"
+    CHANGE_CONNECTIONS = "tenant.connections"
+    CHANGE_TENANT_STATE = "tenant.state"
+    ROTATE_KEYS = "keys.rotate"
+    REVEAL_SECRET = "secret.reveal"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What an action needs besides its permission. Every action needs a proof by the user in the last 15 minutes, and the
+    second factor of a user who has one."""
+
+    summary: str
+    # The request itself carries a proof: `current_password`, a factor code or a `proof_token`.
+    proof: bool = False
+    # A client may do it with its scope: a machine has no second factor, and its token is short-lived.
+    clients: bool = True
+    # The caller must hold every permission of the user, client or role that the action is about.
+    rank: bool = False
+
+
+REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
+    {
+        Action.ADD_FACTOR: Requirement("Add a factor", clients=False),
+        Action.RENEW_BACKUP_CODES: Requirement("Create new backup codes", clients=False),
+        Action.REMOVE_FACTOR: Requirement("Remove a factor", proof=True, clients=False),
+        Action.REPLACE_FACTOR: Requirement("Replace a factor", proof=True, clients=False),
+        Action.CHANGE_OWN_EMAIL: Requirement("Change one's own e-mail address", proof=True, clients=False),
+        Action.CHANGE_OWN_PASSWORD: Requirement("Change one's own password", proof=True, clients=False),
+        Action.CLOSE_ACCOUNT: Requirement("Delete one's own account", proof=True, clients=False),
+        Action.RESET_FACTORS: Requirement("Reset another user's factors", clients=False, rank=True),
+        Action.ISSUE_ENROLLMENT_PASS: Requirement("Issue an enrollment pass", clients=False, rank=True),
+        # Passwords of others have no row: no entry point sets one, they are reset by a link to the user.
+        Action.CHANGE_EMAIL_OF_OTHERS: Requirement("Change another user's e-mail address", rank=True),
+        Action.END_SESSIONS_OF_OTHERS: Requirement(
+            "End another user's sessions: sign out, deactivate or erase the user, deactivate or delete the client",
+            rank=True,
+        ),
+        Action.EXPORT_PASSWORD_HASHES: Requirement("Export password hashes", clients=False),
+        Action.WRITE_CLIENT_SECRET: Requirement("Create or rotate a client secret", rank=True),
+        Action.GRANT_ROLES: Requirement("Grant roles, group memberships that carry roles, or client scopes", rank=True),
+        Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings", clients=False),
+        Action.CHANGE_CONNECTIONS: Requirement("Change directories and webhook endpoints, and their secrets"),
+        Action.CHANGE_TENANT_STATE: Requirement("Delete, suspend, resume, move or restore a tenant", clients=False),
+        Action.ROTATE_KEYS: Requirement("Rotate signing or encryption keys", clients=False),
+        Action.REVEAL_SECRET: Requirement("Reveal a secret in the console", clients=False),
+    }
+)
+
+
+def require_assurance(action: Action, principal: Principal | None) -> None:
+    """Raise InsufficientAuthentication (401) unless the session proves what the action needs.
+
+    `principal` is None for a command on the machine, which needs no proof.
+
+    The last proof is at most 15 minutes old. A user who has a factor has proven it in this session: a session from before
+    the first factor was enrolled does not count. A proof in the request (`Requirement.proof`) is checked apart, by
+    `userflow.signin.proofs.check_proof`. Raises NotAllowed (403) for a client where the action is not for clients.
+    """
+    if principal is None:
+        return
+    if principal.kind == CLIENT:
+        if not REQUIREMENTS[action].clients:
+            raise NotAllowed("Only a signed-in user can do this, not an application.")
+        return
+    # A session below the policy may enroll the first factor, or it could never reach it.
+    first = action is Action.ADD_FACTOR and not principal.user.get("mfa_methods")
+    if not (principal.is_fresh() if first else is_satisfied(principal)):
+        raise InsufficientAuthentication
+
+
+def is_satisfied(principal: Principal) -> bool:
+    """Whether the session of this user was proven in the last 15 minutes, with the second factor of a user who has one."""
+    has_factor = bool(principal.user.get("mfa_methods"))
+    return principal.is_fresh() and principal.meets_policy() and (not has_factor or principal.acr == AAL2)

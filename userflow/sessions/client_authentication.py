@@ -1,0 +1,106 @@
+"""Who a client is: by its secret (confidential) or by its id alone (public)."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import NoReturn
+from urllib.parse import unquote_plus
+from uuid import UUID
+
+import orjson
+from django.db import connection
+
+from identity_platform.audit.origin import set_tenant
+from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import hash_token, same
+from tenants import routes
+from tenants.states import Purpose
+from userflow.accounts.models import CONFIDENTIAL
+from userflow.credentials import attempts
+from userflow.errors import ClientNotAuthenticated, InvalidClient
+from userflow.ids import FORM
+from userflow.sessions.client_usage import STALE_USE, note_use
+
+# Columns of a client `c` for `is_authenticated`.
+PROOF_COLUMNS = "c.type, c.secret_digest, CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END"
+_FIND = (
+    f"SELECT {routes.COLUMNS}, c.active, c.scopes::text, c.generation, {STALE_USE.format(client='c')}, {PROOF_COLUMNS}"
+    f" FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {routes.JOINS} WHERE c.id = %s"
+)
+
+
+def basic_credentials(header: str) -> tuple[str, str] | None:
+    """The client id and secret of a Basic header, each form-encoded (RFC 6749 section 2.3.1); None for another form."""
+    scheme, _, encoded = header.partition(" ")
+    try:
+        pair = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    name, colon, key = pair.partition(":")
+    if scheme.lower() != "basic" or not colon:
+        return None
+    return unquote_plus(name), unquote_plus(key)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownClient:
+    """An active client of an existing tenant that has proven itself as its type requires.
+
+    The tenant's state is not checked: its callers check it once they know that the caller may learn it.
+    """
+
+    id: UUID
+    route: routes.Route
+    confidential: bool
+    scopes: tuple[str, ...]
+    generation: int
+
+
+def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
+    """The client of this id (RFC 6749 section 2.3.1): a confidential one by its secret, a public one without any.
+
+    Refuses with InvalidClient (unknown, inactive, wrong or missing secret, deleted tenant: all alike), TooManyFromAddress.
+    """
+    attempts.refuse_guessing_address()
+    row = None
+    if FORM.fullmatch(client_id):
+        with connection.cursor() as cursor:
+            cursor.execute(_FIND, [client_id])
+            row = cursor.fetchone()
+    if row is None:
+        attempts.count_wrong_secret()
+        raise InvalidClient
+    active, scopes, generation, stale, *proof = row[routes.WIDTH :]
+    route = routes.from_row(row[: routes.WIDTH])
+    set_tenant(route.tenant_id, UUID(client_id))
+    if not active or not is_authenticated(secret, *proof):
+        _count_refused(route.tenant_id, client_id)
+        raise InvalidClient
+    if route.status in routes.GONE:
+        raise InvalidClient
+    routes.remember(route)
+    if stale and route.allows(Purpose.READ):
+        note_use(UUID(client_id))
+    return KnownClient(UUID(client_id), route, proof[0] == CONFIDENTIAL, tuple(orjson.loads(scopes)), generation)
+
+
+def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:
+    """Whether a client of this type proved itself: a confidential one by its secret, a public one states none.
+
+    The arguments behind `secret` are PROOF_COLUMNS of the client's row.
+    """
+    if type_ != CONFIDENTIAL:
+        return secret is None
+    stated = hash_token(secret or "")
+    return any(same(stated, bytes(digest)) for digest in digests if digest is not None)
+
+
+def refuse_sign_in(tenant_id: UUID, client_id: UUID) -> NoReturn:
+    """Count and audit a sign-in through a client that did not authenticate. Raises ClientNotAuthenticated (401)."""
+    _count_refused(tenant_id, str(client_id))
+    raise ClientNotAuthenticated
+
+
+def _count_refused(tenant_id: UUID, client_id: str) -> None:
+    attempts.count_wrong_secret()
+    record_for_platform("client.refused", tenant_id=tenant_id, target=("client", client_id), outcome="refused")

@@ -1,0 +1,148 @@
+"""Tokens on request: a client's own, refreshed ones, revoked ones, and what others may know of one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from uuid import UUID
+
+from identity_platform.audit.origin import set_actor
+from identity_platform.audit.writer import record_for_platform
+from tenants import routes
+from tenants.context import in_tenant
+from tenants.errors import TenantSuspended, UnknownTenant
+from tenants.states import Purpose
+from userflow.accounts import principals
+from userflow.accounts.principals import Principal
+from userflow.errors import InvalidScope, UnauthorizedClient
+from userflow.sessions import issue, refresh
+from userflow.sessions import verify as state
+from userflow.sessions.client_authentication import KnownClient, authenticate_client
+from userflow.sessions.ending import end_sessions
+from userflow.sessions.issue import TokenPair
+from userflow.sessions.revocation import revoke_client_token
+from userflow.sessions.token_classes import InvalidToken, claims_of
+
+INACTIVE: dict[str, Any] = {"active": False}
+
+
+def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, Any]:
+    """An access token of a confidential client that speaks for itself (RFC 6749 section 4.4); the answer's members.
+
+    `scope` is blank-separated; all that the client holds if unsaid. Refuses with UnauthorizedClient (a public client, or
+    a suspended tenant: the client has proven itself, so it may know),
+    InvalidScope, TenantBusy.
+    """
+    if not client.confidential:
+        raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
+    with _suspension_told():
+        client.route.check(Purpose.READ)
+    wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split(" ")))
+    if not set(wanted) <= set(client.scopes):
+        raise InvalidScope
+    token, seconds = issue.client_token(
+        client_id=client.id, generation=client.generation, scopes=wanted, route=client.route
+    )
+    set_actor(principals.CLIENT, str(client.id), client.id)
+    record_for_platform("client.signed_in", tenant_id=client.route.tenant_id, target=("client", client.id))
+    answer = {"access_token": token, "token_type": "Bearer", "expires_in": seconds}
+    return {**answer, "scope": " ".join(wanted)}
+
+
+@contextmanager
+def _suspension_told() -> Iterator[None]:
+    """Say in OAuth's terms that the tenant is suspended. For callers that hold a secret or a token of the tenant."""
+    try:
+        yield
+    except TenantSuspended as problem:
+        raise UnauthorizedClient(problem.text) from problem
+
+
+def granted_scope(pair: TokenPair) -> str:
+    """What a pair's access token carries, as a scope."""
+    return " ".join(claims_of(pair.access_token)["permissions"])
+
+
+def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> None:
+    """Revoke a token (RFC 7009): one of a user ends its whole session, a client's own ends alone.
+
+    A token that is unknown, expired or revoked is no error. Refuses with InvalidClient, UnauthorizedClient (another
+    client's token, a suspended tenant), TenantBusy.
+    """
+    client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
+    claims = _claims(token, unused=False)
+    if claims is None:
+        return
+    bound = claims.get("client_id")
+    if client is None and bound:
+        authenticate_client(client_id=bound, secret=None)
+    elif client is not None and str(client.id) != bound:
+        raise UnauthorizedClient("This token was not issued to this client.")
+    set_actor(claims["kind"], claims["sub"])
+    if claims["kind"] == principals.CLIENT:
+        with _suspension_told():
+            routes.find(UUID(claims["tenant_id"])).check(Purpose.READ)
+        revoke_client_token(claims)
+    elif claims["kind"] == principals.END_USER:
+        with _suspension_told(), in_tenant(UUID(claims["tenant_id"])):
+            _end_session(claims)
+    else:
+        _end_session(claims)
+
+
+def _end_session(claims: dict[str, Any]) -> None:
+    realm = issue.realm_of(claims["kind"])
+    tenant_id = UUID(claims["tenant_id"]) if claims.get("tenant_id") else None
+    with realm.atomic():
+        ended = end_sessions(realm, user_id=UUID(claims["sub"]), session_id=UUID(claims["sid"]), reason="revoked")
+        if ended:
+            realm.record("session.revoked", target=("session", claims["sid"]), tenant_id=tenant_id)
+
+
+def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, Any]:
+    """What a token means now (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
+
+    Anything else, whatever the reason, is `{"active": false}`; so is a token of a session below the level that the policy
+    in force asks for. Refuses with TenantBusy.
+    """
+    claims = _claims(token, unused=True)
+    if claims is None or not _may_know(by, claims):
+        return INACTIVE
+    try:
+        principal = state.principal_of(claims)
+    except (state.NotStanding, TenantSuspended, UnknownTenant, ValueError):
+        return INACTIVE
+    if not principal.meets_policy():
+        return INACTIVE
+    user = principal.user
+    members = {
+        "active": True,
+        "scope": " ".join(sorted(principal.permissions)),
+        "client_id": principal.client_id,
+        "username": user.get("username") or user.get("email"),
+        "token_type": "Bearer" if "jti" in claims else "refresh_token",
+        **{name: claims.get(name) for name in ("exp", "iat", "nbf", "sub", "aud", "iss", "jti", "acr", "auth_time")},
+        "kind": principal.kind,
+        "tenant_id": principal.tenant_id,
+        "sid": principal.session_id,
+        "roles": principal.roles,
+        "groups": principal.groups if principal.kind == principals.END_USER else None,
+        "permissions": sorted(principal.permissions),
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _may_know(by: KnownClient | Principal, claims: dict[str, Any]) -> bool:
+    if isinstance(by, KnownClient):
+        return str(by.route.tenant_id) == claims.get("tenant_id")
+    if by.kind == principals.OPERATOR:
+        return True
+    return by.kind in (principals.ADMIN, principals.CLIENT) and str(by.tenant_id) == claims.get("tenant_id")
+
+
+def _claims(token: str, *, unused: bool) -> dict[str, Any] | None:
+    """The claims of an access token, or those that stand for a refresh token; None for anything else."""
+    with suppress(InvalidToken):
+        return claims_of(token)
+    with suppress(InvalidToken, UnknownTenant):
+        return refresh.claims_of_refresh_token(token, unused=unused)
+    return None

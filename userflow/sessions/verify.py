@@ -1,0 +1,240 @@
+"""What the store says now about a token's principal: one statement per database.
+
+A deactivated user, an ended session, a suspended tenant, a deactivated client and a removed role count from the next
+request on, so none of this is cached. An admin's or a client's state, with the tenant's route, is one statement on the
+global database. An end user needs that one (tenant and client) and one in the tenant's database.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import connection, connections
+
+from tenants import routes
+from tenants.context import in_tenant
+from tenants.errors import TenantMismatch, TenantSuspended
+from tenants.states import Purpose
+from userflow.accounts import principals
+from userflow.accounts.principals import Principal, moment
+from userflow.accounts.session_policy import acr_of, required_acr, session_limits
+from userflow.credentials.email_verification import is_required
+from userflow.ids import FORM
+from userflow.sessions.client_usage import STALE_USE, note_use
+
+_ROUTE_OR_NULLS = (
+    "LEFT JOIN tenants_tenant t ON t.id = {owner} LEFT JOIN tenants_tenantdatabase d ON d.tenant_id = t.id"
+    " LEFT JOIN tenants_databaseserver s ON s.id = d.server_id"
+)
+# Names and permissions as JSON, of the admin user or end user whose id stands in a column.
+ROLES_OF_ADMIN = (
+    "(SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b"
+    " JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = {user})"
+)
+ROLES_OF_END_USER = (
+    "(SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r"
+    " WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = {user}"
+    " UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
+    " WHERE m.user_id = {user}))"
+)
+# Names as JSON, of the end user whose id stands in a column.
+GROUPS_OF_END_USER = (
+    "(SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m"
+    " JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = {user})"
+)
+# Seconds by the database's clock: since the session was opened, and since it was last used.
+SESSION_AGES = "extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float"
+ADMIN_STATE = (
+    f"SELECT {routes.COLUMNS}, {SESSION_AGES}, extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr,"
+    " u.username, u.email, u.tenant_id, u.mfa_methods::text,"
+    f" {ROLES_OF_ADMIN.format(user='u.id')} FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
+    + _ROUTE_OR_NULLS.format(owner="u.tenant_id")
+    + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
+)
+TENANT_AND_CLIENT = (
+    f"SELECT {routes.COLUMNS}, c.active, c.scopes::text, c.name, c.project_id, c.generation,"
+    f" {STALE_USE.format(client='c')}, EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s)"
+    f" FROM tenants_tenant t {routes.JOINS}"
+    " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
+)
+END_USER_STATE = (
+    f"SELECT {SESSION_AGES}, u.email, u.name, u.mfa_methods::text, u.email_verified_at,"
+    f" {ROLES_OF_END_USER.format(user='u.id')},"
+    f" {GROUPS_OF_END_USER.format(user='u.id')} FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
+    " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
+)
+
+
+class NotStanding(Exception):
+    """The token is genuine, but what it speaks for no longer stands."""
+
+
+def roles_in(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Names and permissions of what ROLES_OF_ADMIN or ROLES_OF_END_USER has found."""
+    found = orjson.loads(text)
+    return tuple(sorted(name for name, _ in found)), frozenset(p for _, permissions in found for p in permissions)
+
+
+def groups_in(text: str) -> tuple[str, ...]:
+    """Names of what GROUPS_OF_END_USER has found."""
+    return tuple(sorted(orjson.loads(text)))
+
+
+@lru_cache(maxsize=10_000)  # the same few of a token, at each of its requests
+def _uuid(value: str | None) -> UUID | None:
+    return UUID(value) if value else None
+
+
+def principal_of(claims: dict[str, Any]) -> Principal:
+    """The principal as the store knows it now.
+
+    Raises NotStanding when session, user or client is gone or switched off; TenantSuspended or TenantBusy when the
+    tenant may not be read.
+    """
+    match claims["kind"]:
+        case principals.OPERATOR | principals.ADMIN:
+            return _admin(claims)
+        case principals.END_USER:
+            return _end_user(claims)
+        case principals.CLIENT:
+            return _client(claims)
+        case _:
+            raise NotStanding
+
+
+def _admin(claims: dict[str, Any]) -> Principal:
+    with connection.cursor() as cursor:
+        cursor.execute(ADMIN_STATE, [claims.get("sid"), claims["sub"]])
+        row = cursor.fetchone()
+    if row is None:
+        raise NotStanding
+    age, unused, auth_time, amr, acr, username, email, tenant_id, mfa_methods, roles_text = row[routes.WIDTH :]
+    kind = principals.ADMIN if tenant_id else principals.OPERATOR
+    # An admin user never changes sides; a token that says otherwise is of another time or another platform.
+    if kind != claims["kind"] or _uuid(claims.get("tenant_id")) != tenant_id:
+        raise NotStanding
+    tenant_settings = _checked(row[: routes.WIDTH], Purpose.INSPECT).settings if tenant_id else {}
+    _check_limits(kind, tenant_settings, age=age, unused=unused)
+    if "auth_time" not in claims:
+        # The console has no token that says what was proven: the stored session does, with every step-up since.
+        claims = {**claims, "auth_time": auth_time, "amr": orjson.loads(amr), "acr": acr}
+    roles, permissions = roles_in(roles_text)
+    return _principal(
+        claims,
+        roles,
+        permissions,
+        tenant_settings,
+        user={"username": username, "email": email, "mfa_methods": orjson.loads(mfa_methods)},
+    )
+
+
+def _check_limits(kind: str, tenant_settings: Mapping[str, Any], *, age: float, unused: float) -> None:
+    if not session_limits(kind, tenant_settings).allow(age=age, unused=unused):
+        raise NotStanding
+
+
+def _checked(columns: Any, purpose: Purpose) -> routes.Route:
+    route = routes.from_row(columns)
+    if route.status in routes.GONE:
+        raise NotStanding
+    # A suspended tenant's own people are shut out; only operators inspect it.
+    if route.status == "suspended":
+        raise TenantSuspended
+    route.check(purpose)
+    return routes.remember(route)
+
+
+def _tenant_and_client(claims: dict[str, Any]) -> tuple[routes.Route, Any]:
+    with connection.cursor() as cursor:
+        # Only a client's own tokens can be revoked one by one; a user's end with the session.
+        jti = claims["jti"] if claims["kind"] == principals.CLIENT else None
+        cursor.execute(TENANT_AND_CLIENT, [jti, claims.get("client_id"), claims.get("tenant_id")])
+        row = cursor.fetchone()
+    if row is None:
+        raise NotStanding
+    active, *client = row[routes.WIDTH :]
+    route = _checked(row[: routes.WIDTH], Purpose.READ)
+    # A client that was deleted (no row) stands as little as one that was switched off.
+    if claims.get("client_id") and not active:
+        raise NotStanding
+    return route, client
+
+
+def _end_user(claims: dict[str, Any]) -> Principal:
+    route, _ = _tenant_and_client(claims)
+    with in_tenant(route.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
+        cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
+        row = cursor.fetchone()
+    if row is None:
+        raise NotStanding
+    age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text = row
+    _check_limits(principals.END_USER, route.settings, age=age, unused=unused)
+    roles, permissions = roles_in(roles_text)
+    return _principal(
+        claims,
+        roles,
+        permissions,
+        route.settings,
+        user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)},
+        groups=groups_in(groups_text),
+        must_verify_email=is_required(route) and verified_at is None,
+    )
+
+
+def _client(claims: dict[str, Any]) -> Principal:
+    if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
+        raise NotStanding
+    route, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
+    if revoked or claims.get("gen") != generation:
+        raise NotStanding
+    if stale:
+        note_use(UUID(claims["client_id"]))
+    granted = frozenset(orjson.loads(scopes)) & frozenset((claims.get("scope") or "").split())
+    return _principal(claims, (), granted, route.settings, user={"name": name, "project_id": project_id})
+
+
+def _principal(
+    claims: dict[str, Any],
+    roles: tuple[str, ...],
+    permissions: frozenset[str],
+    tenant_settings: Mapping[str, Any],
+    user: dict[str, Any],
+    groups: tuple[str, ...] = (),
+    must_verify_email: bool = False,
+) -> Principal:
+    amr = tuple(claims.get("amr") or ())
+    return Principal(
+        kind=claims["kind"],
+        id=UUID(claims["sub"]),
+        tenant_id=_uuid(claims.get("tenant_id")),
+        client_id=_uuid(claims.get("client_id")),
+        session_id=_uuid(claims.get("sid")),
+        roles=roles,
+        permissions=permissions,
+        groups=groups,
+        must_verify_email=must_verify_email,
+        amr=amr,
+        acr=claims.get("acr") or acr_of(amr),
+        required_acr=required_acr(claims["kind"], tenant_settings),
+        auth_time=moment(claims.get("auth_time")),
+        claims=claims,
+        user=user,
+    )
+
+
+def tenant_of_call(principal: Principal, stated: UUID | None, header: str | None) -> UUID | None:
+    """The tenant that a call means: the token's, or for an operator the stated one, else the header's; none if neither.
+
+    TenantMismatch when a tenant's principal states another one, whether or not that exists.
+    """
+    if principal.tenant_id is not None:
+        if stated is not None and stated != principal.tenant_id:
+            raise TenantMismatch(stated)
+        return principal.tenant_id
+    if stated is not None or header is None:
+        return stated
+    if FORM.fullmatch(header) is None:  # UUID() also takes braces and URNs
+        raise ValueError
+    return UUID(header)

@@ -1,0 +1,168 @@
+"""The OAuth 2.0 endpoints (RFC 6749, 7009, 7662), the public keys (RFC 7517) and what describes them (RFC 8414)."""
+
+from typing import Any
+
+from django.conf import settings
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import TooManyRequests
+from identity_platform.api.parsers import StrictFormParser, StrictJSONParser
+from identity_platform.api.views import ApiViewSet, endpoint
+from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
+from userflow.accounts.principals import Principal
+from userflow.errors import (
+    InvalidClient,
+    InvalidGrant,
+    InvalidRequest,
+    InvalidScope,
+    UnauthorizedClient,
+    UnsupportedGrant,
+)
+from userflow.sessions import serializers, signing
+from userflow.sessions import token_actions as actions
+from userflow.sessions.authentication import BearerAuthentication
+from userflow.sessions.client_authentication import KnownClient, authenticate_client, basic_credentials
+from userflow.sessions.permissions import Anyone
+from userflow.sessions.refresh import refresh_session
+
+NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}  # RFC 6749 section 5.1
+PUBLIC = {"Cache-Control": "public, max-age=300"}
+BASIC = {"Authorization": "`Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1)."}
+BASIC_OR_BEARER = {"Authorization": "`Basic` of a client, or `Bearer` of an admin or a client of the token's tenant."}
+
+
+def stated_client(request: Request, body: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The client id and secret of the call, by HTTP Basic or in the body; none if none is stated.
+
+    Refuses with InvalidClient (a header of another form), InvalidRequest (two ways at once, RFC 6749 section 2.3).
+    """
+    header: str | None = request.META.get("HTTP_AUTHORIZATION")
+    client_id, secret = body.get("client_id"), body.get("client_secret")
+    if header is None:
+        if secret is not None and client_id is None:
+            raise InvalidRequest("client_secret needs client_id.")
+        return client_id, secret
+    stated = basic_credentials(header)
+    if stated is None:
+        raise InvalidClient
+    name, key = stated
+    if secret is not None or client_id not in (None, name):
+        raise InvalidRequest("State the client in one way only: by HTTP Basic or in the body.")
+    # A public client that sends its id by Basic has an empty password there.
+    return name, key or None
+
+
+class TokenViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+    parser_classes = [StrictFormParser, StrictJSONParser]
+
+    @endpoint(
+        serializers.TokenIn,
+        returns={200: serializers.TokenOut},
+        refuses=[
+            InvalidRequest,
+            InvalidClient,
+            InvalidGrant,
+            InvalidScope,
+            UnauthorizedClient,
+            UnsupportedGrant,
+            TooManyRequests,
+        ],
+        token="none",
+        headers=BASIC,
+    )
+    def token(self, request: Request) -> Response:
+        """Get a token: for a confidential client itself, or for a refresh token (RFC 6749 sections 4.4 and 6)."""
+        asked = self.valid(serializers.TokenIn)
+        client_id, secret = stated_client(request, asked)
+        match asked["grant_type"]:
+            case "client_credentials":
+                if client_id is None:
+                    raise InvalidClient
+                client = authenticate_client(client_id=client_id, secret=secret)
+                return Response(actions.issue_client_token(client=client, scope=asked.get("scope")), headers=NO_STORE)
+            case "refresh_token":
+                if "refresh_token" not in asked:
+                    raise InvalidRequest("refresh_token is missing.")
+                pair = refresh_session(refresh_token=asked["refresh_token"], client_id=client_id, secret=secret)
+                # The scope of a session is not narrowed; RFC 6749 section 3.3 then wants the answer to say what it is.
+                scope = {"scope": actions.granted_scope(pair)} if "scope" in asked else {}
+                return Response({**pair.members(), **scope}, headers=NO_STORE)
+            case _:
+                raise UnsupportedGrant
+
+    @endpoint(
+        serializers.TokenNamed,
+        returns={200: serializers.RevokedOut},
+        refuses=[InvalidRequest, InvalidClient, UnauthorizedClient, TooManyRequests],
+        token="none",
+        headers=BASIC,
+    )
+    def revoke(self, request: Request) -> Response:
+        """Revoke a token (RFC 7009); of a user's session both tokens end. Unknown tokens are no error."""
+        asked = self.valid(serializers.TokenNamed)
+        client_id, secret = stated_client(request, asked)
+        actions.revoke_token(token=asked["token"], client_id=client_id, secret=secret)
+        return Response({}, headers=NO_STORE)
+
+    @endpoint(
+        serializers.TokenNamed,
+        returns={200: serializers.IntrospectionOut},
+        refuses=[InvalidRequest, InvalidClient, TooManyRequests],
+        token="optional",
+        headers=BASIC_OR_BEARER,
+    )
+    def introspect(self, request: Request) -> Response:
+        """What a token means now (RFC 7662), for clients and admins of the same tenant."""
+        asked = self.valid(serializers.TokenNamed)
+        known = actions.introspect_token(token=asked["token"], by=self._caller(request, asked))
+        return Response(known, headers=NO_STORE)
+
+    def _caller(self, request: Request, asked: dict[str, Any]) -> KnownClient | Principal:
+        header = request.META.get("HTTP_AUTHORIZATION", "")
+        if header.partition(" ")[0].lower() == "bearer":
+            signed_in = BearerAuthentication().authenticate(request)
+            if signed_in is not None:
+                return signed_in[0]
+        client_id, secret = stated_client(request, asked)
+        # A public client proves nothing: it could be anyone who tries tokens (RFC 7662 section 2.1).
+        if client_id is None or secret is None:
+            raise InvalidClient
+        return authenticate_client(client_id=client_id, secret=secret)
+
+
+class WellKnownViewSet(ApiViewSet):
+    """What verifiers and OAuth client libraries look up."""
+
+    permission_classes = [Anyone]
+    authentication_classes = []
+
+    @endpoint(returns={200: serializers.JwksOut}, token="none")
+    def jwks(self, request: Request) -> Response:
+        """Current and still valid signing keys (RFC 7517)."""
+        return Response({"keys": signing.key_set().jwks}, headers=PUBLIC)
+
+    @endpoint(returns={200: serializers.MetadataOut}, token="none")
+    def metadata(self, request: Request) -> Response:
+        """Where the OAuth endpoints are and what they take (RFC 8414)."""
+        # By the setting, never by the Host header: a forged one must not send clients' secrets elsewhere.
+        base = settings.BASE_URL
+        secret = ["client_secret_basic", "client_secret_post"]
+        document = {
+            "issuer": settings.TOKEN_ISSUER,
+            "token_endpoint": f"{base}/authmgr/token",
+            "revocation_endpoint": f"{base}/authmgr/token/revoke",
+            "introspection_endpoint": f"{base}/authmgr/token/introspect",
+            "jwks_uri": f"{base}/.well-known/jwks.json",
+            "service_documentation": f"{base}/docs/",
+            # There is no authorization endpoint; the member is required all the same, and may not be empty.
+            "response_types_supported": ["none"],
+            "grant_types_supported": ["client_credentials", "refresh_token"],
+            "scopes_supported": list(CLIENT_SCOPES),
+            "token_endpoint_auth_methods_supported": [*secret, "none"],
+            "revocation_endpoint_auth_methods_supported": [*secret, "none"],
+            "introspection_endpoint_auth_methods_supported": secret,
+        }
+        return Response(document, headers=PUBLIC)

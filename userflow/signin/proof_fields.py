@@ -1,0 +1,98 @@
+"""Fields of a proof in a request body, for every serializer of a request that needs one (`userflow.signin.proofs`)."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from identity_platform.api.errors import MalformedBody
+from identity_platform.api.fields import JsonObject, Text
+from identity_platform.api.parsers import json_object
+from userflow.signin.proofs import PROOFS
+
+# ASCII only: `\d` takes Arabic digits, and `int()` takes ten more alphabets, underscores and blanks.
+_SIX_DIGITS = re.compile(r"[0-9]{6}")
+
+
+class SixDigits(Text):
+    """A code of exactly six ASCII digits in a string."""
+
+    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send six digits in a string."}
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str) or not _SIX_DIGITS.fullmatch(data):
+            self.fail("invalid")
+        return data
+
+    def openapi(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^[0-9]{6}$"}
+
+
+# base64url of the largest attestation that is read, with room for what else a browser sends along.
+LONGEST_RESPONSE = 256 * 1024
+
+
+class PublicKeyCredential(JsonObject):
+    """What `PublicKeyCredential.toJSON()` gives (Level 3 section 5.1): as a JSON object, or that object in a string."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_bytes=LONGEST_RESPONSE, max_depth=12, **options)
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if isinstance(data, str):
+            if not data:
+                self.fail("invalid")
+            try:
+                data = json_object(data.encode("utf-8"))
+            except (MalformedBody, UnicodeEncodeError):
+                self.fail("invalid")
+        found = super().to_internal_value(data)
+        if not found:
+            self.fail("invalid")
+        return found
+
+    def openapi(self) -> dict[str, Any]:
+        example = {"id": "…", "rawId": "…", "type": "public-key", "response": {"clientDataJSON": "…"}}
+        return {
+            "oneOf": [
+                {"type": "object", "additionalProperties": {}, "example": example},
+                {
+                    "type": "string",
+                    "minLength": 2,
+                    "description": "The same object as JSON text.",
+                },
+            ]
+        }
+
+
+class FactorProofFields(serializers.Serializer[Any]):
+    """The proof by a factor."""
+
+    code = SixDigits(required=False, help_text="From the authenticator app.")
+    backup_code = Text(max_length=64, required=False, help_text="One of the ten backup codes.")
+    sms_code = SixDigits(required=False, help_text="From /webauthn/sms/requestCode. End users.")
+    response = PublicKeyCredential(required=False, help_text="Answer to the options of /authmgr/step-up/options.")
+
+
+class ProofFields(FactorProofFields):
+    """A proof in the request, of which the first field that is present counts."""
+
+    current_password = Text(max_length=1024, required=False, help_text="This, or another of the proofs.")
+    proof_token = Text(max_length=128, required=False, help_text="From /authmgr/step-up.")
+
+
+def proof_of(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments `proof` and `user_agent` of an action, from a request and its fields."""
+    return {"proof": proof_in(fields), "user_agent": request.META.get("HTTP_USER_AGENT", "")}
+
+
+def proof_in(fields: Mapping[str, Any], *, but: str = "") -> dict[str, Any]:
+    """The fields of the proof among those of a request; `but` is one that means something else there."""
+    return {name: value for name, value in fields.items() if name in PROOFS and name != but}
+
+
+def without_proof(fields: Mapping[str, Any], *, but: str = "") -> dict[str, Any]:
+    """The other fields of the request."""
+    return {name: value for name, value in fields.items() if name not in PROOFS or name == but}

@@ -1,0 +1,102 @@
+"""Proof in the request itself that its sender is the user of the access token (assurance.md section 2)."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any, Final
+from uuid import UUID
+
+from identity_platform.api.errors import NotAllowed, ValidationFailed
+from tenants.context import in_tenant
+from userflow import signals
+from userflow.accounts.principals import CLIENT, Principal
+from userflow.accounts.realms import END_USERS, Realm
+from userflow.credentials import attempts, passwords, tickets
+from userflow.errors import NoPasswordHere, NotSignedInByTicket, ProofTokenInvalid, WrongCurrentPassword
+from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.issue import realm_of
+
+CURRENT_PASSWORD: Final = "current_password"
+PROOF_TOKEN: Final = "proof_token"
+FACTOR_PROOFS: Final = ("code", "backup_code", "sms_code", "response")
+PROOFS: Final = (CURRENT_PASSWORD, *FACTOR_PROOFS, PROOF_TOKEN)
+PASSWORD_AMR: Final = ("pwd",)  # RFC 8176 section 2
+
+
+def check_proof(*, principal: Principal, proof: Mapping[str, Any], user_agent: str = "") -> tuple[str, ...]:
+    """Check the first of `PROOFS` that `proof` contains; return the authentication methods (RFC 8176) that it proves.
+
+    A code or proof token is consumed, and a failure is counted as at sign-in, with the budget of the known caller. Call it
+    after `require_assurance` and outside a transaction: what it counts must survive a rejection. Raises NotAllowed (a
+    client), ValidationFailed (no proof), WrongCurrentPassword, NoPasswordHere, ProofTokenInvalid, HashersBusy,
+    AttemptsLocked, TooManyFromAddress, and what the factors raise: InvalidCode, AttemptsExceeded, CodeExpired,
+    PasskeyNotVerified.
+    """
+    if principal.kind == CLIENT:
+        raise NotAllowed("Only a signed-in user can do this, not an application.")
+    kind = next((name for name in PROOFS if proof.get(name) is not None), None)
+    if kind is None:
+        raise proof_missing()
+    if kind == CURRENT_PASSWORD:
+        prove_password(principal=principal, password=proof[kind])
+        return PASSWORD_AMR
+    if kind == PROOF_TOKEN:
+        return _use_proof_token(principal, proof[kind])
+    sent = {"kind": kind, "value": proof[kind], "user_agent": user_agent}
+    # There is one receiver: the app of the factors.
+    [(_, amr)] = signals.factor_proof.send(check_proof, principal=principal, **sent)
+    return tuple(amr or ())
+
+
+def prove_own_change(
+    action: Action, *, principal: Principal, proof: Mapping[str, Any] | None, user_agent: str = ""
+) -> None:
+    """Require what the action table asks for a change of the caller's own sign-in: the assurance of the session, then the
+    proof in the request. Raises InsufficientAuthentication and the errors of `check_proof`."""
+    require_assurance(action, principal)
+    check_proof(principal=principal, proof=proof or {}, user_agent=user_agent)
+
+
+def proof_missing() -> ValidationFailed:
+    """The error of a request that needs a proof and has none."""
+    return ValidationFailed(details={CURRENT_PASSWORD: [f"Send one of {', '.join(PROOFS)}."]})
+
+
+def prove_password(*, principal: Principal, password: str) -> None:
+    """Check the caller's own password; the try is counted before it is compared.
+
+    Raises WrongCurrentPassword, NoPasswordHere, AttemptsLocked, TooManyFromAddress, HashersBusy.
+    """
+    realm = realm_of(principal.kind)
+    with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
+        user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
+        if user is None or not user.password:
+            raise NoPasswordHere
+        check_password(realm, user, password, tenant_id=principal.tenant_id)
+
+
+def check_password(realm: Realm, user: Any, password: str, *, tenant_id: UUID | None) -> None:
+    """Check the password of a user who has shown another proof; the errors of `prove_password`. Call it in the realm."""
+    attempts.refuse_guessing_address()
+    with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN):
+        right = passwords.matches(password, user.password)
+    if not right:
+        attempts.count_wrong_secret()
+        realm.record("password.refused", target=("user", user.pk), outcome="refused", tenant_id=tenant_id)
+        raise wrong_password()
+    attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+
+
+def wrong_password() -> WrongCurrentPassword:
+    """The error of a `current_password` that is not the user's."""
+    return WrongCurrentPassword(details={CURRENT_PASSWORD: ["This is not your present password."]})
+
+
+def _use_proof_token(principal: Principal, token: str) -> tuple[str, ...]:
+    realm = realm_of(principal.kind)
+    attempts.refuse_guessing_address()
+    with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
+        try:
+            return tickets.use_proof_token(realm, token, user_id=principal.id, session_id=principal.session_id)
+        except NotSignedInByTicket as problem:
+            attempts.count_wrong_secret()
+            raise ProofTokenInvalid from problem
