@@ -44,12 +44,12 @@ class TypedName(forms.Form):
         return typed
 
 
-def _show(refusal: ApiError, form: forms.Form) -> None:
-    """Each problem at its field; what belongs to no field, and the refusal itself, above the form."""
-    details = {name: told for name, told in (refusal.details or {}).items() if isinstance(told, list)}
+def _show(error: ApiError, form: forms.Form) -> None:
+    """Each problem at its field; what belongs to no field, and the error itself, above the form."""
+    details = {name: told for name, told in (error.details or {}).items() if isinstance(told, list)}
     at_fields = {name.partition("[")[0]: told for name, told in details.items()}
     if not at_fields or not at_fields.keys() <= form.fields.keys():
-        form.add_error(None, refusal.text)
+        form.add_error(None, error.text)
     for name, told in at_fields.items():
         form.add_error(name if name in form.fields else None, told)
 
@@ -79,14 +79,14 @@ def confirmed(
 ) -> HttpResponse:
     """Ask, then act. The caller has checked the permission.
 
-    `act` takes the form's cleaned data, calls the action and gives the sentence that reports success; a refusal of the
+    `act` takes the form's cleaned data, calls the action and gives the sentence that reports success; an error of the
     action is shown at the form and nothing is lost. `action` is the row of the action table that the page is about, or
     None if it has none: where the session proves too little for it, the re-authentication page comes first. `dangerous`
     makes the button red. `shown`
     answers after success in place of the way back (for what is shown once); `onward` gives where else to go then, such
     as the page of what was made. `tenant` is the one that a page inside a tenant is drawn for (console.inside): its form
-    carries it, and is refused when another one has been chosen since. A form with `initial` values in its options is
-    refused when these have changed since it was drawn: it sends every field, the untouched ones too, and would take
+    carries it, and is rejected when another one has been chosen since. A form with `initial` values in its options is
+    rejected when these have changed since it was drawn: it sends every field, the untouched ones too, and would take
     somebody else's change back. `template` may extend the page, with `context`.
     """
     staff_at(request)
@@ -98,7 +98,7 @@ def confirmed(
     hidden = dict((context or {}).get("hidden") or {})
     if initial := (form_options or {}).get("initial"):
         now = _state(initial)
-        # After a refusal it stays that of the page that was opened: what is typed there has not seen the change either.
+        # After an error it stays that of the page that was opened: what is typed there has not seen the change either.
         hidden[DRAWN_FROM] = request.POST.get(DRAWN_FROM, now)
         if hidden[DRAWN_FROM] != now:
             form.add_error(
@@ -109,9 +109,9 @@ def confirmed(
             report = act(form.cleaned_data)
         except InsufficientAuthentication:
             return to_step_up(request)
-        except ApiError as refusal:
-            note_rejection(request, refusal)
-            _show(refusal, form)
+        except ApiError as error:
+            note_rejection(request, error)
+            _show(error, form)
         else:
             messages.success(request, report)
             return shown(request) if shown else HttpResponseRedirect(onward() if onward else back)

@@ -33,7 +33,7 @@ class ApiForm(forms.Form):
         return typed
 
     def clean(self) -> dict[str, Any]:
-        """What the action takes; ValidationErrors at the fields for what the API would refuse."""
+        """What the action takes; ValidationErrors at the fields for what the API would reject."""
         typed: dict[str, Any] = super().clean() or self.cleaned_data
         if self.errors:
             return typed

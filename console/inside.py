@@ -1,6 +1,6 @@
 """Pages inside a tenant: drawn while its database is entered, bound to the tenant that they were drawn for.
 
-A browser holds one chosen tenant, but many tabs. So every form says for which tenant it was drawn, and is refused when
+A browser holds one chosen tenant, but many tabs. So every form says for which tenant it was drawn, and is rejected when
 another one has been chosen meanwhile: nobody erases somebody of the wrong tenant.
 """
 
@@ -20,7 +20,7 @@ from psycopg.errors import ReadOnlySqlTransaction
 from console.access import Page, require, staff_at
 from console.scope import tenant_at
 from identity_platform.api.errors import NotAllowed, NotFound, Unavailable
-from identity_platform.api.handlers import as_refusal
+from identity_platform.api.handlers import as_api_error
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.models import Tenant
@@ -78,7 +78,7 @@ def draw_inside(request: HttpRequest, draw: Draw) -> HttpResponse:
 
 
 def drawn_for_another(request: HttpRequest, tenant: Tenant) -> HttpResponse | None:
-    """The page that refuses a form of another tenant than this, the chosen one; None where there is nothing to refuse."""
+    """The page that rejects a form of another tenant than this, the chosen one; None where there is nothing to reject."""
     if request.method != "POST" or request.POST.get(DRAWN_FOR) == str(tenant.pk):
         return None
     drawn_for = None
@@ -97,7 +97,7 @@ def drawn_for_another(request: HttpRequest, tenant: Tenant) -> HttpResponse | No
 
 
 def _out_of_reach(request: HttpRequest, tenant: Tenant, problem: Exception) -> HttpResponse:
-    refusal = as_refusal(problem)
+    error = as_api_error(problem)
     state = tenant.database.status
     context = {
         **admin.site.each_context(request),
@@ -107,9 +107,9 @@ def _out_of_reach(request: HttpRequest, tenant: Tenant, problem: Exception) -> H
         "what_to_do": _what_to_do(State(state)),
         "reason": tenant.database.reason if staff_at(request).is_operator else "",
     }
-    status = 503 if isinstance(problem, UnknownTenant) else refusal.status
+    status = 503 if isinstance(problem, UnknownTenant) else error.status
     return TemplateResponse(
-        request, "console/people/out_of_reach.html", context, status=status, headers=refusal.headers
+        request, "console/people/out_of_reach.html", context, status=status, headers=error.headers
     ).render()
 
 

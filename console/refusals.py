@@ -18,7 +18,7 @@ from userflow.errors import InsufficientAuthentication
 
 
 def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """The page, with 403, 404 and every refusal of an action answered as a page with the way back.
+    """The page, with 403, 404 and every error of an action answered as a page with the way back.
 
     Whoever is not signed in has been sent to the sign-in by then, so the frame tells nothing to strangers.
     """
@@ -29,10 +29,10 @@ def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., 
             return page(request, *args, **kwargs)
         except NoTenantChosen:
             return HttpResponseRedirect(to_the_chooser(request))
-        except PermissionDenied as refusal:
-            if isinstance(refusal.__cause__, ApiError):
-                note_rejection(request, refusal.__cause__)
-            text = str(refusal) or _(
+        except PermissionDenied as error:
+            if isinstance(error.__cause__, ApiError):
+                note_rejection(request, error.__cause__)
+            text = str(error) or _(
                 "Your roles do not allow this. Ask who manages admin users to give you one that does."
             )
             return _answer(site, request, 403, _("Not allowed"), text)
@@ -41,9 +41,9 @@ def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., 
             return _answer(site, request, 404, _("Not found"), text)
         except InsufficientAuthentication:
             return to_step_up(request)
-        except ApiError as refusal:
-            note_rejection(request, refusal)
-            return _answer(site, request, refusal.status, refusal.phrase, refusal.text)
+        except ApiError as error:
+            note_rejection(request, error)
+            return _answer(site, request, error.status, error.phrase, error.text)
 
     return guarded
 

@@ -53,7 +53,7 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
         return urls.pages(self)
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:
-        """A page behind the sign-in; what it refuses is answered in the console's frame."""
+        """A page behind the sign-in; what it rejects is answered in the console's frame."""
         return refusals.framed(self, super().admin_view(view, cacheable))
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:

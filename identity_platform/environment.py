@@ -1,4 +1,4 @@
-"""Readers of the environment: each gives a value of its kind, or refuses at start with a message that names the variable.
+"""Readers of the environment: each gives a value of its kind, or rejects at start with a message that names the variable.
 
 Every value may also come from a file: `NAME_FILE=/run/secrets/name` is read when `NAME` is unset. Nonsense is never
 replaced by a default.

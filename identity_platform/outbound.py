@@ -59,7 +59,7 @@ _CARRIERS: Final = tuple(
 _resolvers = ThreadPoolExecutor(max_workers=64, thread_name_prefix="resolve")
 
 
-class TargetRefused(ValueError):
+class TargetRejected(ValueError):
     """The address may not be called; `reason` says why and what to do, and names no address behind a name."""
 
     def __init__(self, reason: str) -> None:
@@ -67,7 +67,7 @@ class TargetRefused(ValueError):
         self.reason = reason
 
 
-class NotResolved(TargetRefused):
+class NotResolved(TargetRejected):
     """The name gives no address at the moment. It may later."""
 
 
@@ -92,16 +92,16 @@ class Reach:
         return cls(tuple(ipaddress.ip_network(network) for network in networks), plain_http)
 
     def check(self, address: Address, *, plain: bool) -> None:
-        """TargetRefused unless this address may be called."""
+        """TargetRejected unless this address may be called."""
         inner = getattr(address, "ipv4_mapped", None) or address
         if _within(inner, self.allowed):
             return
         public = _within(inner, _UNICAST) and not _within(inner, (*_SPECIAL, *_CARRIERS))
         # The interpreter's own list only takes away: a later one may know of more.
         if not public or not inner.is_global:
-            raise TargetRefused("The address is in a private or reserved network: name a public host.")
+            raise TargetRejected("The address is in a private or reserved network: name a public host.")
         if plain:
-            raise TargetRefused("Send an https:// address.")
+            raise TargetRejected("Send an https:// address.")
 
 
 def _within(address: Address, networks: Iterable[Network]) -> bool:
@@ -109,10 +109,10 @@ def _within(address: Address, networks: Iterable[Network]) -> bool:
 
 
 def check_url(url: str, reach: Reach) -> None:
-    """Refuse with TargetRefused what a GuardedSession would not call: scheme, user info, or where the name leads now."""
+    """Raise TargetRejected what a GuardedSession would not call: scheme, user info, or where the name leads now."""
     host, port, plain = _parts(url)
     if plain and not reach.plain_http:
-        raise TargetRefused("Send an https:// address.")
+        raise TargetRejected("Send an https:// address.")
     _addresses(host, port, reach, plain=plain)
 
 
@@ -121,11 +121,11 @@ def _parts(url: str) -> tuple[str, int, bool]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise TargetRefused("Send an https:// address.") from None
+        raise TargetRejected("Send an https:// address.") from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise TargetRefused("Send an https:// address.")
+        raise TargetRejected("Send an https:// address.")
     if parts.username is not None or parts.password is not None:
-        raise TargetRefused("The address may hold no user name and no password.")
+        raise TargetRejected("The address may hold no user name and no password.")
     plain = parts.scheme == "http"
     return parts.hostname, port or (80 if plain else 443), plain
 
@@ -135,7 +135,7 @@ def _looked_up(host: str, port: int) -> list[tuple[Any, ...]]:
 
 
 def _addresses(host: str, port: int, reach: Reach, *, plain: bool) -> list[tuple[str, int]]:
-    """Where the name leads, checked. One address that may not be called refuses the name: no use of it is honest."""
+    """Where the name leads, checked. One address that may not be called rejects the name: no use of it is honest."""
     asked: Future[list[tuple[Any, ...]]] = _resolvers.submit(_looked_up, host.strip("[]"), port)
     try:
         found = asked.result(RESOLVE_SECONDS)
@@ -154,7 +154,7 @@ def _addresses(host: str, port: int, reach: Reach, *, plain: bool) -> list[tuple
 
 
 def check_host(host: str, reach: Reach) -> None:
-    """Refuse with TargetRefused a host that needs no look-up to be refused: an address, or this machine itself."""
+    """Raise TargetRejected a host that needs no look-up to be rejected: an address, or this machine itself."""
     if host.lower().rstrip(".").rpartition(".")[2] == "localhost":
         host = "127.0.0.1"
     try:
@@ -167,7 +167,7 @@ def check_host(host: str, reach: Reach) -> None:
 def connect(host: str, port: int, reach: Reach, *, seconds: float) -> socket.socket:
     """A connection for other protocols than HTTP, to a checked address of the host.
 
-    Raises TargetRefused (before anything is sent) and OSError.
+    Raises TargetRejected (before anything is sent) and OSError.
     """
     return _connected(_addresses(host, port, reach, plain=False), seconds)
 
@@ -293,7 +293,7 @@ class _Adapter(HTTPAdapter):
 class GuardedSession(requests.Session):
     """A `requests.Session` that reaches what `reach` allows, follows no redirect and reads nothing of the environment.
 
-    For one thread and one host at a time. Its calls raise TargetRefused beside what requests raises; each needs a
+    For one thread and one host at a time. Its calls raise TargetRejected beside what requests raises; each needs a
     `timeout`, and `within()` bounds a whole exchange.
     """
 
@@ -312,7 +312,7 @@ class GuardedSession(requests.Session):
         try:
             return super().send(request, **options)
         except requests.exceptions.InvalidSchema:
-            raise TargetRefused("Send an https:// address.") from None
+            raise TargetRejected("Send an https:// address.") from None
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """None: no answer leads on. Where one does, requests reads and unpacks its whole body, of any length, and takes
@@ -350,7 +350,7 @@ class Answer:
 def post(session: GuardedSession, url: str, *, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
     """POST a body and read at most a few KB of the answer, all within `seconds`.
 
-    Raises TargetRefused and `requests.RequestException`, of which TooSlow is one.
+    Raises TargetRejected and `requests.RequestException`, of which TooSlow is one.
     """
     limits = (min(CONNECT_SECONDS, seconds), seconds)
     try:

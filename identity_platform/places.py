@@ -10,7 +10,7 @@ from identity_platform.api.errors import ApiError
 
 
 class Places:
-    """So many places in this process; whoever finds none is refused with what `full` makes."""
+    """So many places in this process; whoever finds none is rejected with what `full` makes."""
 
     def __init__(self, number: int, full: Callable[[], ApiError]) -> None:
         self.number = number

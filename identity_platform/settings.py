@@ -241,7 +241,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1
 # TLS ends at the proxy in front; outside embedded mode cookies travel over it only.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = not EMBEDDED
 # Browsers take a cookie of this prefix from this very host only, over TLS and for all its paths (RFC 6265bis section
-# 4.1.3.2): no neighbouring subdomain can plant one. Embedded mode is plain HTTP, where browsers refuse the prefix.
+# 4.1.3.2): no neighbouring subdomain can plant one. Embedded mode is plain HTTP, where browsers reject the prefix.
 COOKIE_PREFIX = "" if EMBEDDED else "__Host-"
 SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}sessionid"
 CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}csrftoken"
@@ -362,7 +362,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "anonymous_registry": (whole("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
 }
 
-# How long events of the audit trail are kept; the database itself refuses to let go of any in their first 30 days.
+# How long events of the audit trail are kept; the database itself rejects to let go of any in their first 30 days.
 AUDIT_RETENTION_DAYS = whole("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
 
 # How long the final backup of a deleted tenant can bring it back; 0: none is made.
@@ -449,7 +449,7 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_RENDERER_CLASSES": ["identity_platform.api.renderers.OrjsonRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "identity_platform.api.renderers.OnlyJson",
     "DEFAULT_SCHEMA_CLASS": "identity_platform.api.schema.ContractSchema",
-    "EXCEPTION_HANDLER": "identity_platform.api.handlers.answer_refusal",
+    "EXCEPTION_HANDLER": "identity_platform.api.handlers.api_error_response",
     "UNAUTHENTICATED_USER": None,
     "UNAUTHENTICATED_TOKEN": None,
 }

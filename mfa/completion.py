@@ -13,7 +13,7 @@ from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
 from userflow.credentials.tickets import Spendable
 from userflow.errors import NotSignedInByTicket
-from userflow.sessions.client_authentication import is_authenticated, refuse_sign_in
+from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
 from userflow.sessions.issue import Speaker, TokenPair
 from userflow.signin import actions
 
@@ -28,7 +28,7 @@ class ClientProof:
 def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> Spendable | None:
     """The login that waits for this user's second step; None without a ticket.
 
-    Refuses with NotSignedInByTicket (401) when the ticket is not good or is somebody else's.
+    Raises NotSignedInByTicket (401) when the ticket is not good or is somebody else's.
     """
     if mfa_token is None:
         return None
@@ -66,7 +66,7 @@ def complete_second_step(
 
     `amr` is how the second step was done (RFC 8176 section 2); the first step's comes from the ticket. Call it in
     `realm.atomic()` together with the spending of the code, so that a code is not lost on a ticket that is gone. Of two
-    uses at once one wins. Refuses with NotSignedInByTicket (401), TenantSuspended.
+    uses at once one wins. Raises NotSignedInByTicket (401), TenantSuspended.
     """
     if ticket is None:
         return None
@@ -82,7 +82,7 @@ def _open_session(realm: Realm, user: Any, ticket: Spendable, amr: tuple[str, ..
 def second_step(
     *, realm: Realm, user: Any, ticket: Spendable | None, amr: tuple[str, ...], user_agent: str
 ) -> Earned | None:
-    """What a right second step earns, for `verification.spend`; None without a ticket. Refuses as `speaker_of`."""
+    """What a right second step earns, for `verification.spend`; None without a ticket. Rejects as `speaker_of`."""
     if ticket is None:
         return None
     speaker, route = speaker_of(realm, user, ticket.client_id)
@@ -103,7 +103,7 @@ def speaker_of(
         if client is None or client_id is None:
             raise NotSignedInByTicket
         if client_proof is not None and not is_authenticated(client_proof.secret, *client):
-            refuse_sign_in(tenant.tenant_id, client_id)
+            reject_sign_in(tenant.tenant_id, client_id)
         return actions.end_user_speaker(user, tenant.tenant_id, client_id), tenant
     route = routes.find(user.tenant_id) if user.tenant_id else None
     if route is not None:

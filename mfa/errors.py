@@ -1,4 +1,4 @@
-"""Refusals of the second factors. The SMS texts are the specification's, word for word."""
+"""Errors of the second factors. The SMS texts are the specification's, word for word."""
 
 from identity_platform.api import errors
 
@@ -83,7 +83,7 @@ class PhoneTaken(errors.ApiError):
     message = "Phone number already registered"
 
 
-class PhoneRefused(errors.ValidationFailed):
+class PhoneRejected(errors.ValidationFailed):
     """400: not a mobile number, or of a country that the tenant does not send to."""
 
     message = "This phone number cannot receive codes: see details."
@@ -146,7 +146,7 @@ class SmsUnavailable(errors.Unavailable):
     message = "The message could not be sent: try again in a moment."
 
 
-class PasskeyRefused(errors.ApiError):
+class PasskeyRejected(errors.ApiError):
     """400: the response proves no new passkey of this registration, or the passkey is enrolled already."""
 
     message = "This response does not complete the registration: call beginRegistration again and answer its options."

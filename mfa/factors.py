@@ -172,7 +172,7 @@ def list_factors(
 ) -> dict[str, Any]:
     """The user's factors with `methods` and `backup_codes_remaining`; nothing secret, no full phone number.
 
-    `purpose` is what the tenant is entered for: operators look into one that its own people cannot use. Refuses with
+    `purpose` is what the tenant is entered for: operators look into one that its own people cannot use. Raises
     UnknownUser (404) when the user has just been erased.
     """
     with entered(realm, tenant_id, purpose):

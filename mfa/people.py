@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE) -> Iterator[None]:
     """The home of the realm's users: the tenant's database for end users, the global one for admin users.
 
-    Refuses with UnknownTenant, TenantSuspended or TenantBusy.
+    Raises UnknownTenant, TenantSuspended or TenantBusy.
     """
     if realm is END_USERS:
         assert tenant_id is not None  # every end-user call names its tenant
@@ -42,9 +42,9 @@ def find_user(realm: Realm, email: str, caller: "Caller | None" = None) -> Any |
     """The active user with this address, or None; an inactive user is as good as unknown, as in signing in.
 
     Several admin users may state an address that none of them has verified: then it names the one whose token or ticket
-    the caller sends. Refuses with TooManyFromAddress (429) whoever has asked for too many that are not there.
+    the caller sends. Raises TooManyFromAddress (429) whoever has asked for too many that are not there.
     """
-    attempts.refuse_listing_address()
+    attempts.reject_listing_address()
     key = email_key(email)
     if realm is ADMINS:
         return _admin_at(key, caller)
@@ -68,15 +68,15 @@ def _admin_at(key: str, caller: "Caller | None") -> Any | None:
 
 
 def require_user(realm: Realm, email: str, caller: "Caller | None" = None) -> Any:
-    """The active user with this address; the refusals of `refuse_unknown`."""
+    """The active user with this address; the errors of `reject_unknown`."""
     user = find_user(realm, email, caller)
     if user is None:
-        refuse_unknown()
+        reject_unknown()
     return user
 
 
-def refuse_unknown() -> NoReturn:
-    """Refuse with UnknownPerson (404), or with TooManyFromAddress (429) so that nobody lists people by trying."""
+def reject_unknown() -> NoReturn:
+    """Raise UnknownPerson (404), or with TooManyFromAddress (429) so that nobody lists people by trying."""
     attempts.limit_address("unknown_user")
     raise UnknownPerson
 

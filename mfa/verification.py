@@ -84,7 +84,7 @@ def count_try(
     """Find the active user with this address and count a try at the factor, before it is looked at: one statement.
 
     Without an address it is the user of the caller's access token. `nobody`: also a name that nobody has is counted,
-    unless there is an `mfa_token`. Refuses with NotSignedInByTicket (401) when `mfa_token` is not good or is somebody
+    unless there is an `mfa_token`. Raises NotSignedInByTicket (401) when `mfa_token` is not good or is somebody
     else's, AttemptsLocked (429), TenantSuspended; a locked try spoils no ticket.
     """
     names = names_of(realm)
@@ -123,7 +123,7 @@ def count_try(
     found = tuple(row[len(names) :])
     if user_id is None:
         if counted_for is None and nobody and mfa_token is None and email is not None:
-            _refuse_uncounted(realm, email.lower(), attempts.STRANGER, None, factor.kind)
+            _reject_uncounted(realm, email.lower(), attempts.STRANGER, None, factor.kind)
         return Try(None, found, None, attempts.STRANGER)
     user: Any = realm.users.from_db(realm.alias, list(names), row[: len(names)])
     if realm is not END_USERS and user.tenant_id is not None:
@@ -134,7 +134,7 @@ def count_try(
             raise NotSignedInByTicket
         login = Spendable(hash_token(mfa_token), tickets.SECOND_STEP, user, client_id, orjson.loads(amr), [])
     if counted_for is None:
-        _refuse_uncounted(realm, user.pk, budget, login, factor.kind)
+        _reject_uncounted(realm, user.pk, budget, login, factor.kind)
     return Try(user, found, login, counted_for)
 
 
@@ -155,10 +155,10 @@ def _answer(names: Iterable[str], factor: Factor, *, waits: bool) -> str:
     )
 
 
-def _refuse_uncounted(realm: Realm, who: object, budget: str, login: Spendable | None, kind: str) -> NoReturn:
+def _reject_uncounted(realm: Realm, who: object, budget: str, login: Spendable | None, kind: str) -> NoReturn:
     if login is not None and not _still_waits(realm, login):
         raise NotSignedInByTicket
-    attempts.refuse_locked(realm, attempts.subject_of(realm, who), factor=kind, caller=budget)
+    attempts.reject_locked(realm, attempts.subject_of(realm, who), factor=kind, caller=budget)
 
 
 def _still_waits(realm: Realm, login: Spendable) -> bool:
@@ -196,7 +196,7 @@ class Unusable(Exception):
 def spend(*, realm: Realm, tried: Try, use: Use, earned: Earned | None) -> TokenPair | None:
     """Use the factor, forgive the tries, audit it, and open the session that it has earned, if one: one statement.
 
-    All of it is written or nothing. Raises Unusable. Refuses with NotSignedInByTicket (401) when the login was completed
+    All of it is written or nothing. Raises Unusable. Raises NotSignedInByTicket (401) when the login was completed
     by somebody else, EmailNotVerified.
     """
     user = tried.user

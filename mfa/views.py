@@ -78,7 +78,7 @@ class FactorListViewSet(ApiViewSet):
         kind = needs(FACTORS, OPERATOR, ADMIN) if self.action == "reset" else SignedIn
         return [kind()]
 
-    @endpoint(returns={200: serializers.FactorListOut}, refuses=[UnknownUser], any_level=True)
+    @endpoint(returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)
     def list(self, request: Request) -> Response:
         """The caller's own factors."""
         who = _person_at(request)
@@ -88,7 +88,7 @@ class FactorListViewSet(ApiViewSet):
     @endpoint(
         serializers.FactorRemovalIn,
         returns={200: serializers.FactorRemovedOut},
-        refuses=[UnknownFactor, NoProof, LastFactor, *OWN_PROOF_ERRORS],
+        errors=[UnknownFactor, NoProof, LastFactor, *OWN_PROOF_ERRORS],
         assurance=Action.REMOVE_FACTOR,
     )
     def destroy(self, request: Request, factor_id: str) -> Response:
@@ -103,7 +103,7 @@ class FactorListViewSet(ApiViewSet):
     @endpoint(
         serializers.FactorResetIn,
         returns={200: serializers.FactorResetOut},
-        refuses=[*HELPING, *TENANCY],
+        errors=[*HELPING, *TENANCY],
         assurance=Action.RESET_FACTORS,
     )
     def reset(self, request: Request) -> Response:
@@ -120,7 +120,7 @@ class AdminFactorResetViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminFactorResetIn,
         returns={200: serializers.FactorResetOut},
-        refuses=HELPING,
+        errors=HELPING,
         assurance=Action.RESET_FACTORS,
     )
     def reset(self, request: Request) -> Response:
@@ -136,7 +136,7 @@ class EnrollmentPassViewSet(ApiViewSet):
     @endpoint(
         serializers.EnrollmentPassIn,
         returns={201: serializers.EnrollmentPassOut},
-        refuses=[*HELPING, *TENANCY, PassNotPossible],
+        errors=[*HELPING, *TENANCY, PassNotPossible],
         assurance=Action.ISSUE_ENROLLMENT_PASS,
     )
     def create(self, request: Request) -> Response:
@@ -152,7 +152,7 @@ class AdminEnrollmentPassViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminEnrollmentPassIn,
         returns={201: serializers.EnrollmentPassOut},
-        refuses=[*HELPING, PassNotPossible],
+        errors=[*HELPING, PassNotPossible],
         assurance=Action.ISSUE_ENROLLMENT_PASS,
     )
     def create(self, request: Request) -> Response:

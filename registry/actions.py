@@ -93,15 +93,15 @@ def read_service(*, tenant_id: UUID, service_id: UUID) -> orjson.Fragment:
 def create_service(*, tenant_id: UUID, **members: Any) -> Service:
     """Register a service; ServiceExists if the name is taken, also by a call at the same moment."""
     service = Service(tenant_id=tenant_id, **members)
-    with _refusing(ServiceExists), transaction.atomic():
+    with _raising(ServiceExists), transaction.atomic():
         service.save(force_insert=True)
         record_for_platform("service.created", tenant_id=tenant_id, target=(SERVICE, service.pk))
     return service
 
 
 def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, Any]) -> Service:
-    """Change the members that are there, metadata as a whole. Refuses with ServiceNotFound, ServiceExists."""
-    with _refusing(ServiceExists), transaction.atomic():
+    """Change the members that are there, metadata as a whole. Raises ServiceNotFound, ServiceExists."""
+    with _raising(ServiceExists), transaction.atomic():
         service = _locked(tenant_id, service_id)
         for member, value in changes.items():
             setattr(service, member, value)
@@ -116,7 +116,7 @@ def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, Any]
 
 
 def delete_service(*, tenant_id: UUID, service_id: UUID) -> None:
-    """Remove a service and what is left of its credentials. Refuses with ServiceNotFound, and with ServiceInUse while
+    """Remove a service and what is left of its credentials. Raises ServiceNotFound, and with ServiceInUse while
     active credentials are bound to it."""
     with transaction.atomic():
         # FOR UPDATE: a credential that is being made or switched on at this moment waits, or is waited for and counted.
@@ -164,12 +164,12 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
 def create_credential(
     *, tenant_id: UUID, service_id: UUID, secret: str | dict[str, Any], **members: Any
 ) -> ServiceCredential:
-    """Bind a secret to a service. Refuses with ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked."""
+    """Bind a secret to a service. Raises ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked."""
     expires_at = members.get("expires_at")
     if expires_at is not None and expires_at <= now():
         raise AlreadyExpired
     credential = ServiceCredential(tenant_id=tenant_id, service_id=service_id, **members)
-    with _refusing(CredentialExists), transaction.atomic():
+    with _raising(CredentialExists), transaction.atomic():
         _locked(tenant_id, service_id)
         credential.secret = _sealed(credential, secret)
         credential.save(force_insert=True)
@@ -182,7 +182,7 @@ def update_credential(
 ) -> ServiceCredential:
     """Change `secret` (rotates), `status`, `metadata`, `expires_at`: those that are there.
 
-    Refuses with ServiceNotFound, CredentialNotFound, DataKeyLocked.
+    Raises ServiceNotFound, CredentialNotFound, DataKeyLocked.
     """
     with transaction.atomic():
         # The service first, as everywhere: a credential that is switched on again must not slip past its deletion.
@@ -199,7 +199,7 @@ def update_credential(
 
 
 def delete_credential(*, tenant_id: UUID, service_id: UUID, credential_id: UUID) -> None:
-    """Remove a credential with its secret. Refuses with ServiceNotFound, CredentialNotFound."""
+    """Remove a credential with its secret. Raises ServiceNotFound, CredentialNotFound."""
     with transaction.atomic():
         _locked(tenant_id, service_id)
         credential = _credential(service_id, credential_id)
@@ -305,7 +305,7 @@ def _credential(service_id: UUID, credential_id: UUID) -> ServiceCredential:
 
 
 @contextlib.contextmanager
-def _refusing(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[None]:
+def _raising(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[None]:
     """The database's unique constraints decide, also between calls at the same moment."""
     try:
         yield

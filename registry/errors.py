@@ -1,4 +1,4 @@
-"""Refusals of the registry."""
+"""Errors of the registry."""
 
 from identity_platform.api import errors
 

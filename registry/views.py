@@ -87,7 +87,7 @@ class RegistryViewSet(ApiViewSet):
             caller = request.user
         except (NotSignedIn, NotAllowed):
             limits.count_stranger()
-            # A method that the path does not take is refused first, whoever calls.
+            # A method that the path does not take is rejected first, whoever calls.
             if (request.method or "").lower() in self.action_map:
                 raise
             return
@@ -102,7 +102,7 @@ class RegistryViewSet(ApiViewSet):
         """The tenant that the call means; `asked` is its query, if that has been read (`tenant_id` is taken out of it).
 
         It must not be deleted or still in the making; what its own database is doing does not matter here, for services
-        live in the global one. Refuses with TENANCY.
+        live in the global one. Raises TENANCY.
         """
         if asked is None:
             asked = self.valid_query(NamedTenant) if request.META["QUERY_STRING"] else {}
@@ -120,21 +120,21 @@ class ServiceViewSet(RegistryViewSet):
         "destroy": "services:delete",
     }
 
-    @registry_endpoint(query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, refuses=TENANCY)
+    @registry_endpoint(query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """Services of the tenant, newest first."""
         asked = self.valid_query(serializers.ServiceListQuery)
         found = actions.list_services(tenant_id=self.tenant(request, asked), **asked)
         return Response({"services": found.rows, "pagination": found.totals()})
 
-    @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, refuses=[ServiceExists, *TENANCY])
+    @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, errors=[ServiceExists, *TENANCY])
     def create(self, request: Request) -> Response:
         """Register a service; its name is unique in the tenant."""
         members = self.valid(serializers.ServiceIn)
         made = actions.create_service(tenant_id=self.tenant(request), **members)
         return Response(serializers.service(made), status=201)
 
-    @registry_endpoint(returns={200: serializers.ServiceOut}, refuses=[ServiceNotFound, *TENANCY])
+    @registry_endpoint(returns={200: serializers.ServiceOut}, errors=[ServiceNotFound, *TENANCY])
     def retrieve(self, request: Request, service_id: str) -> Response:
         """One service."""
         tenant_id = self.tenant(request)
@@ -143,7 +143,7 @@ class ServiceViewSet(RegistryViewSet):
     @registry_endpoint(
         serializers.ServiceChanges,
         returns={200: serializers.ServiceOut},
-        refuses=[ServiceNotFound, ServiceExists, *TENANCY],
+        errors=[ServiceNotFound, ServiceExists, *TENANCY],
     )
     def update(self, request: Request, service_id: str) -> Response:
         """Change the members that are there; metadata is replaced as a whole."""
@@ -154,7 +154,7 @@ class ServiceViewSet(RegistryViewSet):
         )
         return Response(serializers.service(changed))
 
-    @registry_endpoint(returns={200: serializers.ServiceRemovedOut}, refuses=[ServiceNotFound, ServiceInUse, *TENANCY])
+    @registry_endpoint(returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, ServiceInUse, *TENANCY])
     def destroy(self, request: Request, service_id: str) -> Response:
         """Remove a service that has no active credentials."""
         tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
@@ -181,7 +181,7 @@ class CredentialViewSet(RegistryViewSet):
     @registry_endpoint(
         query=serializers.ServiceCredentialQuery,
         returns={200: serializers.ServiceSecretsOut},
-        refuses=[ServiceNotFound, ServiceInactive, DataKeyLocked, *TENANCY],
+        errors=[ServiceNotFound, ServiceInactive, DataKeyLocked, *TENANCY],
     )
     def list(self, request: Request, service_id: str) -> Response:
         """Credentials of a service with their secrets. Every secret that is handed out is one row in the audit trail."""
@@ -194,7 +194,7 @@ class CredentialViewSet(RegistryViewSet):
 
     @registry_endpoint(
         returns={200: serializers.OneServiceSecretOut},
-        refuses=[ServiceNotFound, CredentialNotFound, ServiceInactive, SecretBroken, DataKeyLocked, *TENANCY],
+        errors=[ServiceNotFound, CredentialNotFound, ServiceInactive, SecretBroken, DataKeyLocked, *TENANCY],
     )
     def retrieve(self, request: Request, service_id: str, credential_id: str) -> Response:
         """One credential with its secret, which is null unless the credential is active. Audited as the list is."""
@@ -209,7 +209,7 @@ class CredentialViewSet(RegistryViewSet):
     @registry_endpoint(
         serializers.ServiceCredentialIn,
         returns={201: serializers.ServiceCredentialOut},
-        refuses=[ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked, *TENANCY],
+        errors=[ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked, *TENANCY],
     )
     def create(self, request: Request, service_id: str) -> Response:
         """Bind a secret to a service; the answer does not repeat it."""
@@ -221,7 +221,7 @@ class CredentialViewSet(RegistryViewSet):
     @registry_endpoint(
         serializers.ServiceCredentialChanges,
         returns={200: serializers.ServiceCredentialOut},
-        refuses=[ServiceNotFound, CredentialNotFound, DataKeyLocked, *TENANCY],
+        errors=[ServiceNotFound, CredentialNotFound, DataKeyLocked, *TENANCY],
     )
     def update(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Rotate a secret, revoke a credential or switch it on again, change its expiry or its metadata."""
@@ -236,7 +236,7 @@ class CredentialViewSet(RegistryViewSet):
         return Response(serializers.credential(changed, now()))
 
     @registry_endpoint(
-        returns={200: serializers.ServiceRemovedOut}, refuses=[ServiceNotFound, CredentialNotFound, *TENANCY]
+        returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, CredentialNotFound, *TENANCY]
     )
     def destroy(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Remove a credential with its secret."""
@@ -251,7 +251,7 @@ class DebugViewSet(RegistryViewSet):
         return [SignedIn()]
 
     @endpoint(
-        returns={200: serializers.PresentedTokenOut}, refuses=[TenantSuspended, TenantBusy], limit_headers=RATE_HEADERS
+        returns={200: serializers.PresentedTokenOut}, errors=[TenantSuspended, TenantBusy], limit_headers=RATE_HEADERS
     )
     def auth(self, request: Request) -> Response:
         """What the presented token says, and what its owner may do now. Never the token itself."""

@@ -125,7 +125,7 @@ def _check_fitness(raw: "psycopg.Connection[Any]") -> None:
 
 
 def change_database_server(*, name: str, capacity: int | None = None, accepts: bool | None = None) -> DatabaseServer:
-    """Change how many tenants a server takes, or whether it takes new ones; those it has stay. Refuses with
+    """Change how many tenants a server takes, or whether it takes new ones; those it has stay. Raises
     UnknownServer.
     """
     changes: dict[str, Any] = {}

@@ -98,7 +98,7 @@ def in_place(place: Place) -> Iterator[None]:
 def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[routes.Route]:
     """Enter a tenant: from here tenant models mean its database.
 
-    Takes the tenant's id and what it is entered for. Gives the tenant's route (settings, state). Refuses with
+    Takes the tenant's id and what it is entered for. Gives the tenant's route (settings, state). Raises
     UnknownTenant, TenantSuspended or TenantBusy; with TenantBehind when a statement misses what this release's migrations
     make. No connection is opened before the first statement.
     """

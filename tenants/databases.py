@@ -63,7 +63,7 @@ def inside(server: DatabaseServer, database: str) -> Iterator[Raw]:
 def working_on(server: DatabaseServer, subject: object, *, patience: float = PATIENCE_SECONDS) -> Iterator[Raw]:
     """The same, with the job's lock on `subject` (a tenant's id, or one of the jobs above) held meanwhile.
 
-    Refuses with JobRunning when another process still holds it after `patience` seconds.
+    Raises JobRunning when another process still holds it after `patience` seconds.
     """
     number = _lock_number(subject)
     with administering(server) as raw:
@@ -118,7 +118,7 @@ def drop(raw: Raw, database: str) -> None:
     """Drop a database, if it is there, with whoever is connected: poolers keep connections that nobody uses."""
     POOL.close_idle(database)
     if exists(raw, database):
-        # PostgreSQL refuses to alter an invalid database; that one is no template any more.
+        # PostgreSQL rejects to alter an invalid database; that one is no template any more.
         raw.execute(sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE false").format(sql.Identifier(database)))
     for attempt in range(DROP_TRIES):
         try:
@@ -174,7 +174,7 @@ def set_limits(raw: Raw, database: str) -> None:
 def hold_still(raw: Raw, database: str) -> None:
     """Let nothing be written into the database any more, not even by a request that has just been let in.
 
-    Refuses with CopyFailed when a session that may write does not end: what it commits later would be in no copy.
+    Raises CopyFailed when a session that may write does not end: what it commits later would be in no copy.
     """
     if exists(raw, database):
         raw.execute(
@@ -244,13 +244,13 @@ def ensure_template(server: DatabaseServer) -> str:
     """Make the server's template database of this schema version unless it is there; gives its name.
 
     It is migrated under another name and renamed when it is whole, so a half-made one is never copied. Nobody may
-    connect to it, so copying is never refused because somebody is in it.
+    connect to it, so copying is never rejected because somebody is in it.
     """
     name = template_name()
     with administering(server) as raw:
         if exists(raw, name):
             return name
-    # Whoever comes second waits for the first one's template instead of refusing its caller.
+    # Whoever comes second waits for the first one's template instead of rejecting its caller.
     with working_on(server, TEMPLATE_JOB, patience=120) as raw:
         if exists(raw, name):
             return name

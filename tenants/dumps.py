@@ -20,7 +20,7 @@ _MAJOR = re.compile(r"\(PostgreSQL\) ([0-9]+)")
 
 
 def write_out(server: DatabaseServer, database: str, file: Path) -> None:
-    """Write a database into a file in PostgreSQL's custom format, as it is at one moment. Refuses with CopyFailed,
+    """Write a database into a file in PostgreSQL's custom format, as it is at one moment. Raises CopyFailed,
     ProgramMissing.
     """
     _run("pg_dump", server, database, *_DUMP, f"--file={file}")
@@ -42,7 +42,7 @@ def stream_out(server: DatabaseServer, database: str, out: IO[bytes]) -> None:
 
 
 def read_in(server: DatabaseServer, database: str, file: Path) -> None:
-    """Fill an empty database from such a file, wholly or not at all. Refuses with CopyFailed, ProgramMissing."""
+    """Fill an empty database from such a file, wholly or not at all. Raises CopyFailed, ProgramMissing."""
     _run("pg_restore", server, database, "--no-owner", "--no-acl", "--single-transaction", "--exit-on-error", str(file))
 
 
@@ -84,7 +84,7 @@ def _program(name: str, major: int) -> Path:
             continue
         said = subprocess.run([candidate, "--version"], capture_output=True, text=True)  # noqa: S603  # no shell
         found = _MAJOR.search(said.stdout)
-        # An older program refuses a newer server; a newer one writes what an older server may not read.
+        # An older program rejects a newer server; a newer one writes what an older server may not read.
         if found is not None and int(found[1]) == major:
             return Path(candidate)
     raise ProgramMissing(f"{name} of PostgreSQL {major} is not installed (Debian: postgresql-client-{major}).")

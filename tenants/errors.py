@@ -1,4 +1,4 @@
-"""Refusals and defects of the tenancy."""
+"""Errors and defects of the tenancy."""
 
 from uuid import UUID
 

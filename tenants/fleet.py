@@ -97,7 +97,7 @@ def migrate_tenants(
 
     The first one that can be reached is the canary: if its migrations fail, the others are not tried. After that a
     failing tenant stops nobody. It stays as it was, its `reason` says why, and the next run tries it again. `begun` gets
-    the number of tenants, `progress` each outcome as it comes. Refuses with UnknownTenant (a slug in `only`).
+    the number of tenants, `progress` each outcome as it comes. Raises UnknownTenant (a slug in `only`).
     """
     behind = tenants_behind(only)
     begun(len(behind))

@@ -61,7 +61,7 @@ def create_tenant(
 
     Takes the name, optionally a slug (made from the name else), settings and the server's name. `furnish` puts into the
     same transaction what must exist with the tenant (its default client, its first admin). A tenant of this slug whose
-    making was interrupted is finished, under the name and settings that are given now. Refuses with SlugTaken,
+    making was interrupted is finished, under the name and settings that are given now. Raises SlugTaken,
     NoRoom, RelyingPartyTaken; the database server's errors come as they are.
     """
     stated = slug is not None
@@ -83,7 +83,7 @@ def create_tenant(
         try:
             _finish(raw, mapping, furnish)
         except ApiError:
-            # Refused (the admin's name is taken), not interrupted: nothing of it stays.
+            # Rejected (the admin's name is taken), not interrupted: nothing of it stays.
             _undo(raw, mapping)
             raise
     return tenant
@@ -125,7 +125,7 @@ def _finish_begun(begun: TenantDatabase, name: str, tenant_settings: dict[str, A
 def finish_provisioning(*, tenant_id: UUID, furnish: Furnish | None = None) -> Tenant:
     """Go on with a tenant that is not active yet, from whatever step it reached; harmless when it is done.
 
-    Refuses with UnknownTenant, JobRunning; the database server's errors come as they are.
+    Raises UnknownTenant, JobRunning; the database server's errors come as they are.
     """
     mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
     if mapping is None:
@@ -179,14 +179,14 @@ def change_state(tenant_id: UUID, to: State, *, reason: str = "", only_from: Sta
 
 
 def suspend_tenant(*, tenant_id: UUID) -> TenantDatabase:
-    """Switch a tenant off from the next request on; its data is kept. Refuses with UnknownTenant, WrongState."""
+    """Switch a tenant off from the next request on; its data is kept. Raises UnknownTenant, WrongState."""
     mapping = change_state(tenant_id, State.SUSPENDED)
     record_for_platform("tenant.suspended", tenant_id=tenant_id, target=("tenant", tenant_id))
     return mapping
 
 
 def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
-    """Switch a suspended tenant on again. Refuses with UnknownTenant, WrongState, JobRunning.
+    """Switch a suspended tenant on again. Raises UnknownTenant, WrongState, JobRunning.
 
     Not while it is moved or restored: what its people would write is not in the copy.
     """

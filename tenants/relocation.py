@@ -24,7 +24,7 @@ from psycopg import sql
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql import patience
 from identity_platform.transfer.scratch import scratch
-from identity_platform.transfer.writing import refuse_special
+from identity_platform.transfer.writing import reject_special
 from tenants import databases, dumps, final_backups, routes, steps
 from tenants.capacity import server_with_room
 from tenants.context import TENANT_ALIAS, Place, in_place
@@ -51,10 +51,10 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
     """Write a tenant's database into one file, as it is at one moment; people go on working meanwhile.
 
     Gives the manifest. The file is whole or not there, and readable by its owner alone. What is sealed in it opens only
-    with the tenant's data key, which stays in the global database. Raises OSError; refuses with UnknownTenant,
+    with the tenant's data key, which stays in the global database. Raises OSError; raises UnknownTenant,
     CopyFailed, ProgramMissing.
     """
-    refuse_special(file)
+    reject_special(file)
     mapping = _mapping(tenant_id)
     manifest = {
         "tenant_id": str(tenant_id),
@@ -82,7 +82,7 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
     """Put a tenant's database back to what it was in the backup; what has happened since is gone.
 
     What was open at the moment of the backup (sessions, tickets, links in mails) is closed, as it may have been since. A
-    failed tenant becomes active, a suspended one stays suspended. Refuses with UnknownTenant, BackupUnfit, WrongState,
+    failed tenant becomes active, a suspended one stays suspended. Raises UnknownTenant, BackupUnfit, WrongState,
     CopyFailed, ProgramMissing, JobRunning; then everything is as it was.
     """
     mapping = _mapping(tenant_id)
@@ -155,7 +155,7 @@ def _put_back(
 def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
     """Move a tenant to another database server; meanwhile its people read, and nobody writes.
 
-    Refuses with UnknownTenant, NoRoom, WrongState (it is there already), CopyFailed, ProgramMissing, JobRunning; then
+    Raises UnknownTenant, NoRoom, WrongState (it is there already), CopyFailed, ProgramMissing, JobRunning; then
     everything is as it was.
     """
     mapping, target = _mapping(tenant_id), server_with_room(server)
@@ -190,7 +190,7 @@ def drop_copies(tenant_id: UUID) -> int:
 
 
 def clear_up(tenant_id: UUID) -> None:
-    """Drop what interrupted moves and restores of the tenant have left. Refuses with JobRunning."""
+    """Drop what interrupted moves and restores of the tenant have left. Raises JobRunning."""
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
     with databases.working_on(mapping.server, tenant_id) as raw:
         drop_copies(tenant_id)

@@ -50,7 +50,7 @@ def opened(owner: Owner) -> Iterator[Trail]:
 def owners(only: Sequence[str] = (), *, states: Sequence[State] = WRITABLE) -> list[Owner]:
     """The platform and every tenant in one of the states; or those of `only` (slugs, ids, `platform`).
 
-    Refuses with UnknownTenant, which names what there is not.
+    Raises UnknownTenant, which names what there is not.
     """
     found = TenantDatabase.objects.filter(status__in=states).order_by("tenant_id")
     everybody = [

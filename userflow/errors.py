@@ -1,4 +1,4 @@
-"""Refusals of userflow."""
+"""Errors of userflow."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -371,7 +371,7 @@ class TooManyDirectories(errors.Conflict):
     message = "This tenant has as many directories as it may have: delete one that you do not need."
 
 
-class DirectoryAddressRefused(errors.ValidationFailed):
+class DirectoryAddressRejected(errors.ValidationFailed):
     """400: the server is this machine, or stands in a network that the platform is not let into."""
 
     def __init__(self, field: str = "server") -> None:
@@ -386,7 +386,7 @@ class DirectoryBusy(errors.Conflict):
 
 
 class DirectoryFailed(errors.ApiError):
-    """502: the directory cannot be reached, does not prove who it is, refuses us or answers nonsense."""
+    """502: the directory cannot be reached, does not prove who it is, rejects us or answers nonsense."""
 
     status = 502
     code = "BAD_GATEWAY"

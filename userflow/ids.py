@@ -8,10 +8,10 @@ from identity_platform.api.errors import ApiError, ValidationFailed
 FORM = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-def id_or(value: str, refusal: type[ApiError]) -> UUID:
-    """The id in a path slot; a malformed one is refused like one that nobody has."""
+def id_or(value: str, error: type[ApiError]) -> UUID:
+    """The id in a path slot; a malformed one is rejected like one that nobody has."""
     if FORM.fullmatch(value) is None:
-        raise refusal
+        raise error
     return UUID(value)
 
 

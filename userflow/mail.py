@@ -34,7 +34,7 @@ _pending: set[Future[None]] = set()
 
 
 def later(work: Callable[[], None]) -> None:
-    """Do `work` after the answer, with this request's origin and no tenant entered. Refuses with MailBusy (503)."""
+    """Do `work` after the answer, with this request's origin and no tenant entered. Raises MailBusy (503)."""
     if not _room.acquire(blocking=False):
         raise MailBusy
     # A context of its own: what the request remembers (its tenant, its routes) ends with the request.

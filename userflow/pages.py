@@ -12,7 +12,7 @@ from identity_platform.api.handlers import read_only
 def landing_page(request: HttpRequest, template: str) -> HttpResponse:
     """The page made of `template`; it reads the mail's token from behind the `#`, which never reaches a server.
 
-    Any method but GET and HEAD is refused with MethodNotAllowed.
+    Any method but GET and HEAD is rejected with MethodNotAllowed.
     """
     nonce = secrets.token_urlsafe(16)
     response = render(request, template, {"nonce": nonce})

@@ -62,7 +62,7 @@ def collect_figures(
     Tenants whose figures are younger than `older_than` seconds are left out, so a killed run goes on where it was. Events
     younger than `settled` seconds wait for the next run: a transaction with an earlier number may still be open. A tenant
     that fails keeps its old figures and the reason; the others are not affected. `until` tells when to stop early.
-    Refuses with UnknownTenant (a slug in `only`).
+    Raises UnknownTenant (a slug in `only`).
     """
     todo = _todo(only, older_than)
     begun(len(todo))

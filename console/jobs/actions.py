@@ -64,7 +64,7 @@ def begin_job(*, kind: str, by: AdminUser, tenant_id: UUID | None = None, params
 
 
 def run_job_again(*, job_id: UUID, by: AdminUser) -> Job:
-    """Run a job again that failed or whose process is gone. Refuses with UnknownJob, JobUnfit."""
+    """Run a job again that failed or whose process is gone. Raises UnknownJob, JobUnfit."""
     gone = Q(state__in=Job.LIVING, seen_at__lt=now() - SILENT_AFTER)
     # One statement: of two who ask at once, one begins it.
     begun = Job.objects.filter(Q(state=FAILED) | gone, pk=job_id).update(
@@ -137,8 +137,8 @@ def _work(job: Job) -> str:
     """Do the work; gives why it failed, or nothing."""
     try:
         _kinds[job.kind](job, lambda line: _say(job.pk, line))
-    except ApiError as refusal:
-        return " ".join([refusal.text, *(problem for each in (refusal.details or {}).values() for problem in each)])
+    except ApiError as error:
+        return " ".join([error.text, *(problem for each in (error.details or {}).values() for problem in each)])
     except UpgradeFailed as problem:
         return str(problem)
     except (DatabaseError, DriverError) as problem:

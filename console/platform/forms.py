@@ -28,7 +28,7 @@ PLATFORM = "platform"
 def roles_for(staff: Staff, tenant_id: UUID | None, held: Sequence[str] = ()) -> list[tuple[str, str]]:
     """The admin roles that the person may give on that side, and those that are `held` anyway.
 
-    The action refuses all others too; here they are not even offered.
+    The action rejects all others too; here they are not even offered.
     """
     found = AdminRole.objects.order_by("name")
     return [

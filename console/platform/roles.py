@@ -26,7 +26,7 @@ def visible_roles(request: HttpRequest) -> QuerySet[AdminRole]:
 @needs("admins:read")
 def show(request: HttpRequest, role_id: str) -> HttpResponse:
     """A role."""
-    # No number of the table has more digits, and int() refuses very many of them.
+    # No number of the table has more digits, and int() rejects very many of them.
     known = role_id.isascii() and role_id.isdigit() and len(role_id) < 19
     role = visible_roles(request).filter(pk=int(role_id)).first() if known else None
     if role is None:

@@ -62,7 +62,7 @@ class SecretForm(ApiForm):
         try:
             return json_object(typed["secret"].encode("utf-8", "surrogatepass"))
         except MalformedBody:
-            # A list is what the serializer refuses in its own words.
+            # A list is what the serializer rejects in its own words.
             return []
 
 

@@ -202,7 +202,7 @@ def edit(request: HttpRequest, service_id: UUID) -> HttpResponse:
 
 @needs("services:delete")
 def delete(request: HttpRequest, service_id: str) -> HttpResponse:
-    """Remove a service; the action refuses while active credentials are bound to it."""
+    """Remove a service; the action rejects while active credentials are bound to it."""
     service = _service(request, service_id)
     bound = service.credentials.count()
 

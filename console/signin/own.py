@@ -131,7 +131,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Enrol a passkey, with a name to know it by."""
     form = forms.NewPasskeyForm(request.POST or None)
-    refusal: ApiError | None = None
+    error: ApiError | None = None
     if request.method == "POST" and form.is_valid():
         try:
             done = passkeys.finish_registration(
@@ -148,7 +148,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
         except InsufficientAuthentication:
             raise
         except ApiError as problem:
-            refusal = problem
+            error = problem
             refusals.add_to(form, problem)
         else:
             if done.tokens is not None:
@@ -157,7 +157,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
             return HttpResponseRedirect(who.next)
     context = {**admin.site.each_context(request), "frame": who.frame, "title": _("Add a passkey"), "form": form}
     status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/add_passkey.html", context, status=status, refusal=refusal)
+    return page(request, "console/signin/add_passkey.html", context, status=status, error=error)
 
 
 @require_POST
@@ -166,8 +166,8 @@ def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
     """What `navigator.credentials.create()` is to be asked."""
     try:
         options = passkeys.begin_registration(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
-    except ApiError as refusal:
-        return JsonResponse({"message": refusals.in_words(refusal)}, status=refusals.status_of(refusal))
+    except ApiError as error:
+        return JsonResponse({"message": refusals.in_words(error)}, status=refusals.status_of(error))
     return JsonResponse(options)
 
 
@@ -220,7 +220,7 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
         raise
     except ApiError as problem:
         refusals.add_to(form, problem)
-        return _same_secret(request, who, form, refusal=problem)
+        return _same_secret(request, who, form, error=problem)
     if done.tokens is not None:
         _enter(request, who, done.user, done.tokens, amr=totp.AMR)
     return _codes_page(request, who, done.backup_codes, _("The authenticator app is enrolled."))
@@ -247,7 +247,7 @@ def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 
 def _same_secret(
-    request: HttpRequest, who: Enroller, form: forms.NewAppForm, *, refusal: ApiError | None = None
+    request: HttpRequest, who: Enroller, form: forms.NewAppForm, *, error: ApiError | None = None
 ) -> HttpResponse:
     """After a mistyped code the secret that was scanned stays the one to confirm."""
     try:
@@ -261,7 +261,7 @@ def _same_secret(
     except ApiError as problem:
         messages.error(request, refusals.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
-    return _app_page(request, who, form, setup, refusal=refusal)
+    return _app_page(request, who, form, setup, error=error)
 
 
 def _too_late(request: HttpRequest, who: Enroller) -> HttpResponse:
@@ -275,7 +275,7 @@ def _app_page(
     form: forms.NewAppForm,
     setup: totp.Setup,
     *,
-    refusal: ApiError | None = None,
+    error: ApiError | None = None,
 ) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
@@ -284,9 +284,7 @@ def _app_page(
         "form": form,
         "setup": setup,
     }
-    return page(
-        request, "console/signin/set_up_app.html", context, status=400 if form.is_bound else 200, refusal=refusal
-    )
+    return page(request, "console/signin/set_up_app.html", context, status=400 if form.is_bound else 200, error=error)
 
 
 @require_POST
@@ -370,7 +368,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
     if (step_up := step_up_first(request, Action.CHANGE_OWN_PASSWORD)) is not None:
         return step_up
     form = forms.NewPasswordForm(request.POST or None)
-    refusal: ApiError | None = None
+    error: ApiError | None = None
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         try:
@@ -382,7 +380,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
         except InsufficientAuthentication:
             return to_step_up(request)
         except ApiError as problem:
-            refusal = problem
+            error = problem
             refusals.add_to(form, problem)
         else:
             request.session.cycle_key()
@@ -393,7 +391,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
             return HttpResponseRedirect(reverse("admin:my_sign_in"))
     context = {**admin.site.each_context(request), "title": _("Change my password"), "form": form}
     status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/new_password.html", context, status=status, refusal=refusal)
+    return page(request, "console/signin/new_password.html", context, status=status, error=error)
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------

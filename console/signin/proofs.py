@@ -74,10 +74,10 @@ class Asked:
         assert self.sent is not None  # asked after is_valid
         return self.forms[self.sent].cleaned_data[FORMS[self.sent][0]]
 
-    def refuse(self, refusal: ApiError) -> None:
-        """Show a refusal at the form that was sent."""
-        assert self.sent is not None  # only what was sent can be refused
-        refusals.add_to(self.forms[self.sent], refusal)
+    def reject(self, error: ApiError) -> None:
+        """Show an error at the form that was sent."""
+        assert self.sent is not None  # only what was sent can be rejected
+        refusals.add_to(self.forms[self.sent], error)
 
     def context(self) -> dict[str, object]:
         """The forms for the template, by the names it knows them by."""
@@ -127,7 +127,7 @@ def proof_in(request: HttpRequest, typed: Mapping[str, Any]) -> dict[str, str]:
 def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple[str, TokenPair | None, Any]:
     """Check the second step that was sent; gives its kind, and the tokens and the user of the sign-in.
 
-    Refuses as `verify_totp` and `finish_authentication` do, which count every try.
+    Rejects as `verify_totp` and `finish_authentication` do, which count every try.
     """
     kind = asked.sent
     assert kind is not None  # asked after is_valid

@@ -13,11 +13,11 @@ from tenants.errors import TenantBusy, TenantSuspended
 from userflow.errors import NotSignedInByTicket, WrongCredentials, WrongCurrentPassword
 
 
-def in_words(refusal: ApiError) -> str:
-    """The refusal for somebody who looks at a page and sees no headers."""
-    match refusal:
+def in_words(error: ApiError) -> str:
+    """The error for somebody who looks at a page and sees no headers."""
+    match error:
         case TooManyRequests():
-            minutes = max(1, -(-int(refusal.headers.get("Retry-After", "60")) // 60))
+            minutes = max(1, -(-int(error.headers.get("Retry-After", "60")) // 60))
             return ngettext(
                 "Too many tries. Wait %(minutes)s minute, then try again.",
                 "Too many tries. Wait %(minutes)s minutes, then try again.",
@@ -41,23 +41,23 @@ def in_words(refusal: ApiError) -> str:
         case TenantBusy() | Unavailable():
             return _("The platform is busy at the moment. Try again in a minute.")
         case _:
-            return refusal.text
+            return error.text
 
 
-def status_of(refusal: ApiError) -> int:
+def status_of(error: ApiError) -> int:
     """401 asks browsers for a scheme that forms are not; a page says 400."""
-    return 400 if refusal.status == 401 else refusal.status
+    return 400 if error.status == 401 else error.status
 
 
-def add_to(form: forms.Form, refusal: ApiError) -> None:
-    """Show a refusal at the fields that it names, else above the form."""
+def add_to(form: forms.Form, error: ApiError) -> None:
+    """Show an error at the fields that it names, else above the form."""
     placed = False
-    for member, problems in (refusal.details or {}).items():
+    for member, problems in (error.details or {}).items():
         if member in form.fields:
             form.add_error(member, problems)
             placed = True
     if not placed:
-        form.add_error(None, in_words(refusal))
+        form.add_error(None, in_words(error))
 
 
 def page(
@@ -66,13 +66,13 @@ def page(
     context: dict[str, object],
     *,
     status: int = 200,
-    refusal: ApiError | None = None,
+    error: ApiError | None = None,
 ) -> HttpResponse:
-    """A page that no cache keeps; with the status and the wait of a refusal, if there was one."""
-    answer = TemplateResponse(request, template, context, status=status_of(refusal) if refusal else status)
+    """A page that no cache keeps; with the status and the wait of an error, if there was one."""
+    answer = TemplateResponse(request, template, context, status=status_of(error) if error else status)
     answer.headers["Cache-Control"] = "no-store"
-    if refusal is not None:
-        note_rejection(request, refusal)
-    if refusal is not None and "Retry-After" in refusal.headers:
-        answer.headers["Retry-After"] = refusal.headers["Retry-After"]
+    if error is not None:
+        note_rejection(request, error)
+    if error is not None and "Retry-After" in error.headers:
+        answer.headers["Retry-After"] = error.headers["Retry-After"]
     return answer

@@ -48,9 +48,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _sign_in_page(request, form, next_path, status=400)
     try:
         done = sign_in_admin(**form.cleaned_data, user_agent=agent(request))
-    except ApiError as refusal:
-        form.add_error(None, refusals.in_words(refusal))
-        return _sign_in_page(request, form, next_path, refusal=refusal)
+    except ApiError as error:
+        form.add_error(None, refusals.in_words(error))
+        return _sign_in_page(request, form, next_path, error=error)
     end_earlier(request)
     return steps.after_password(request, done, next_path=next_path)
 
@@ -69,10 +69,10 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
             response=said.cleaned_data["credential"],
             caller=Caller(user_agent=agent(request)),
         )
-    except ApiError as refusal:
-        messages.error(request, refusals.in_words(refusal))
-        return _sign_in_page(request, form, next_path, refusal=refusal)
-    assert done.tokens is not None  # a ceremony that names nobody ends with a session or a refusal
+    except ApiError as error:
+        messages.error(request, refusals.in_words(error))
+        return _sign_in_page(request, form, next_path, error=error)
+    assert done.tokens is not None  # a ceremony that names nobody ends with a session or an error
     end_earlier(request)
     return steps.enter(request, done.user, done.tokens, amr=ONLY_STEP_AMR, next_path=next_path)
 
@@ -91,7 +91,7 @@ def _sign_in_page(
     next_path: str,
     *,
     status: int = 200,
-    refusal: ApiError | None = None,
+    error: ApiError | None = None,
 ) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
@@ -100,7 +100,7 @@ def _sign_in_page(
         "next": next_path,
         "passkeys": proofs.passkeys_possible(),
     }
-    return page(request, "console/signin/sign_in.html", context, status=status, refusal=refusal)
+    return page(request, "console/signin/sign_in.html", context, status=status, error=error)
 
 
 @never_cache
@@ -111,7 +111,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
     if waiting is None:
         return HttpResponseRedirect(reverse("admin:index" if is_signed_in(request) else "admin:login"))
     asked = proofs.Asked.of(request, waiting.methods)
-    refusal: ApiError | None = None
+    error: ApiError | None = None
     if request.method == "POST" and asked.is_valid():
         try:
             kind, tokens, user = proofs.verify(
@@ -122,8 +122,8 @@ def second_step(request: HttpRequest) -> HttpResponse:
                 request.session.flush()
                 messages.error(request, _("Too many wrong tries, or this took too long. Begin again."))
                 return HttpResponseRedirect(steps.with_next("admin:login", waiting.next))
-            refusal = problem
-            asked.refuse(problem)
+            error = problem
+            asked.reject(problem)
         else:
             assert tokens is not None  # the ticket was good, so the sign-in is complete
             amr = (*steps.PASSWORD_AMR, *proofs.AMR[kind])
@@ -135,7 +135,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
         "email": waiting.email,
     }
     status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/second_step.html", context, status=status, refusal=refusal)
+    return page(request, "console/signin/second_step.html", context, status=status, error=error)
 
 
 @only_forms
@@ -145,13 +145,13 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
     next_path = steps.local_path(request, request.POST.get("next") or request.GET.get("next"))
     factors = [method for method in staff.user.mfa_methods if method in (WEBAUTHN, TOTP, BACKUP_CODE)]
     asked = proofs.Asked.of(request, factors or [proofs.PASSWORD])
-    refusal: ApiError | None = None
+    error: ApiError | None = None
     if request.method == "POST" and asked.is_valid():
         try:
             raised = proofs.step_up_by(asked, principal=staff.principal, user_agent=agent(request))
         except ApiError as problem:
-            refusal = problem
-            asked.refuse(problem)
+            error = problem
+            asked.reject(problem)
         else:
             steps.renew(request, raised)
             return HttpResponseRedirect(next_path)
@@ -162,7 +162,7 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
         "next": next_path,
     }
     status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/reauthenticate.html", context, status=status, refusal=refusal)
+    return page(request, "console/signin/reauthenticate.html", context, status=status, error=error)
 
 
 @never_cache
@@ -185,8 +185,8 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
             if stepping_up is not None
             else passkeys.begin_authentication(realm=ADMINS, tenant_id=None, email=email)
         )
-    except ApiError as refusal:
-        return JsonResponse({"message": refusals.in_words(refusal)}, status=refusals.status_of(refusal))
+    except ApiError as error:
+        return JsonResponse({"message": refusals.in_words(error)}, status=refusals.status_of(error))
     return JsonResponse(options)
 
 
@@ -204,12 +204,12 @@ def sign_out_here(request: HttpRequest) -> HttpResponse:
 def forgotten(request: HttpRequest) -> HttpResponse:
     """Mail a link to set a new password; it says the same whether or not somebody has the address."""
     form = forms.ForgottenForm(request.POST or None)
-    refusal: ApiError | None = None
+    error: ApiError | None = None
     if request.method == "POST" and form.is_valid():
         try:
             ask_for_admin_reset(email=form.cleaned_data["email"])
         except ApiError as problem:
-            refusal = problem
+            error = problem
             refusals.add_to(form, problem)
         else:
             messages.success(
@@ -218,4 +218,4 @@ def forgotten(request: HttpRequest) -> HttpResponse:
             return HttpResponseRedirect(reverse("admin:login"))
     context = {**admin.site.each_context(request), "title": _("Forgotten password"), "form": form}
     status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/forgotten.html", context, status=status, refusal=refusal)
+    return page(request, "console/signin/forgotten.html", context, status=status, error=error)

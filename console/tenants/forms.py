@@ -158,7 +158,7 @@ class ProvisionForm(forms.Form):
         server.choices = [("", _("The one with most room")), *((name, f"{name} ({host})") for name, host in servers)]
 
     def clean_slug(self) -> str:
-        """Refuse what the job would refuse, while there is a form to say it at."""
+        """Refuse what the job would reject, while there is a form to say it at."""
         slug = str(self.cleaned_data["slug"])
         taken = Tenant.objects.filter(slug__iexact=slug).exclude(database__status="provisioning")
         if taken.exists():

@@ -58,10 +58,10 @@ def settings(request: HttpRequest, tenant_id: str) -> HttpResponse:
             return _("Nothing was changed.")
         try:
             update_tenant(tenant_id=tenant.pk, by=staff_at(request).principal, changes=changes)
-        except (ValidationFailed, RelyingPartyTaken) as refusal:
+        except (ValidationFailed, RelyingPartyTaken) as error:
             # The form's fields are called as the settings are.
-            details = {name.removeprefix("settings."): says for name, says in (refusal.details or {}).items()}
-            raise type(refusal)(refusal.text, details=details) from refusal
+            details = {name.removeprefix("settings."): says for name, says in (error.details or {}).items()}
+            raise type(error)(error.text, details=details) from error
         return _("The settings are changed; they count from the next request on.")
 
     return confirmed(

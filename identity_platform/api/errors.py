@@ -1,4 +1,4 @@
-"""Refusals: every way in which the API says no. Raised, never returned; `handlers.py` gives them their envelope."""
+"""Errors: every way in which the API says no. Raised, never returned; `handlers.py` gives them their envelope."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 
 class ApiError(Exception):
-    """A refusal: `status` is the HTTP status, `code` the registry's code, `message` what to do next.
+    """An error: `status` is the HTTP status, `code` the registry's code, `message` what to do next.
 
     `details` maps a field to its messages (validation) or a name to a figure; `headers` go out with the answer.
     """
@@ -150,7 +150,7 @@ class UnsupportedMediaType(ApiError):
 
     @classmethod
     def wanting(cls, media_type: str) -> "UnsupportedMediaType":
-        """The refusal of an endpoint that reads `media_type`."""
+        """The error of an endpoint that reads `media_type`."""
         return cls(f"Send the body as `Content-Type: {media_type}` in UTF-8.")
 
 

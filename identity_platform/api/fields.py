@@ -1,4 +1,4 @@
-"""Serializer fields that take a value of their own type or refuse it; nothing is coerced, guessed or repaired.
+"""Serializer fields that take a value of their own type or reject it; nothing is coerced, guessed or repaired.
 
 DRF's own fields read `true` as 1, 7 as "7", Arabic digits as numbers and "yes" as true: each of them a second spelling
 of a value, and a way round a check that knows only the first. The messages say what to send.
@@ -216,7 +216,7 @@ class Whole(StrictField, serializers.IntegerField):
 class QueryWhole(Whole):
     """A whole number in ASCII digits in a query string.
 
-    With `clamp` a number above `max_value` counts as `max_value` instead of being refused: a page size of 1000 is 100,
+    With `clamp` a number above `max_value` counts as `max_value` instead of being rejected: a page size of 1000 is 100,
     and no page is too far to be empty.
     """
 
@@ -351,7 +351,7 @@ class WebAddress(Text):
     An international host name is converted to A-labels (RFC 5891, UTS #46), so that every later check, log line and
     connection sees the name that DNS sees.
 
-    User info is refused because a password in it would be stored and shown in the clear, and because
+    User info is rejected because a password in it would be stored and shown in the clear, and because
     https://example.com@evil.test/ reads like example.com.
     """
 

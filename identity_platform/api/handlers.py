@@ -28,30 +28,30 @@ log = structlog.get_logger("identity.api")
 
 # Of the way to a fault: more would make its line longer than a pipe takes in one piece (`logs.write_line`).
 DEEPEST_FRAMES = 40
-# What RFC 6749 section 5.2 calls our refusals at the token endpoints.
+# What RFC 6749 section 5.2 calls our errors at the token endpoints.
 OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 429: "temporarily_unavailable", 500: "server_error"}
 
 
-def envelope(path: str, refusal: errors.ApiError) -> dict[str, Any]:
-    """The body of a refusal at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
+def envelope(path: str, error: errors.ApiError) -> dict[str, Any]:
+    """The body of an error at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
     if path.startswith("/exsvc/"):
-        inner: dict[str, Any] = {"code": refusal.code, "message": refusal.text}
-        if refusal.details:
-            inner["details"] = refusal.details
+        inner: dict[str, Any] = {"code": error.code, "message": error.text}
+        if error.details:
+            inner["details"] = error.details
         return {"error": inner}
     if path.startswith("/authmgr/token"):
-        fallback = "temporarily_unavailable" if refusal.status == 503 else "invalid_request"
-        name = getattr(refusal, "error", None) or OAUTH_ERRORS.get(refusal.status, fallback)
+        fallback = "temporarily_unavailable" if error.status == 503 else "invalid_request"
+        name = getattr(error, "error", None) or OAUTH_ERRORS.get(error.status, fallback)
         # There is no other place to say which parameter it is.
-        text = " ".join(_each(refusal.details)) if refusal.details else refusal.text
+        text = " ".join(_each(error.details)) if error.details else error.text
         # RFC 6749 section 5.2 allows neither double quotes nor backslashes nor anything beyond ASCII there.
         plain = text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
         return {"error": name, "error_description": plain}
-    body: dict[str, Any] = {"error": refusal.phrase, "message": refusal.text}
-    if refusal.shows_code:
-        body["code"] = refusal.code
-    if refusal.details:
-        body["details"] = refusal.details
+    body: dict[str, Any] = {"error": error.phrase, "message": error.text}
+    if error.shows_code:
+        body["code"] = error.code
+    if error.details:
+        body["details"] = error.details
     return body
 
 
@@ -61,7 +61,7 @@ def _each(details: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {sentence}"
 
 
-def as_refusal(problem: BaseException) -> errors.ApiError:
+def as_api_error(problem: BaseException) -> errors.ApiError:
     """Our word for whatever was raised; anything unknown is a fault of ours and is logged with its trace."""
     match problem:
         case errors.Unavailable():
@@ -117,29 +117,29 @@ def where(problem: BaseException) -> list[str]:
     return [f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}:{line}" for frame, line in frames]
 
 
-def answer_refusal(problem: Exception, context: dict[str, Any]) -> Response:
+def api_error_response(problem: Exception, context: dict[str, Any]) -> Response:
     """DRF's exception handler."""
-    refusal = as_refusal(problem)
-    note_rejection(context["request"]._request, refusal)
+    error = as_api_error(problem)
+    note_rejection(context["request"]._request, error)
     if isinstance(problem, drf.UnsupportedMediaType):
-        refusal = errors.UnsupportedMediaType.wanting(context["view"].parser_classes[0].media_type)
+        error = errors.UnsupportedMediaType.wanting(context["view"].parser_classes[0].media_type)
     return Response(
-        envelope(context["request"].path, refusal), status=refusal.status, headers=_headers(refusal, context["request"])
+        envelope(context["request"].path, error), status=error.status, headers=_headers(error, context["request"])
     )
 
 
-def note_rejection(request: HttpRequest, refusal: errors.ApiError) -> None:
+def note_rejection(request: HttpRequest, error: errors.ApiError) -> None:
     """Keep the reason why a request was rejected, for its audit event (tenants.rejections)."""
-    request.rejection = refusal  # type: ignore[attr-defined]  # read by the middleware
+    request.rejection = error  # type: ignore[attr-defined]  # read by the middleware
 
 
-def plain_answer(path: str, refusal: errors.ApiError) -> HttpResponse:
+def plain_answer(path: str, error: errors.ApiError) -> HttpResponse:
     """The same answer outside DRF (middleware, unknown paths, faults in Django itself)."""
     return HttpResponse(
-        orjson.dumps(envelope(path, refusal)),
-        status=refusal.status,
+        orjson.dumps(envelope(path, error)),
+        status=error.status,
         content_type="application/json",
-        headers=refusal.headers,
+        headers=error.headers,
     )
 
 
@@ -155,15 +155,15 @@ def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     return guarded
 
 
-def _headers(refusal: errors.ApiError, request: Any) -> dict[str, str]:
+def _headers(error: errors.ApiError, request: Any) -> dict[str, str]:
     if request.path.startswith("/authmgr/token"):
-        return {"Cache-Control": "no-store", "Pragma": "no-cache", **refusal.headers}  # RFC 6749 section 5.1
-    return refusal.headers
+        return {"Cache-Control": "no-store", "Pragma": "no-cache", **error.headers}  # RFC 6749 section 5.1
+    return error.headers
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Django's handler400: hosts that are not ours, broken requests."""
-    return plain_answer(request.path, as_refusal(exception) if exception else errors.ValidationFailed())
+    return plain_answer(request.path, as_api_error(exception) if exception else errors.ValidationFailed())
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
@@ -182,4 +182,4 @@ def fault(request: HttpRequest) -> HttpResponse:
     Django calls it while it handles the exception, and does not hand it over.
     """
     problem = sys.exception()
-    return plain_answer(request.path, as_refusal(problem) if problem else errors.ServerFault())
+    return plain_answer(request.path, as_api_error(problem) if problem else errors.ServerFault())

@@ -71,7 +71,7 @@ class ApiMiddleware:
                 # A page may state a stricter one of its own.
                 response.headers.setdefault("Content-Security-Policy", PAGE_POLICY)
             if request.path.startswith(CONSOLE):
-                # With no-referrer browsers send forms with `Origin: null`, which the check for forged requests refuses.
+                # With no-referrer browsers send forms with `Origin: null`, which the check for forged requests rejects.
                 response.headers.setdefault("Referrer-Policy", "same-origin")
             stored = response.headers._store
             for key, header in _CHECKED.items():
@@ -107,7 +107,7 @@ class ApiMiddleware:
         length = request.META.get("CONTENT_LENGTH") or "0"
         if length.isdigit() and int(length) > settings.API_BODY_LIMIT:
             refused = handlers.plain_answer(request.path, errors.BodyTooLarge())
-            # A page of another origin that may call us may also read why it was refused.
+            # A page of another origin that may call us may also read why it was rejected.
             answer: HttpResponse = CrossOrigin(lambda _: refused)(request)
             return answer
         if request.path not in PROBES:

@@ -1,7 +1,7 @@
-"""Bodies and query strings, read strictly: one meaning for every byte, or a refusal that says where.
+"""Bodies and query strings, read strictly: one meaning for every byte, or an error that says where.
 
 Two readers of one text that take it differently (the first or the last of two members, a NUL that ends a string in one
-place and not in another) are how requests are smuggled past checks. So whatever is ambiguous is refused here, once.
+place and not in another) are how requests are smuggled past checks. So whatever is ambiguous is rejected here, once.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(digits: str) -> int | float:
-    # Length first: converting a million digits takes seconds, and Python refuses more than 4,300 with a ValueError.
+    # Length first: converting a million digits takes seconds, and Python rejects more than 4,300 with a ValueError.
     if len(digits) <= _LONGEST_WHOLE and _SMALLEST <= (number := int(digits)) <= _BIGGEST:
         return number
     # jsonb writes 1e300 out in digits: what was answered or exported like that must be taken back, but no digit lost.
@@ -238,7 +238,7 @@ def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:
 
 
 class _Ambiguous(Exception):
-    """Parameters that cannot be taken in one way only; carried to the refusal of their place."""
+    """Parameters that cannot be taken in one way only; carried to the error of their place."""
 
     def __init__(self, text: str, name: str = "", advice: str = "") -> None:
         self.text = text

@@ -232,15 +232,15 @@ class ContractSchema(AutoSchema):
 
     def get_response_serializers(self) -> Any:
         contract = self.contract
-        refusals = [*EVERYWHERE, *(WITH_BODY if contract.body else []), *contract.refuses]
+        possible = [*EVERYWHERE, *(WITH_BODY if contract.body else []), *contract.errors]
         if contract.token != "none":
-            refusals += WITH_TOKEN
+            possible += WITH_TOKEN
         if "{" in self.path:
-            refusals.append(errors.NotFound)
+            possible.append(errors.NotFound)
         by_status: dict[int, list[type[errors.ApiError]]] = defaultdict(list)
-        for refusal in refusals:
-            if refusal not in by_status[refusal.status]:
-                by_status[refusal.status].append(refusal)
+        for error in possible:
+            if error not in by_status[error.status]:
+                by_status[error.status].append(error)
         answers: dict[Any, Any] = {}
         for status, shape in contract.returns.items():
             answers[status] = OpenApiResponse(shape) if shape else OpenApiResponse(description="No body.")
@@ -249,8 +249,8 @@ class ContractSchema(AutoSchema):
                 answers[status] = OpenApiResponse(self._envelope(), description=" ".join(self._says(k) for k in kinds))
         return answers
 
-    def _says(self, refusal: type[errors.ApiError]) -> str:
-        return f"`{refusal.code}`: {refusal.message}" if self.path.startswith("/exsvc/") else refusal.message
+    def _says(self, error: type[errors.ApiError]) -> str:
+        return f"`{error.code}`: {error.message}" if self.path.startswith("/exsvc/") else error.message
 
     def _envelope(self) -> type[serializers.Serializer[Any]]:
         if self.path.startswith("/exsvc/"):

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSet
 
-from identity_platform.api import errors
+from identity_platform.api.errors import ApiError, MethodNotAllowed, ValidationFailed
 from identity_platform.api.parsers import query_parameters
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -17,12 +17,12 @@ Shape = type[serializers.BaseSerializer[Any]]
 
 @dataclass(frozen=True)
 class Contract:
-    """What an endpoint takes, gives and refuses: read by the OpenAPI generator, so the document cannot drift far."""
+    """What an endpoint takes, gives and rejects: read by the OpenAPI generator, so the document cannot drift far."""
 
     body: Shape | None = None
     query: Shape | None = None
     returns: Mapping[int, Shape | None] = field(default_factory=dict)
-    refuses: Sequence[type[errors.ApiError]] = ()
+    errors: Sequence[type[ApiError]] = ()
     # "required": a Bearer token; "optional": works without; "none": never looks at one.
     token: str = "required"
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def endpoint(
     *,
     query: Shape | None = None,
     returns: Mapping[int, Shape | None],
-    refuses: Sequence[type[errors.ApiError]] = (),
+    errors: Sequence[type[ApiError]] = (),
     token: str = "required",
     headers: Mapping[str, str] | None = None,
     answer_headers: Mapping[str, str] | None = None,
@@ -50,7 +50,7 @@ def endpoint(
 ) -> Callable[[View], View]:
     """Declare an action's contract. The first line of its docstring is the summary in the API document.
 
-    `refuses` names the refusals beyond those that any endpoint has (bad body, token, permission, limits, faults);
+    `errors` names the errors beyond those that any endpoint has (bad body, token, permission, limits, faults);
     `headers`, `answer_headers` and `limit_headers` map a header's name to what it means.
     """
 
@@ -59,7 +59,7 @@ def endpoint(
             body,
             query,
             returns,
-            refuses,
+            errors,
             token,
             headers or {},
             answer_headers or {},
@@ -73,7 +73,7 @@ def endpoint(
 
 
 class ApiViewSet(ViewSet):
-    """A DRF view set that refuses unknown methods before it asks who calls, and validates by serializers."""
+    """A DRF view set that rejects unknown methods before it asks who calls, and validates by serializers."""
 
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
     format_kwarg = None
@@ -90,13 +90,13 @@ class ApiViewSet(ViewSet):
         the check of the caller does without its statement.
         """
         if (request.method or "").lower() not in self.action_map:
-            raise errors.MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
+            raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
         request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
         self.perform_authentication(request)
         self.check_permissions(request)
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        raise errors.MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
+        raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
 
     def valid(self, shape: Shape) -> dict[str, Any]:
         """The body's members that `shape` knows, validated; 400 names every member that is missing or wrong."""
@@ -110,7 +110,7 @@ class ApiViewSet(ViewSet):
         try:
             return dict(_kept(shape).run_validation(data))
         except serializers.ValidationError as problem:
-            raise errors.ValidationFailed(details=_messages(problem.detail)) from None
+            raise ValidationFailed(details=_messages(problem.detail)) from None
 
 
 _shapes: dict[Shape, serializers.BaseSerializer[Any]] = {}

@@ -1,7 +1,7 @@
 """Writes the audit trail: one INSERT, in the transaction that is open, or at once where none is.
 
-A row about something done belongs into the transaction of the deed. A row about something refused must survive the
-refusal, so it is written outside `tenant_atomic()`.
+A row about something done belongs into the transaction of the deed. A row about something rejected must survive the
+error, so it is written outside `tenant_atomic()`.
 """
 
 from collections.abc import Collection, Mapping

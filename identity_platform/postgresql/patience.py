@@ -54,7 +54,7 @@ class PatientConnection(Connection[Any]):
         try:
             return super().wait(gen, interval, seconds)
         except OperationalError:
-            # A refusal of the server's own has left the connection at rest or in a failed transaction.
+            # An error of the server's own has left the connection at rest or in a failed transaction.
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 with suppress(OperationalError):
                     self.cancel_safe(timeout=CANCEL_SECONDS)

@@ -38,7 +38,7 @@ CONNECTIONS_PER_WORKER = 512
 QUEUE = 1024
 # For how long connections are closed one by one before a stop.
 CLOSING_SECONDS = 0.5
-# How long the workers have to stop accepting connections before new ones are refused.
+# How long the workers have to stop accepting connections before new ones are rejected.
 STOP_ACCEPTING_SECONDS = 0.3
 
 
@@ -224,18 +224,18 @@ class _Granian(MPServer):
         """Stop in an order that loses no request of a proxy, before the workers are told to finish.
 
         For a moment every response ends its connection, so that none is left that the proxy could use just when it is
-        closed. Then the workers are told to finish, and new connections are refused, so that the proxy tries another
+        closed. Then the workers are told to finish, and new connections are rejected, so that the proxy tries another
         instance: while the parent waits for its workers they would be queued, and lost when it ends.
         """
         ENDING[0] = 1
         time.sleep(CLOSING_SECONDS)
         # Not before the workers have stopped accepting: a granian worker that meets a socket that was shut down never ends.
-        refuse = threading.Timer(STOP_ACCEPTING_SECONDS, self._refuse_connections)
-        refuse.daemon = True
-        refuse.start()
+        reject = threading.Timer(STOP_ACCEPTING_SECONDS, self._reject_connections)
+        reject.daemon = True
+        reject.start()
         super()._drop_shared_socket()  # type: ignore[no-untyped-call]  # granian is not annotated
 
-    def _refuse_connections(self) -> None:
+    def _reject_connections(self) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
 

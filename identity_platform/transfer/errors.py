@@ -1,4 +1,4 @@
-"""Refusals of imports and exports as a whole; what is wrong with single rows is reported, never raised."""
+"""Errors of imports and exports as a whole; what is wrong with single rows is reported, never raised."""
 
 from identity_platform.api import errors
 

@@ -72,7 +72,7 @@ class Report:
 class ReportFile:
     """The report as CSV or JSON lines, readable by its owner only: reasons may tell what is in the rows.
 
-    It is flushed before a batch is committed, so that no row is refused without being in it. An import that goes on
+    It is flushed before a batch is committed, so that no row is rejected without being in it. An import that goes on
     keeps what the file says about the lines before, and drops what the killed run wrote about lines that it did not
     commit.
     """

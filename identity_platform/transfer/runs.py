@@ -2,7 +2,7 @@
 
 A run belongs to the digest of its file, so it never goes on in another file, or in the same one after an edit. Who works
 on it holds it: each batch is committed only while it is still held, so of two processes that believe to be the one, one
-is refused and nothing is done twice. A held run is not taken away from a process that has given a sign of life lately,
+is rejected and nothing is done twice. A held run is not taken away from a process that has given a sign of life lately,
 unless it is asked for (`--resume`): PgBouncer in transaction mode leaves no session whose lock would end with a process.
 """
 
@@ -93,7 +93,7 @@ class Batch:
 def begin(runs: "models.QuerySet[Any]", owner: dict[str, Any], *, digest: str, options: Options) -> Any:
     """The run of this file: a new one, or the interrupted one, held by us from now on. Call it in a transaction.
 
-    `runs` are those of one tenant, `owner` the columns that say so. Refuses with ImportRunning, NothingToResume.
+    `runs` are those of one tenant, `owner` the columns that say so. Raises ImportRunning, NothingToResume.
     """
     found = runs.filter(digest=digest, ended_at=None).select_for_update().first()
     if found is None and options.resume:

@@ -13,7 +13,7 @@ from identity_platform.transfer.rows import CSV, marked
 from identity_platform.transfer.scratch import scratch
 
 
-def refuse_special(path: Path) -> None:
+def reject_special(path: Path) -> None:
     """Raise OSError where a finished file would take the place of a device, a pipe or a folder: /dev/null would be gone."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "this is no regular file: name one, or a new one", str(path))
@@ -29,7 +29,7 @@ def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
         yield otherwise
         otherwise.flush()
         return
-    refuse_special(path)
+    reject_special(path)
     try:
         with scratch(path.absolute().parent) as folder:
             draft = folder / "draft"

@@ -34,7 +34,7 @@ class AccountClosingViewSet(ApiViewSet):
     @endpoint(
         serializers.AccountClosingIn,
         returns={200: ErasedOut},
-        refuses=[
+        errors=[
             AccountDeletionOff,
             NoPasswordHere,
             InsufficientAuthentication,

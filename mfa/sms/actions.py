@@ -70,7 +70,7 @@ def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_numbe
     """Send a code to a number that the user wants to enrol.
 
     Whether somebody else has the number is said only to who proves to hold it, at the confirmation. Raises
-    what `enrollment_proof` raises (NoProof also for an unknown user), PhoneRefused (400), SmsBudgetSpent (429),
+    what `enrollment_proof` raises (NoProof also for an unknown user), PhoneRejected (400), SmsBudgetSpent (429),
     SmsUnavailable (503).
     """
     with in_tenant(tenant_id):
@@ -93,10 +93,10 @@ def confirm_sms_setup(
 ) -> Confirmed:
     """Enroll the number with the code that it received; `mfa_token` completes the sign-in that waits for a factor.
 
-    Raises what `enrollment_proof` raises, PhoneRefused, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired,
+    Raises what `enrollment_proof` raises, PhoneRejected, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired,
     NotSignedInByTicket (401), AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     with in_tenant(tenant_id):
         check_client(client_id, tenant_id)
         user, proof = _proven(email, caller)
@@ -156,7 +156,7 @@ def request_sms_code(
 ) -> CodeSent:
     """Send a code to the user's enrolled phone.
 
-    `mfa_token`, the ticket of a login that waits, makes the caller a known one. Refuses with NoPhone (400, an unknown
+    `mfa_token`, the ticket of a login that waits, makes the caller a known one. Raises NoPhone (400, an unknown
     user alike), SmsBudgetSpent (429), SmsUnavailable (503), NotSignedInByTicket (401).
     """
     with in_tenant(tenant_id, Purpose.SIGN_IN):
@@ -186,11 +186,11 @@ def verify_sms_code(
 ) -> Verified:
     """Check the code that the user's phone received; `mfa_token` completes a login that waits for it.
 
-    The code works once, also under parallel use; the try is counted before it is compared. Refuses with InvalidCode
+    The code works once, also under parallel use; the try is counted before it is compared. Raises InvalidCode
     (400, an unknown user or no code alike), AttemptsExceeded (400), CodeExpired (401), NotSignedInByTicket (401),
     AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     with in_tenant(tenant_id, Purpose.SIGN_IN):
         check_client(client_id, tenant_id)
         user = find_user(END_USERS, email)
@@ -198,7 +198,7 @@ def verify_sms_code(
         budget = _budget(user, caller, login)
         phone = _phone_of(email)
         if user is None or phone is None:
-            _refuse_unknown(user, email, budget)
+            _reject_unknown(user, email, budget)
         row = _try_code(user, VERIFICATION, bytes(phone.number_digest), code, budget=budget, login=login)
         with tenant_atomic():
             # The user's row first, as every change of factors does: two orders would end in a deadlock.
@@ -221,7 +221,7 @@ def _phone_of(email: str) -> Phone | None:
     return Phone.objects.filter(user__email_key=email_key(email), user__active=True).first()
 
 
-def _refuse_unknown(user: Any, email: str, budget: str) -> NoReturn:
+def _reject_unknown(user: Any, email: str, budget: str) -> NoReturn:
     """The same steps as for a wrong code, so that neither text nor time nor lock tells who exists or has a phone."""
     attempts.limit_address("unknown_user")
     attempts.count(END_USERS, user.pk if user else email_key(email), factor=factors.SMS, caller=budget)
@@ -323,19 +323,19 @@ def _try_code(
         attempts.count(END_USERS, user.pk, factor=factors.SMS, caller=budget)
         if login is not None:
             tickets.count_wrong_code(END_USERS, login)
-        _record_refusal(user)
+        _record_rejection(user)
         raise InvalidCode
     if row.expires_at <= now():
         raise CodeExpired
     if login is None and not _count_try(row, budget):
-        _record_refusal(user)
+        _record_rejection(user)
         raise AttemptsExceeded
     attempts.count(END_USERS, user.pk, factor=factors.SMS, caller=budget)
     if login is not None:
         tickets.count_wrong_code(END_USERS, login)
     expected = codes.code_digest(code, data_key=key, user_id=user.pk, purpose=purpose, number_digest=digest)
     if not same(bytes(row.code_digest), expected):
-        _record_refusal(user)
+        _record_rejection(user)
         raise InvalidCode
     return row
 
@@ -348,7 +348,7 @@ def _count_try(row: SmsCode, budget: str) -> bool:
         return bool(cursor.rowcount == 1)
 
 
-def _record_refusal(user: Any) -> None:
+def _record_rejection(user: Any) -> None:
     attempts.count_wrong_secret()
     record_for_tenant("factor.refused", target=("end_user", user.pk), outcome="refused", details={"kind": factors.SMS})
 

@@ -11,7 +11,7 @@ import phonenumbers
 from phonenumbers import PhoneNumberFormat, PhoneNumberType
 
 from identity_platform.crypto import keyed_digest
-from mfa.errors import PhoneRefused
+from mfa.errors import PhoneRejected
 
 LIFETIME: Final = timedelta(minutes=5)
 TRIES: Final = 5
@@ -42,27 +42,27 @@ class Number:
 
 
 def mobile_number(text: str, *, countries: Collection[str] | None) -> Number:
-    """The number, if it is a mobile one of these countries (ISO 3166; None: all). PhoneRefused (400) otherwise."""
+    """The number, if it is a mobile one of these countries (ISO 3166; None: all). PhoneRejected (400) otherwise."""
     if not _E164.fullmatch(text):
-        raise _refused("Send it in E.164 form: plus sign, country code, digits, nothing else.")
+        raise _rejected("Send it in E.164 form: plus sign, country code, digits, nothing else.")
     try:
         parsed = phonenumbers.parse(text, None)
     except phonenumbers.NumberParseException:
-        raise _refused("No country has this prefix.") from None
+        raise _rejected("No country has this prefix.") from None
     if not phonenumbers.is_valid_number(parsed):
-        raise _refused("No such number is in use in its country.")
+        raise _rejected("No such number is in use in its country.")
     if phonenumbers.format_number(parsed, PhoneNumberFormat.E164) != text:
         # The parser also reads a prefix that is dialled at home only; with it one phone would be several numbers.
-        raise _refused("Send it without the prefix for calls within its country: +44 7400..., not +44 07400...")
+        raise _rejected("Send it without the prefix for calls within its country: +44 7400..., not +44 07400...")
     if phonenumbers.number_type(parsed) not in _MOBILE:
-        raise _refused("Only mobile numbers receive codes.")
+        raise _rejected("Only mobile numbers receive codes.")
     if countries is not None and phonenumbers.region_code_for_number(parsed) not in countries:
-        raise _refused("Codes are not sent to this country.")
+        raise _rejected("Codes are not sent to this country.")
     return Number(text, str(parsed.country_code))
 
 
-def _refused(says: str) -> PhoneRefused:
-    return PhoneRefused(details={"phone_number": [says]})
+def _rejected(says: str) -> PhoneRejected:
+    return PhoneRejected(details={"phone_number": [says]})
 
 
 def new_code() -> str:

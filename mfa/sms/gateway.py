@@ -81,7 +81,7 @@ class TwilioGateway(SmsGateway):
     """Twilio's Messages resource (API 2010-04-01).
 
     It takes no idempotency key, so a try whose outcome is unknown (time ran out after the request was out, a 5xx) is not
-    repeated: the message may be on its way. A refused connection and a 429 have sent nothing.
+    repeated: the message may be on its way. A rejected connection and a 429 have sent nothing.
     """
 
     def send(self, *, to: str, body: str, key: str) -> None:
@@ -129,7 +129,7 @@ class HttpGateway(SmsGateway):
 
 
 def _deliver(attempt: Callable[[float], requests.Response], *, repeatable: bool) -> None:
-    """Try until it is handed over, refused for good, or the time is up. NotSent otherwise."""
+    """Try until it is handed over, rejected for good, or the time is up. NotSent otherwise."""
     ends = time.monotonic() + DEADLINE_SECONDS
     reason = "no time left"
     for turn in range(TRIES):

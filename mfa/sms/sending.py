@@ -113,15 +113,15 @@ def _check_tenant(caller: str) -> None:
     free = most if caller == attempts.KNOWN else most - most * KEPT_PERCENT // 100
     if used["number"] >= free:
         oldest = today.order_by("-sent_at")[free - 1 : free].values_list("sent_at", flat=True)[0]
-        refusal = SmsBudgetSpent if used["number"] >= most else SmsReserved
-        raise refusal(retry_after=_until(oldest, seconds))
+        error = SmsBudgetSpent if used["number"] >= most else SmsReserved
+        raise error(retry_after=_until(oldest, seconds))
 
 
 def hand_over(message: SmsMessage, *, tenant_id: UUID, to: str, body: str) -> None:
     """Give the message to the gateway. Call it with no tenant entered: a gateway takes seconds, and a tenant's connection
     that waits for it is one of few.
 
-    Refuses with SmsUnavailable (503); the message then does not stand in the way of a second try.
+    Raises SmsUnavailable (503); the message then does not stand in the way of a second try.
     """
     try:
         gateway().send(to=to, body=body, key=str(uuid4()))

@@ -11,7 +11,7 @@ from mfa.errors import (
     CodeExpired,
     InvalidCode,
     NoPhone,
-    PhoneRefused,
+    PhoneRejected,
     PhoneTaken,
     SmsBudgetSpent,
     SmsReserved,
@@ -26,7 +26,7 @@ from userflow.signin.proof_fields import proof_in, without_proof
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
 LADDER = PROOF_ERRORS
-SENDING = [PhoneRefused, SmsBudgetSpent, SmsReserved, SmsUnavailable]
+SENDING = [PhoneRejected, SmsBudgetSpent, SmsReserved, SmsUnavailable]
 CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 
 
@@ -34,7 +34,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsBegin,
         returns={200: serializers.SmsSentOut},
-        refuses=[*TENANCY, *LADDER, *SENDING],
+        errors=[*TENANCY, *LADDER, *SENDING],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -49,7 +49,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsConfirm,
         returns={200: serializers.SmsConfirmedOut},
-        refuses=[*TENANCY, *LADDER, *CODE, PhoneRefused, PhoneTaken, NotSignedInByTicket, EmailNotVerified],
+        errors=[*TENANCY, *LADDER, *CODE, PhoneRejected, PhoneTaken, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -70,7 +70,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsRequestCode,
         returns={200: serializers.SmsSentOut},
-        refuses=[*TENANCY, *SENDING, NoPhone, NotSignedInByTicket],
+        errors=[*TENANCY, *SENDING, NoPhone, NotSignedInByTicket],
         token="optional",
         any_level=True,
     )
@@ -82,7 +82,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsVerify,
         returns={200: serializers.SmsVerifiedOut},
-        refuses=[*TENANCY, *CODE, NotSignedInByTicket],
+        errors=[*TENANCY, *CODE, NotSignedInByTicket],
         token="optional",
     )
     def verify(self, request: Request) -> Response:

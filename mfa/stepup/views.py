@@ -29,7 +29,7 @@ class StepUpViewSet(ApiViewSet):
     @endpoint(
         serializers.StepUpIn,
         returns={200: serializers.StepUpOut},
-        refuses=[
+        errors=[
             *PLACE,
             FactorNeeded,
             WrongCurrentPassword,
@@ -74,7 +74,7 @@ class StepUpViewSet(ApiViewSet):
 
     @endpoint(
         returns={200: RequestOptionsOut},
-        refuses=[*PLACE, NoPasskey, NoRelyingParty, TooManyFromAddress],
+        errors=[*PLACE, NoPasskey, NoRelyingParty, TooManyFromAddress],
         any_level=True,
     )
     def options_for_passkey(self, request: Request) -> Response:

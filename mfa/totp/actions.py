@@ -15,7 +15,7 @@ from mfa.completion import complete_by_enrollment, complete_second_step, second_
 from mfa.enrollment import Caller, enrollment_proof
 from mfa.errors import InvalidCode, NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
-from mfa.people import check_client, entered, refuse_unknown, require_user
+from mfa.people import check_client, entered, reject_unknown, require_user
 from mfa.totp import backup_codes, engine
 from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
 from mfa.verification import Factor, Try, Unusable, Use
@@ -67,7 +67,7 @@ def begin_totp_setup(
 ) -> Setup:
     """Issue a secret to the user; it can be confirmed for ten minutes.
 
-    Three may stand side by side, and a fourth is refused rather than voiding one: nobody can void another's begin.
+    Three may stand side by side, and a fourth is rejected rather than voiding one: nobody can void another's begin.
     Raises UnknownPerson (404), TooManyPending (429), and what `enrollment_proof` raises.
     """
     with entered(realm, tenant_id):
@@ -77,7 +77,7 @@ def begin_totp_setup(
         secret = engine.new_secret()
         with realm.atomic():
             if factors.lock(realm, user.pk) is None:  # erased or deactivated since
-                refuse_unknown()
+                reject_unknown()
             _make_room(user)
             row = _secrets(realm)(user=user, expires_at=now() + PENDING_FOR)
             row.secret_sealed = seal(secret, data_key=realm.data_key(), context=_place(realm, user.pk, row.pk))
@@ -88,7 +88,7 @@ def begin_totp_setup(
 def show_totp_setup_again(*, realm: Realm, tenant_id: UUID | None, email: str, secret: str, caller: Caller) -> Setup:
     """A setup that waits to be confirmed, once more, for whoever has its secret: the first code was mistyped.
 
-    Refuses as `begin_totp_setup` does, and with SecretNotIssued (400).
+    Rejects as `begin_totp_setup` does, and with SecretNotIssued (400).
     """
     with entered(realm, tenant_id):
         user = require_user(realm, email, caller)
@@ -134,7 +134,7 @@ def confirm_totp_setup(
     secret can compute the code. Raises UnknownPerson (404), SecretNotIssued, InvalidCode (400), NotSignedInByTicket
     (401), TooManyFromAddress (429), and what `enrollment_proof` raises.
     """
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     with entered(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
@@ -197,10 +197,10 @@ def verify_totp(
 
     Without `email` it is a code of the caller's own.
     A time step and a backup code are accepted once, also under parallel use. The try is counted before it is compared.
-    Refuses with UnknownPerson (404), InvalidCode (400; also where nothing is enrolled), AttemptsLocked,
+    Raises UnknownPerson (404), InvalidCode (400; also where nothing is enrolled), AttemptsLocked,
     TooManyFromAddress (429), NotSignedInByTicket (401).
     """
-    attempts.refuse_guessing_or_listing_address()
+    attempts.reject_guessing_or_listing_address()
     with entered(realm, tenant_id, Purpose.SIGN_IN):
         _check_client(client_id, tenant_id)
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
@@ -211,7 +211,7 @@ def verify_totp(
         )
         user = tried.user
         if user is None:
-            refuse_unknown()
+            reject_unknown()
         try:
             if code is not None:
                 tokens = _spend_step(realm, tried, code, caller)
@@ -242,9 +242,9 @@ _UNUSED_STEP = (
 
 
 def _spend_step(realm: Realm, tried: Try, code: str, caller: Caller) -> TokenPair | None:
-    """Compare the code and use its step up; with the tokens of the login that waits. Refuses with InvalidCode."""
+    """Compare the code and use its step up; with the tokens of the login that waits. Raises InvalidCode."""
     user, (secret_id, sealed, last_step) = tried.user, tried.found
-    assert user is not None  # the caller has refused unknown people
+    assert user is not None  # the caller has rejected unknown people
     if secret_id is None:
         # The same work without a factor, so that the time does not tell who has one.
         engine.matching_step(engine.new_secret(), code, at=time.time())
@@ -268,8 +268,8 @@ def _spend_step(realm: Realm, tried: Try, code: str, caller: Caller) -> TokenPai
 
 
 def _spend_backup_code(realm: Realm, tried: Try, code: str, caller: Caller) -> TokenPair | None:
-    """Spend the code; with the tokens of the login that waits. Refuses with InvalidCode, NotSignedInByTicket."""
-    assert tried.user is not None  # the caller has refused unknown people
+    """Spend the code; with the tokens of the login that waits. Raises InvalidCode, NotSignedInByTicket."""
+    assert tried.user is not None  # the caller has rejected unknown people
     with realm.atomic():
         # The user's row first, as every change of factors does: two orders would end in a deadlock.
         locked = factors.lock(realm, tried.user.pk)

@@ -85,7 +85,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpSetup,
         returns={200: serializers.TotpBeginOut},
-        refuses=[*TENANCY, *LADDER, TooManyPending],
+        errors=[*TENANCY, *LADDER, TooManyPending],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -98,7 +98,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpConfirm,
         returns={200: serializers.TotpConfirmedOut},
-        refuses=[*TENANCY, *LADDER, SecretNotIssued, InvalidCode, NotSignedInByTicket, EmailNotVerified],
+        errors=[*TENANCY, *LADDER, SecretNotIssued, InvalidCode, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -114,7 +114,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpVerify,
         returns={200: serializers.TotpVerifiedOut},
-        refuses=[*TENANCY, InvalidCode, AttemptsLocked],
+        errors=[*TENANCY, InvalidCode, AttemptsLocked],
         token="optional",
     )
     def verify(self, request: Request) -> Response:
@@ -124,7 +124,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpVerifyLogin,
         returns={200: serializers.TotpVerifiedOut},
-        refuses=[*TENANCY, *SECOND_STEP],
+        errors=[*TENANCY, *SECOND_STEP],
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
@@ -134,7 +134,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpDisable,
         returns={200: serializers.TotpDoneOut},
-        refuses=[*TENANCY, *LADDER, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
+        errors=[*TENANCY, *LADDER, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
         assurance=Action.REMOVE_FACTOR,
     )
@@ -145,7 +145,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpBegin,
         returns={200: serializers.BackupCodesOut},
-        refuses=[*TENANCY, *LADDER, NotEnrolled],
+        errors=[*TENANCY, *LADDER, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )
@@ -160,7 +160,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpSetup,
         returns={200: serializers.TotpBeginOut},
-        refuses=[*REALM, *LADDER, TooManyPending],
+        errors=[*REALM, *LADDER, TooManyPending],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -173,7 +173,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpConfirm,
         returns={200: serializers.TotpConfirmedOut},
-        refuses=[*REALM, *LADDER, SecretNotIssued, InvalidCode, NotSignedInByTicket],
+        errors=[*REALM, *LADDER, SecretNotIssued, InvalidCode, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -186,7 +186,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpVerifyLogin,
         returns={200: serializers.AdminTotpVerifiedOut},
-        refuses=[*REALM, *SECOND_STEP],
+        errors=[*REALM, *SECOND_STEP],
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
@@ -196,7 +196,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpDisable,
         returns={200: serializers.TotpDoneOut},
-        refuses=[*REALM, *LADDER, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
+        errors=[*REALM, *LADDER, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
         assurance=Action.REMOVE_FACTOR,
     )
@@ -207,7 +207,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpBegin,
         returns={200: serializers.BackupCodesOut},
-        refuses=[*REALM, *LADDER, NotEnrolled],
+        errors=[*REALM, *LADDER, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )

@@ -45,7 +45,7 @@ def begin_authentication(
     """Request options for one use of a passkey within five minutes.
 
     With an address: for one of that user's passkeys. Without: for a passkey sign-in, in which the authenticator knows who
-    signs in and must verify the user; of admin users the console alone offers it. Refuses with UnknownPerson (404),
+    signs in and must verify the user; of admin users the console alone offers it. Raises UnknownPerson (404),
     NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).
     """
     attempts.limit_address("ceremony" if email else "signin")
@@ -92,13 +92,13 @@ def finish_authentication(
 
     A passkey that was enrolled through a window or a pass completes a login once before it signs in alone. Otherwise a
     success is a verification only. The try is counted before it is looked at, and the challenge is spent
-    whatever comes of it. Refuses with PasskeyNotVerified (401; whatever is wrong, also for users and tenants that are not
+    whatever comes of it. Raises PasskeyNotVerified (401; whatever is wrong, also for users and tenants that are not
     there), NotSignedInByTicket (401), ValidationFailed (400; nobody is named), AttemptsLocked, TooManyFromAddress (429).
     """
     if email is None:
-        attempts.refuse_guessing_address()
+        attempts.reject_guessing_address()
     else:
-        attempts.refuse_guessing_or_listing_address()
+        attempts.reject_guessing_or_listing_address()
     try:
         with entered(realm, tenant_id, Purpose.SIGN_IN):
             if email is None and mfa_token is None:
@@ -117,7 +117,7 @@ def verify_own_passkey(
 
     Raises PasskeyNotVerified (401), AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     with entered(realm, tenant_id, Purpose.SIGN_IN):
         return _finish_named(realm, None, response, caller, None)
 
@@ -159,7 +159,7 @@ def _finish_named(
         spent = Spent(ceremony_name, client_id)
         return _verified(realm, tried, Known.of(known), spent, said, response, caller)
     except CeremonyFailed as problem:
-        raise _refused(realm, user, problem) from problem
+        raise _rejected(realm, user, problem) from problem
 
 
 def _finish_unnamed(realm: Realm, response: Mapping[str, Any], caller: Caller) -> Verified:
@@ -182,7 +182,7 @@ def _finish_unnamed(realm: Realm, response: Mapping[str, Any], caller: Caller) -
         tried = Try(user, (), None, attempts.STRANGER)
         return _verified(realm, tried, known, spent, said, response, caller)
     except CeremonyFailed as problem:
-        raise _refused(realm, user, problem) from problem
+        raise _rejected(realm, user, problem) from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +265,8 @@ def _verified(
     return Verified(user, tokens, tenant_id, client_id)
 
 
-def _refused(realm: Realm, user: Any, problem: CeremonyFailed) -> PasskeyNotVerified:
-    """Count and audit a refusal outside any transaction: it must survive it."""
+def _rejected(realm: Realm, user: Any, problem: CeremonyFailed) -> PasskeyNotVerified:
+    """Count and audit an error outside any transaction: it must survive it."""
     attempts.count_wrong_secret()
     if user is None:
         attempts.limit_address("unknown_user")

@@ -172,8 +172,8 @@ def verify_registration(
         credential_id = credential_id_of(response)
         client_data = part_of(inner, "clientDataJSON")
         attestation = part_of(inner, "attestationObject")
-        _refuse_foreign_page(client_data_of(client_data))
-        _refuse_odd_attestation(attestation)
+        _reject_foreign_page(client_data_of(client_data))
+        _reject_odd_attestation(attestation)
         verified = verify_registration_response(
             credential=plain(credential_id, clientDataJSON=client_data, attestationObject=attestation),
             expected_challenge=expected_challenge,
@@ -225,13 +225,13 @@ def verify_assertion(
         credential_id = credential_id_of(response)
         if credential_id != passkey.credential_id:
             raise CeremonyFailed("another credential id")
-        _refuse_foreign_handle(inner.get("userHandle"), passkey.user_handle, required=require_user_handle)
+        _reject_foreign_handle(inner.get("userHandle"), passkey.user_handle, required=require_user_handle)
         client_data = part_of(inner, "clientDataJSON")
         authenticator_data = part_of(inner, "authenticatorData")
-        _refuse_foreign_page(client_data_of(client_data))
+        _reject_foreign_page(client_data_of(client_data))
         check_authenticator_data(authenticator_data)
         flags = parse_authenticator_data(authenticator_data).flags
-        _refuse_flipped_backup(flags, passkey)
+        _reject_flipped_backup(flags, passkey)
         verified = verify_authentication_response(
             credential=plain(
                 credential_id,
@@ -258,13 +258,13 @@ def verify_assertion(
     )
 
 
-def _refuse_foreign_page(client_data: Mapping[str, Any]) -> None:
+def _reject_foreign_page(client_data: Mapping[str, Any]) -> None:
     """Sections 7.1 steps 10-11 and 7.2 steps 13-14: nobody embeds our ceremonies in a page of theirs."""
     if client_data.get("crossOrigin", False) is not False or "topOrigin" in client_data:
         raise CeremonyFailed("cross-origin")
 
 
-def _refuse_foreign_handle(stated: Any, handle: bytes, *, required: bool) -> None:
+def _reject_foreign_handle(stated: Any, handle: bytes, *, required: bool) -> None:
     """Section 7.2 step 6: the passkey's owner is the user whom the authenticator believes to sign in."""
     if stated is None:
         if required:
@@ -274,13 +274,13 @@ def _refuse_foreign_handle(stated: Any, handle: bytes, *, required: bool) -> Non
         raise CeremonyFailed("another user's handle")
 
 
-def _refuse_flipped_backup(flags: AuthenticatorDataFlags, passkey: KnownPasskey) -> None:
+def _reject_flipped_backup(flags: AuthenticatorDataFlags, passkey: KnownPasskey) -> None:
     """Section 7.2 step 19 (and 6.1.3): whether a passkey can be backed up never changes."""
     if flags.be != passkey.backup_eligible:
         raise CeremonyFailed("backup eligibility changed")
 
 
-def _refuse_odd_attestation(attestation: bytes) -> None:
+def _reject_odd_attestation(attestation: bytes) -> None:
     """What a decoder must not see, also in the authenticator data inside; and anything behind the first item, which the
     library ignores (seen with webauthn 3.0.1)."""
     if end_of_item(attestation) != len(attestation):

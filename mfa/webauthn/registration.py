@@ -10,7 +10,7 @@ from django.db import IntegrityError
 from mfa import factors
 from mfa.completion import complete_by_enrollment, spend_login, waiting_login
 from mfa.enrollment import Caller, Proof, enrollment_proof
-from mfa.errors import NoProof, PasskeyNotVerified, PasskeyRefused, TooManyPasskeys
+from mfa.errors import NoProof, PasskeyNotVerified, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
 from mfa.people import entered, find_user, require_user
 from mfa.webauthn import ceremony, queries, responses
@@ -77,7 +77,7 @@ def finish_registration(
 ) -> Enrolled:
     """Store the passkey that the response proves; an admin user's with the name that its owner knows it by.
 
-    `mfa_token` completes the sign-in that waits for a factor. Raises UnknownPerson (404), PasskeyRefused, TooManyPasskeys
+    `mfa_token` completes the sign-in that waits for a factor. Raises UnknownPerson (404), PasskeyRejected, TooManyPasskeys
     (400), NotSignedInByTicket (401), and what `enrollment_proof` raises; then nothing is stored.
     """
     with entered(realm, tenant_id):
@@ -100,7 +100,7 @@ def finish_registration_and_sign_in(
 
     It issues tokens, so it is stricter: the passkey is the user's first factor, its authenticator has verified the user,
     and a window counts only for a user who registered in it and has never signed in. Raises NoProof (401; also for users
-    and tenants that do not exist), PasskeyNotVerified (401), NotFirstFactor (409), PasskeyRefused, TooManyPasskeys (400),
+    and tenants that do not exist), PasskeyNotVerified (401), NotFirstFactor (409), PasskeyRejected, TooManyPasskeys (400),
     and what `enrollment_proof` raises.
     """
     realm = END_USERS
@@ -128,7 +128,7 @@ def finish_registration_and_sign_in(
 
 
 def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any]) -> NewPasskey:
-    """Spend the challenge and verify the response; PasskeyRefused otherwise."""
+    """Spend the challenge and verify the response; PasskeyRejected otherwise."""
     try:
         challenge = responses.challenge_of(response)
         if queries.spend_challenge(realm, challenge, ceremony=REGISTRATION, user_id=user.pk) is None:
@@ -141,7 +141,7 @@ def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any])
         )
     except CeremonyFailed as problem:
         record(realm, user, "factor.enrollment_refused", outcome="refused", reason=problem.reason)
-        raise PasskeyRefused from problem
+        raise PasskeyRejected from problem
 
 
 def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: Spendable | None = None, **named: str) -> Any:
@@ -166,7 +166,7 @@ def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: Spenda
             )
     except IntegrityError as clash:
         # Level 3 section 7.1 step 26: a credential id belongs to one user. Whose it is, is nobody's business.
-        raise PasskeyRefused from clash
+        raise PasskeyRejected from clash
     factors.settle(
         realm, locked, change="enrolled", kind=factors.WEBAUTHN, rung=proof.rung, proof=proof, factor_id=passkey.pk
     )

@@ -23,7 +23,7 @@ def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
     """The relying party of the realm's users; call it inside the realm. `name` is what an authenticator may show.
 
     Admin users sign in to the console, end users to their tenant's pages. Nothing of the request has a say in it, so a
-    forged Host cannot move it. Refuses with NoRelyingParty (400) where none is set.
+    forged Host cannot move it. Raises NoRelyingParty (400) where none is set.
     """
     if realm is END_USERS:
         own = current_tenant().settings
@@ -49,7 +49,7 @@ def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
 
     By `tenant_id` that tenant's; otherwise those of the tenant or the console whose id `domain` is, else the platform's.
     Browsers fetch this from the relying party's own domain, so the Host decides which list is shown, and nothing more: what a
-    ceremony accepts comes from the settings alone. Apps are no pages and are left out. Refuses with UnknownTenant (404).
+    ceremony accepts comes from the settings alone. Apps are no pages and are left out. Raises UnknownTenant (404).
     """
     if tenant_id is not None:
         return _pages(_origins(routes.find(tenant_id).settings))
@@ -70,7 +70,7 @@ def _pages(origins: list[str]) -> list[str]:
 
 
 def keep_id(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Refuse with RelyingPartyInUse (400) to change the id under which passkeys of the tenant were made.
+    """Raise RelyingPartyInUse (400) to change the id under which passkeys of the tenant were made.
 
     A passkey that is enrolled in the very moment of the change is lost; its owner enrols another one.
     """

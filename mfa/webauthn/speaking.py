@@ -43,7 +43,7 @@ def speaks_as(realm: Realm, user: Any) -> str:
 
 
 def record(realm: Realm, user: Any, action: str, *, outcome: str = "success", **details: Any) -> None:
-    """Write to the realm's audit trail what was done with a passkey, or refused; `user` is None where nobody was found."""
+    """Write to the realm's audit trail what was done with a passkey, or rejected; `user` is None where nobody was found."""
     realm.record(
         action,
         target=("end_user" if realm is END_USERS else "admin_user", user.pk) if user else None,

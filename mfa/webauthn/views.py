@@ -17,7 +17,7 @@ from mfa.errors import (
     NotFirstFactor,
     PasskeyNeedsPassword,
     PasskeyNotVerified,
-    PasskeyRefused,
+    PasskeyRejected,
     TooManyPasskeys,
     UnknownPerson,
 )
@@ -35,7 +35,7 @@ from userflow.sessions.permissions import Anyone
 PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
 LADDER = PROOF_ERRORS
 BEGIN = [*LADDER, *PLACE, TooManyPasskeys, NoRelyingParty]
-FINISH = [*LADDER, *PLACE, PasskeyRefused, TooManyPasskeys]
+FINISH = [*LADDER, *PLACE, PasskeyRejected, TooManyPasskeys]
 VERIFY = [*PLACE, PasskeyNotVerified, PasskeyNeedsPassword, NotSignedInByTicket, EmailNotVerified, AttemptsLocked]
 PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 
@@ -57,12 +57,12 @@ def verified(done: Verified) -> Response:
 class PasskeyViewSet(FactorViewSet):
     """Calls for which the specification has no 404."""
 
-    def caller_or(self, refusal: type[ApiError], tenant_id: UUID, ticket: str | None = None) -> Caller:
-        """The proofs of this request; an operator who names a tenant that is not there is refused like anybody else."""
+    def caller_or(self, error: type[ApiError], tenant_id: UUID, ticket: str | None = None) -> Caller:
+        """The proofs of this request; an operator who names a tenant that is not there is rejected like anybody else."""
         try:
             return self.caller(tenant_id, ticket)
         except UnknownTenant as problem:
-            raise refusal from problem
+            raise error from problem
 
 
 class AdminPasskeyViewSet(FactorViewSet):
@@ -71,7 +71,7 @@ class AdminPasskeyViewSet(FactorViewSet):
     @endpoint(
         serializers.AdminRegistrationIn,
         returns={200: serializers.CreationOptionsOut},
-        refuses=[UnknownPerson, *BEGIN],
+        errors=[UnknownPerson, *BEGIN],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -87,7 +87,7 @@ class AdminPasskeyViewSet(FactorViewSet):
     @endpoint(
         serializers.AdminPasskeyIn,
         returns={200: serializers.EnrolledOut},
-        refuses=[UnknownPerson, *FINISH, NotSignedInByTicket],
+        errors=[UnknownPerson, *FINISH, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -104,7 +104,7 @@ class AdminPasskeyViewSet(FactorViewSet):
     @endpoint(
         serializers.AdminNamedIn,
         returns={200: serializers.RequestOptionsOut},
-        refuses=[UnknownPerson, NoPasskey, NoRelyingParty, *PLACE],
+        errors=[UnknownPerson, NoPasskey, NoRelyingParty, *PLACE],
         token="optional",
     )
     def begin_authentication(self, request: Request) -> Response:
@@ -113,7 +113,7 @@ class AdminPasskeyViewSet(FactorViewSet):
         options = authentication.begin_authentication(realm=ADMINS, tenant_id=None, **asked)
         return Response(options, headers=NO_STORE)
 
-    @endpoint(serializers.AdminAssertionIn, returns={200: serializers.VerifiedOut}, refuses=VERIFY, token="optional")
+    @endpoint(serializers.AdminAssertionIn, returns={200: serializers.VerifiedOut}, errors=VERIFY, token="optional")
     def finish_authentication(self, request: Request) -> Response:
         """Verify the use of a passkey; with `mfa_token` it completes that login and answers its tokens."""
         asked = self.valid(serializers.AdminAssertionIn)
@@ -128,7 +128,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     @endpoint(
         serializers.EndUserRegistrationIn,
         returns={200: serializers.CreationOptionsOut},
-        refuses=[UnknownPerson, UnknownTenant, *BEGIN],
+        errors=[UnknownPerson, UnknownTenant, *BEGIN],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -144,7 +144,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     @endpoint(
         serializers.EndUserPasskeyIn,
         returns={200: serializers.EnrolledOut},
-        refuses=[UnknownPerson, UnknownTenant, *FINISH, NotSignedInByTicket, EmailNotVerified],
+        errors=[UnknownPerson, UnknownTenant, *FINISH, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -161,7 +161,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     @endpoint(
         serializers.EndUserBeginIn,
         returns={200: serializers.RequestOptionsOut},
-        refuses=[UnknownPerson, UnknownTenant, NoPasskey, NoRelyingParty, *PLACE],
+        errors=[UnknownPerson, UnknownTenant, NoPasskey, NoRelyingParty, *PLACE],
         token="optional",
     )
     def begin_authentication(self, request: Request) -> Response:
@@ -182,7 +182,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     @endpoint(
         serializers.EndUserAssertionIn,
         returns={200: serializers.VerifiedOut},
-        refuses=[*VERIFY, ClientNotAuthenticated],
+        errors=[*VERIFY, ClientNotAuthenticated],
         token="optional",
     )
     def finish_authentication(self, request: Request) -> Response:
@@ -210,7 +210,7 @@ class PasskeySignUpViewSet(PasskeyViewSet):
     @endpoint(
         serializers.SignUpIn,
         returns={200: serializers.EnrolledAndSignedInOut},
-        refuses=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, NotFirstFactor],
+        errors=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, NotFirstFactor],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -235,7 +235,7 @@ class RelatedOriginsViewSet(ApiViewSet):
     @endpoint(
         query=serializers.RelatedOriginsQuery,
         returns={200: serializers.RelatedOriginsOut},
-        refuses=[UnknownTenant],
+        errors=[UnknownTenant],
         token="none",
     )
     def retrieve(self, request: Request) -> Response:

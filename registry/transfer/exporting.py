@@ -30,7 +30,7 @@ def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Ite
 
     With `secrets` the rows of active ones hold the secret, opened, and the audit trail says so of each before the row
     is given. A secret that does not open is left out and written down as well. All of it as it is at one moment.
-    Refuses with DataKeyLocked.
+    Raises DataKeyLocked.
     """
     # By itself, so that it stays whatever becomes of the file.
     record_for_platform(

@@ -79,7 +79,7 @@ def import_services(
     """Bring the services of a file, and the credentials that state a secret, into a tenant; gives counts and report.
 
     Secrets are sealed under the tenant's own key. Each batch is one transaction together with the mark up to where the
-    file is done. Refuses with FileUnusable, ImportRunning, ImportTakenOver, NothingToResume, DataKeyLocked.
+    file is done. Raises FileUnusable, ImportRunning, ImportTakenOver, NothingToResume, DataKeyLocked.
     """
     known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
     rules = _Rules(tenant_id, options, form == CSV)

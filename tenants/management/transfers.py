@@ -16,7 +16,7 @@ from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.report import COLUMNS, Report, ReportFile, Tally
 from identity_platform.transfer.rows import FORMATS, JSONL, format_of, size_of
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT, Options
-from identity_platform.transfer.writing import RowWriter, refuse_special, written
+from identity_platform.transfer.writing import RowWriter, reject_special, written
 from tenants.management import terminal
 from tenants.queries import tenant_named
 
@@ -74,8 +74,8 @@ class ImportCommand(BaseCommand):
         )
         try:
             tally, report = self._run(chosen, options)
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         except BrokenPipeError:
             raise
         except OSError as problem:
@@ -95,7 +95,7 @@ class ImportCommand(BaseCommand):
     def _run(self, chosen: Options, options: Mapping[str, Any]) -> tuple[Tally, Report]:
         form = format_of(options["file"].name, options["format"])
         # It is read twice, and once more by the run that goes on with it.
-        refuse_special(options["file"])
+        reject_special(options["file"])
         if options["report"] is not None:
             format_of(options["report"].name, None)
             if options["report"].resolve() == options["file"].resolve():
@@ -190,8 +190,8 @@ def export(
             for row in rows(tenant_id, form):
                 writer.write(row)
                 number += "kind" not in row
-    except ApiError as refusal:
-        raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+    except ApiError as error:
+        raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
     except BrokenPipeError:
         # `export_users acme | head` is a fair use.
         sys.exit(0)

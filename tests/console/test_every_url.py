@@ -1,4 +1,4 @@
-"""All URLs of the console, as everybody who could try them: who may not is refused, other tenants stay shut, no 500."""
+"""All URLs of the console, as everybody who could try them: who may not is rejected, other tenants stay shut, no 500."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -172,7 +172,7 @@ def test_strangers_are_sent_to_the_sign_in(world: World) -> None:
     assert everything_of(world.a) == before
 
 
-def refused_without_permission(person: Staff, world: World, held: set[str]) -> list[tuple[str, int, str]]:
+def rejected_without_permission(person: Staff, world: World, held: set[str]) -> list[tuple[str, int, str]]:
     operator = person.tenant_id is None
     wrong = []
     for name, page in PAGES.items():
@@ -188,7 +188,7 @@ def test_who_holds_no_permission_is_refused_everywhere(world: World) -> None:
     admin = new_tenant_admin(world.a, NOTHING_HERE).sign_in()
     before = everything_of(world.a)
     for person in (operator, admin):
-        assert refused_without_permission(person, world, {NOTHING_HERE}) == []
+        assert rejected_without_permission(person, world, {NOTHING_HERE}) == []
     assert everything_of(world.a) == before
 
 
@@ -197,14 +197,14 @@ def test_who_only_reads_changes_nothing(world: World) -> None:
     before = everything_of(world.a)
     held = set(AdminRole.objects.get(name="auditor").permissions)
     for auditor in auditors:
-        assert refused_without_permission(auditor, world, held) == []
+        assert rejected_without_permission(auditor, world, held) == []
     assert everything_of(world.a) == before
 
 
 def test_an_admin_of_a_tenant_reaches_no_page_of_operators(world: World) -> None:
     admin = new_tenant_admin(world.a).sign_in()
     held = set(AdminRole.objects.get(name="tenant-admin").permissions)
-    assert refused_without_permission(admin, world, held) == []
+    assert rejected_without_permission(admin, world, held) == []
 
 
 def test_another_tenant_is_not_there(world: World) -> None:

@@ -50,6 +50,6 @@ def test_nonsense_is_refused(url: str) -> None:
 
 
 def test_a_password_in_it_stays_out_of_the_message() -> None:
-    with pytest.raises(ImproperlyConfigured) as refusal:
+    with pytest.raises(ImproperlyConfigured) as error:
         mail("smtp://post:s3cret-w0rd@mail.example:99999")
-    assert "s3cret" not in str(refusal.value)
+    assert "s3cret" not in str(error.value)

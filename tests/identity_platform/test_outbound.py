@@ -15,7 +15,7 @@ from identity_platform.outbound import (
     GuardedSession,
     NotResolved,
     Reach,
-    TargetRefused,
+    TargetRejected,
     TooSlow,
     check_url,
     connect,
@@ -111,7 +111,7 @@ def site() -> Iterator[str]:
 )
 def test_what_no_consumer_can_have_is_refused_whatever_the_interpreter_thinks_of_it(address: str) -> None:
     found = ipaddress.ip_address(address)
-    with pytest.raises(TargetRefused):
+    with pytest.raises(TargetRejected):
         Reach().check(found, plain=False)
     Reach.of([str(getattr(found, "ipv4_mapped", None) or found)]).check(found, plain=True)
 
@@ -123,15 +123,15 @@ def test_public_addresses_are_reached(address: str) -> None:
 
 @pytest.mark.parametrize("url", NOWHERE)
 def test_an_address_inside_is_refused_when_it_is_written_down_and_when_it_is_called(url: str) -> None:
-    with pytest.raises(TargetRefused):
+    with pytest.raises(TargetRejected):
         check_url(url, Reach())
-    with GuardedSession(Reach()) as session, pytest.raises(TargetRefused):
+    with GuardedSession(Reach()) as session, pytest.raises(TargetRejected):
         post(session, url, body=b"{}", headers={}, seconds=2)
 
 
 def test_a_name_is_judged_by_where_it_leads() -> None:
     # The name of this very machine leads into a private network or to itself.
-    with pytest.raises(TargetRefused):
+    with pytest.raises(TargetRejected):
         check_url(f"https://{socket.gethostname()}/", Reach())
     with pytest.raises(NotResolved):
         check_url("https://no-such-name.invalid/", Reach())
@@ -141,9 +141,9 @@ def test_networks_that_are_allowed_are_reached_and_only_there_without_tls(site: 
     check_url(site, LOOPBACK)
     with GuardedSession(LOOPBACK) as session:
         assert [post(session, site, body=b"{}", headers={}, seconds=5).status for _ in range(2)] == [204, 204]
-    with pytest.raises(TargetRefused):
+    with pytest.raises(TargetRejected):
         check_url(site, Reach.of(["127.0.0.0/8"]))
-    with pytest.raises(TargetRefused):
+    with pytest.raises(TargetRejected):
         check_url("http://93.184.215.14/", LOOPBACK)
 
 

@@ -1,4 +1,4 @@
-"""deploy/nginx.conf in front of the platform: slow clients delay nobody, and nginx's own refusals look like ours."""
+"""deploy/nginx.conf in front of the platform: slow clients delay nobody, and nginx's own errors look like ours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SLOW_CLIENTS = 200
 
 @pytest.fixture
 def shut() -> Iterator[int]:
-    """A port that refuses everybody, and that nobody else gets meanwhile: it is taken, and not listened on."""
+    """A port that rejects everybody, and that nobody else gets meanwhile: it is taken, and not listened on."""
     with socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

@@ -49,7 +49,7 @@ def dump(alias: str) -> Iterator[str]:
 
 
 def plant(registry: Registry, send: Callable[..., Any], hidden: list[str]) -> None:
-    """Bind secrets in every way there is, the refused ways included, and read them."""
+    """Bind secrets in every way there is, the rejected ways included, and read them."""
     service = registry.create()
     for number, secret in enumerate(hidden):
         shape: Any = secret if number % 2 else {"id": "x", "key": {"private": secret}}

@@ -44,9 +44,9 @@ def _run(asked: dict[str, Any], writing: int) -> None:
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             call_command(*asked["command"], stdout=said)
-    except CommandError as refusal:
-        code = refusal.returncode
-        said.write(str(refusal))
+    except CommandError as error:
+        code = error.returncode
+        said.write(str(error))
     except SystemExit as end:
         code = int(end.code or 0)
     except BaseException as problem:

@@ -81,9 +81,9 @@ def test_tenants_are_listed(new_tenant: Callable[[], Tenant]) -> None:
 
 def test_deleting_asks_for_the_slug(new_tenant: Callable[[], Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
     tenant = new_tenant()
-    with typing("yes", monkeypatch), pytest.raises(CommandError, match="nothing was changed") as refusal:
+    with typing("yes", monkeypatch), pytest.raises(CommandError, match="nothing was changed") as error:
         said_by("delete_tenant", tenant.slug)
-    assert (refusal.value.returncode, status_of(tenant)) == (2, "active")
+    assert (error.value.returncode, status_of(tenant)) == (2, "active")
     with typing(tenant.slug, monkeypatch):
         said_by("delete_tenant", tenant.slug)
     assert status_of(tenant) == "deleted"

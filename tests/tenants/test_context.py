@@ -97,8 +97,8 @@ def test_a_thread_does_not_inherit_the_tenant(house: House) -> None:
     def look() -> None:
         try:
             EndUser.objects.count()
-        except NoActiveTenant as refusal:
-            found.append(refusal)
+        except NoActiveTenant as error:
+            found.append(error)
         finally:
             connections.close_all()
 

@@ -147,9 +147,9 @@ def test_a_backup_of_another_tenant_and_a_file_that_is_none_are_refused(
     said_by("backup_tenant", other_house.made.tenant.slug, str(others))
     nonsense.write_bytes(b"PK nothing")
     for file in (others, nonsense, tmp_path / "there-is-none.zip"):
-        with pytest.raises(CommandError, match="backup") as refusal:
+        with pytest.raises(CommandError, match="backup") as error:
             said_by("restore_tenant", settled.made.tenant.slug, str(file), yes=True)
-        assert refusal.value.returncode == 2
+        assert error.value.returncode == 2
     assert mapping_of(settled).status == "active"
 
 
@@ -291,9 +291,9 @@ def test_a_move_that_fails_leaves_everything_as_it_was(settled: House, second: D
         raw.execute("CREATE TABLE odd (x int CHECK (broken() = x))")
         raw.execute("INSERT INTO odd VALUES (1)")
         raw.execute("CREATE OR REPLACE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2'")
-    with pytest.raises(CommandError, match="pg_restore") as refusal:
+    with pytest.raises(CommandError, match="pg_restore") as error:
         said_by("move_tenant", settled.made.tenant.slug, second.name)
-    assert refusal.value.returncode == 2
+    assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")
     assert WarmDatabase.objects.count() == spares
     assert settled.sign_in(person)["access_token"]
@@ -315,9 +315,9 @@ def test_move_rejects_a_copy_that_lacks(settled: House, second: DatabaseServer, 
         with databases.inside(second, copy.name) as raw:
             raw.execute(lose, [person.id] if "%s" in lose else None)
 
-    with at_the_step("read in", lose_it), pytest.raises(CommandError, match="rows as the original") as refusal:
+    with at_the_step("read in", lose_it), pytest.raises(CommandError, match="rows as the original") as error:
         said_by("move_tenant", settled.made.tenant.slug, second.name)
-    assert refusal.value.returncode == 2
+    assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).name) == (main_server(), before)
     assert before in databases_on(main_server())
     assert settled.sign_in(person)["access_token"]

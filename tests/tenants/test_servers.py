@@ -110,9 +110,9 @@ def test_a_migration_reaches_every_server(second: DatabaseServer, new_house: Cal
 )
 def test_a_server_that_cannot_take_tenants_is_refused(url: str, says: str) -> None:
     name = f"unfit-{secrets.token_hex(3)}"
-    with pytest.raises(CommandError, match=says) as refusal:
+    with pytest.raises(CommandError, match=says) as error:
         call_command("add_database_server", name, url, stdout=StringIO())
-    assert refusal.value.returncode == 2
+    assert error.value.returncode == 2
     assert not DatabaseServer.objects.filter(name=name).exists()
 
 

@@ -99,9 +99,9 @@ def test_the_commands_do_the_same(shut: House) -> None:
 
 @pytest.mark.parametrize("command", ["suspend_tenant", "resume_tenant", "delete_tenant"])
 def test_a_slug_that_nobody_has_is_refused(command: str) -> None:
-    with pytest.raises(CommandError, match="No tenant has the slug nobody") as refusal:
+    with pytest.raises(CommandError, match="No tenant has the slug nobody") as error:
         said_by(command, "nobody")
-    assert refusal.value.returncode == 2
+    assert error.value.returncode == 2
 
 
 def test_only_a_suspended_tenant_is_resumed(new_house: Callable[[], House]) -> None:

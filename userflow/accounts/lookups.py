@@ -13,7 +13,7 @@ MOST_AT_ONCE = 1000
 
 
 def must_exist(user_ids: Iterable[UUID]) -> None:
-    """Refuse with UnknownUsers (404), which names each id that no end user of the tenant that is entered has.
+    """Raise UnknownUsers (404), which names each id that no end user of the tenant that is entered has.
 
     Those that exist are locked against erasure until the transaction ends, so what is then bound to them holds.
     """

@@ -16,14 +16,14 @@ from userflow.accounts.session_policy import AAL1
 
 # For how long a session that is over is still shown in lists and known to a replayed refresh token.
 SESSION_KEPT = timedelta(days=30)
-# Past the longest life of a refresh token a replay is refused by its own expiry, so its link need not be known.
+# Past the longest life of a refresh token a replay is rejected by its own expiry, so its link need not be known.
 USED_TOKEN_KEPT = timedelta(days=90)
 # Past `attempts.FORGOTTEN_AFTER` a counter begins anew, so nothing is forgiven that was not forgiven already.
 ATTEMPTS_KEPT = timedelta(days=2)
 
 
 class Session(models.Model):
-    """One sign-in of one user; tokens of an ended session are refused at the next request."""
+    """One sign-in of one user; tokens of an ended session are rejected at the next request."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     client_id = models.UUIDField(null=True)

@@ -48,7 +48,7 @@ def create_admin_user(
     """Make an admin user of a tenant, or an operator when `tenant_id` is None.
 
     Gives the user and an enrollment ticket. `by` is who asks (None: the command line, or an accepted invitation; these
-    verify the address, while any other gets a mail with a link). Refuses with AdminNameTaken, WeakPassword, UnknownRole,
+    verify the address, while any other gets a mail with a link). Raises AdminNameTaken, WeakPassword, UnknownRole,
     GrantsMoreThanHeld, UnknownTenant, InsufficientAuthentication.
     """
     require_assurance(Action.GRANT_ROLES, by)
@@ -57,8 +57,8 @@ def create_admin_user(
     if tenant_id is not None:
         least = routes.find(tenant_id).setting("password_min_length")
     granted = grantable_roles(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
-    _refuse_foreign_address(username, email)
-    refuse_reserved_address(email_key(email))
+    _reject_foreign_address(username, email)
+    reject_reserved_address(email_key(email))
     passwords.check_strength(password, least=least, personal=(username, email, first_name, last_name))
     user = AdminUser(
         tenant_id=tenant_id,
@@ -84,13 +84,13 @@ def create_admin_user(
     return user, ticket
 
 
-def _refuse_foreign_address(username: str, email: str) -> None:
+def _reject_foreign_address(username: str, email: str) -> None:
     """Signing in takes either, so a username must not look like somebody else's address: ValidationFailed."""
     if "@" in username and key_of_spelling(username) != email_key(email):
         raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
 
 
-def refuse_reserved_address(key: str) -> None:
+def reject_reserved_address(key: str) -> None:
     """Raise AdminNameTaken if an admin user has verified the address."""
     if AdminUser.objects.filter(email_key=key, email_verified_at__isnull=False).exists():
         raise AdminNameTaken
@@ -107,7 +107,7 @@ def _save(user: AdminUser, **how: Any) -> None:
 def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal | None) -> list[AdminRole]:
     """The admin roles of these names, if `by` (None: the command line) may give them to an admin of that tenant.
 
-    Refuses with UnknownRole (also an operators' role for a tenant), GrantsMoreThanHeld.
+    Raises UnknownRole (also an operators' role for a tenant), GrantsMoreThanHeld.
     """
     wanted = set(names)
     found = list(AdminRole.objects.filter(name__in=wanted))
@@ -151,7 +151,7 @@ def update_admin_user(
     """Change `username`, `email`, `first_name`, `last_name`, `roles`: those that are there. `proof` is for one's own
     address.
 
-    Refuses with UnknownUser, AdminNameTaken, TooManyFromAddress (too many new addresses), UnknownRole,
+    Raises UnknownUser, AdminNameTaken, TooManyFromAddress (too many new addresses), UnknownRole,
     GrantsMoreThanHeld (also for a user who holds more than the caller does), LastAdmin (roles that would leave a tenant, or
     the platform, without an admin), InsufficientAuthentication (roles or an address), and the errors of `check_proof`
     (one's own address).
@@ -171,7 +171,7 @@ def update_admin_user(
         must_outrank_admin(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
         username, email = changes.get("username", user.username), changes.get("email", user.email)
-        _refuse_foreign_address(username, email)
+        _reject_foreign_address(username, email)
         if own and email != user.email:
             if not proven:  # the address has changed since the token was checked
                 raise proof_missing()
@@ -210,7 +210,7 @@ def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | No
     factor guards must not pass to an address that is not verified. The old address gets a link that undoes the change.
     """
     wanted = changes["email"]
-    refuse_reserved_address(email_key(wanted))
+    reject_reserved_address(email_key(wanted))
     admin_proofs.limit_changes(user)
     pending = bool(user.mfa_methods)
     undo.offer_undo(ADMINS, user, routes.find(user.tenant_id) if user.tenant_id else None, pending=pending)
@@ -224,7 +224,7 @@ def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | No
 def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser:
     """Switch an admin user on or off; off ends all sessions.
 
-    Refuses with UnknownUser, NotYourself, LastAdmin (the last active admin of a tenant, the last operator),
+    Raises UnknownUser, NotYourself, LastAdmin (the last active admin of a tenant, the last operator),
     GrantsMoreThanHeld (a user who holds more than the caller), InsufficientAuthentication (to deactivate).
     """
     if not active:

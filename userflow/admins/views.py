@@ -44,7 +44,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminUserIn,
         returns={201: serializers.AdminUserOut},
-        refuses=[
+        errors=[
             AdminNameTaken,
             WeakPassword,
             UnknownRole,
@@ -69,7 +69,7 @@ class AdminUserViewSet(ApiViewSet):
         user, ticket = actions.create_admin_user(**fields, by=by)
         return Response(serializers.record(user), status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
-    @endpoint(query=serializers.AdminListQuery, returns={200: serializers.AdminListOut}, refuses=[UnknownTenant])
+    @endpoint(query=serializers.AdminListQuery, returns={200: serializers.AdminListOut}, errors=[UnknownTenant])
     def list(self, request: Request) -> Response:
         """Admin users, newest first; an operator without tenant_id sees those of the whole platform."""
         asked = self.valid_query(serializers.AdminListQuery)
@@ -87,7 +87,7 @@ class AdminUserViewSet(ApiViewSet):
         by = _admin_at(request)
         return Response(serializers.profile(find_admin_user(user_id=by.id, within=by.tenant_id)))
 
-    @endpoint(returns={200: serializers.AdminProfileOut}, refuses=[UnknownUser])
+    @endpoint(returns={200: serializers.AdminProfileOut}, errors=[UnknownUser])
     def retrieve(self, request: Request, user_id: str) -> Response:
         """One admin user."""
         within = principal_at(request).tenant_id
@@ -96,7 +96,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminUserChanges,
         returns={200: serializers.AdminProfileOut},
-        refuses=[
+        errors=[
             *PROOF_ERRORS,
             UnknownUser,
             AdminNameTaken,
@@ -120,7 +120,7 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(
         returns={200: serializers.AdminActiveOut},
-        refuses=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication],
+        errors=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, user_id: str) -> Response:
@@ -130,7 +130,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminActiveIn,
         returns={200: serializers.AdminActiveOut},
-        refuses=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication],
+        errors=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def activity(self, request: Request) -> Response:

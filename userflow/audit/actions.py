@@ -52,7 +52,7 @@ def page_of_events(
     """One page of a trail, newest first, from the event before `before` on; gives it and where the next page begins.
 
     `trail` is the tenant's own, or the platform's: that of the whole platform, or with `tenant_id` what it holds about
-    the tenant. Refuses with UnknownTenant, TenantSuspended, TenantBusy. A page costs the same however far back it is.
+    the tenant. Raises UnknownTenant, TenantSuspended, TenantBusy. A page costs the same however far back it is.
     """
     if trail == PLATFORM:
         events = PlatformEvent.objects.all()
@@ -88,7 +88,7 @@ def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENA
     """Every event of a trail (the platform's without a tenant), oldest first; the export itself is written down first.
 
     With `trail` PLATFORM and a tenant: what the platform's trail holds about that tenant. Reads in pages, so a trail of
-    any size takes the same memory. Refuses with UnknownTenant.
+    any size takes the same memory. Raises UnknownTenant.
     """
     target = ("tenant", tenant_id) if tenant_id and trail == TENANT else ("trail", PLATFORM)
     record_for_platform("audit.exported", tenant_id=tenant_id, target=target)

@@ -19,7 +19,7 @@ class AuditViewSet(ApiViewSet):
     @endpoint(
         query=serializers.AuditQuery,
         returns={200: serializers.AuditOut},
-        refuses=[UnknownTenant, TenantSuspended, TenantBusy],
+        errors=[UnknownTenant, TenantSuspended, TenantBusy],
     )
     def list(self, request: Request) -> Response:
         """Events of an audit trail, newest first, by cursor.

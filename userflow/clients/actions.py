@@ -119,7 +119,7 @@ def create_client(
 ) -> tuple[Client, str | None]:
     """Make a client; gives it and, for a confidential one, its secret, which is stored hashed and never shown again.
 
-    `members`: `tags`, `project_id`, `owner_id` (the caller if unsaid), `self_registration`. Refuses with UnknownTenant,
+    `members`: `tags`, `project_id`, `owner_id` (the caller if unsaid), `self_registration`. Raises UnknownTenant,
     TenantSuspended, TenantBusy, ValidationFailed (scopes, redirect URIs), GrantsMoreThanHeld, InsufficientAuthentication
     (a confidential client, or scopes).
     """
@@ -150,7 +150,7 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
     """Change the members that are there: `name`, `scopes`, `redirect_uris`, `tags`, `project_id`, `owner_id`,
     `self_registration`, `active`. The type stays what it is.
 
-    Refuses with UnknownClient, ValidationFailed, GrantsMoreThanHeld (also for a client that holds more than the caller),
+    Raises UnknownClient, ValidationFailed, GrantsMoreThanHeld (also for a client that holds more than the caller),
     InsufficientAuthentication (scopes that come in, or to deactivate it).
     """
     changes = dict(changes)
@@ -182,7 +182,7 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
 def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active: bool) -> Client:
     """Switch a client on or off. Off: it signs nobody in, its tokens and its users' sessions end for good.
 
-    Refuses with UnknownClient, GrantsMoreThanHeld (a client that holds more than the caller); switching on also with
+    Raises UnknownClient, GrantsMoreThanHeld (a client that holds more than the caller); switching on also with
     TenantSuspended, TenantBusy; off also with InsufficientAuthentication.
     """
     if not active:
@@ -201,7 +201,7 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
         client.save(update_fields=["active", "generation", "updated_at"])
         _record("client.activated" if active else "client.deactivated", client)
     if not active:
-        # They are refused by the client's state already, so a tenant that cannot be written to at the moment is no
+        # They are rejected by the client's state already, so a tenant that cannot be written to at the moment is no
         # reason to leave the client on; switching it on again ends what is left.
         with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError):
             _end_users_sessions(tenant_id, client_id)
@@ -221,7 +221,7 @@ def rotate_client_secret(
     """A new secret; the one before works for `overlap_seconds` more (CLIENT_SECRET_OVERLAP_SECONDS if unsaid, 0: at once
     no longer). One before that one ends now.
 
-    Refuses with UnknownClient, NoClientSecret (public client), InsufficientAuthentication, GrantsMoreThanHeld: who holds
+    Raises UnknownClient, NoClientSecret (public client), InsufficientAuthentication, GrantsMoreThanHeld: who holds
     the secret acts with the client's scopes.
     """
     require_assurance(Action.WRITE_CLIENT_SECRET, by)
@@ -241,7 +241,7 @@ def rotate_client_secret(
 
 
 def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
-    """Remove a client; its tokens end with it, its users stay. Refuses with UnknownClient, DefaultClientStays,
+    """Remove a client; its tokens end with it, its users stay. Raises UnknownClient, DefaultClientStays,
     GrantsMoreThanHeld, InsufficientAuthentication."""
     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with transaction.atomic():
@@ -271,7 +271,7 @@ def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iter
     """The scopes in order and once each, if the caller may give all that the client does not hold already.
 
     A scope is a permission of the platform that a client may hold, or one that a role of the tenant carries. None of them
-    is beyond the caller (`userflow.accounts.rank`). Refuses with ValidationFailed, GrantsMoreThanHeld.
+    is beyond the caller (`userflow.accounts.rank`). Raises ValidationFailed, GrantsMoreThanHeld.
     """
     wanted = sorted(set(scopes))
     new = set(wanted) - set(held)

@@ -34,7 +34,7 @@ class ClientViewSet(ApiViewSet):
         reading = self.action in ("list", "retrieve")
         return [needs("clients:read" if reading else "clients:write")()]
 
-    @endpoint(query=serializers.ClientListQuery, returns={200: serializers.ClientListOut}, refuses=TENANCY)
+    @endpoint(query=serializers.ClientListQuery, returns={200: serializers.ClientListOut}, errors=TENANCY)
     def list(self, request: Request, tenant_id: str) -> Response:
         """Clients of a tenant, newest first."""
         tenant = _tenant(request, tenant_id)
@@ -47,7 +47,7 @@ class ClientViewSet(ApiViewSet):
     @endpoint(
         serializers.ClientIn,
         returns={201: serializers.NewClientOut},
-        refuses=[GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES),
     )
     def create(self, request: Request, tenant_id: str) -> Response:
@@ -58,7 +58,7 @@ class ClientViewSet(ApiViewSet):
         shown = {"client_secret": secret} if secret else {}
         return Response({**serializers.record(client), **shown}, status=201, headers=NO_STORE)
 
-    @endpoint(returns={200: serializers.ClientOut}, refuses=[UnknownClient, *TENANCY])
+    @endpoint(returns={200: serializers.ClientOut}, errors=[UnknownClient, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """One client."""
         tenant, client = _named(request, tenant_id, client_id)
@@ -67,7 +67,7 @@ class ClientViewSet(ApiViewSet):
     @endpoint(
         serializers.ClientChanges,
         returns={200: serializers.ClientOut},
-        refuses=CHANGING,
+        errors=CHANGING,
         assurance=(Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
     )
     def update(self, request: Request, tenant_id: str, client_id: str) -> Response:
@@ -80,7 +80,7 @@ class ClientViewSet(ApiViewSet):
     @endpoint(
         serializers.ClientChanges,
         returns={200: serializers.ClientOut},
-        refuses=CHANGING,
+        errors=CHANGING,
         assurance=(Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
     )
     def partial_update(self, request: Request, tenant_id: str, client_id: str) -> Response:
@@ -89,7 +89,7 @@ class ClientViewSet(ApiViewSet):
 
     @endpoint(
         returns={200: serializers.DeletedOut},
-        refuses=[UnknownClient, DefaultClientStays, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownClient, DefaultClientStays, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, tenant_id: str, client_id: str) -> Response:
@@ -98,12 +98,12 @@ class ClientViewSet(ApiViewSet):
         actions.delete_client(tenant_id=tenant, client_id=client, by=principal_at(request))
         return Response({"message": "The client is deleted.", "id": client})
 
-    @endpoint(returns={200: serializers.ClientOut}, refuses=ACTIVATING)
+    @endpoint(returns={200: serializers.ClientOut}, errors=ACTIVATING)
     def activate(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Switch a client on."""
         return self._activity(request, tenant_id, client_id, active=True)
 
-    @endpoint(returns={200: serializers.ClientOut}, refuses=CHANGING, assurance=Action.END_SESSIONS_OF_OTHERS)
+    @endpoint(returns={200: serializers.ClientOut}, errors=CHANGING, assurance=Action.END_SESSIONS_OF_OTHERS)
     def deactivate(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Switch a client off: it signs nobody in, and its tokens end for good."""
         return self._activity(request, tenant_id, client_id, active=False)
@@ -116,7 +116,7 @@ class ClientViewSet(ApiViewSet):
     @endpoint(
         serializers.SecretIn,
         returns={200: serializers.RotatedOut},
-        refuses=[NoClientSecret, *CHANGING],
+        errors=[NoClientSecret, *CHANGING],
         assurance=Action.WRITE_CLIENT_SECRET,
     )
     def secret(self, request: Request, tenant_id: str, client_id: str) -> Response:

@@ -75,7 +75,7 @@ def subject_of(realm: Realm, who: object) -> str:
 def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> None:
     """Count one try at `factor` of `who` (a user's id, or the name that was tried) before it is looked at.
 
-    Must be called outside a transaction that the refusal would undo. Raises AttemptsLocked (429) while locked.
+    Must be called outside a transaction that the error would undo. Raises AttemptsLocked (429) while locked.
     """
     subject = subject_of(realm, who)
     tried = "VALUES (%(counted_subject)s, %(counted_factor)s, %(counted_caller)s, 1, now(), NULL)"
@@ -84,7 +84,7 @@ def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> 
         cursor.execute(_COUNT.format(table=realm.attempts._meta.db_table, tried=tried), {**who_and_how, **_RULE})
         if cursor.fetchone() is not None:
             return
-    refuse_locked(realm, subject, factor=factor, caller=caller)
+    reject_locked(realm, subject, factor=factor, caller=caller)
 
 
 def is_familiar(realm: Realm, *, user: str, network: str) -> str:
@@ -127,15 +127,15 @@ def trying(*, nobody: str | None) -> Part:
 def counting(realm: Realm, *, factor: str, source: str) -> Part:
     """The same as a part of another statement, for the `subject` and `caller` that the part `source` gives.
 
-    Gives `caller` back, or no row while locked; then call `refuse_locked`.
+    Gives `caller` back, or no row while locked; then call `reject_locked`.
     """
     tried = f"SELECT subject, %(counted_factor)s::text, caller, 1, now(), NULL FROM {source}"
     sql = _COUNT.format(table=realm.attempts._meta.db_table, tried=tried)
     return Part("counted", sql, {"counted_factor": factor, **_RULE})
 
 
-def refuse_locked(realm: Realm, subject: str, *, factor: str, caller: str) -> NoReturn:
-    """Refuse with AttemptsLocked (429) a try that was not counted, with the wait that is left."""
+def reject_locked(realm: Realm, subject: str, *, factor: str, caller: str) -> NoReturn:
+    """Raise AttemptsLocked (429) a try that was not counted, with the wait that is left."""
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(
             f"SELECT locked_until FROM {realm.attempts._meta.db_table}"
@@ -207,38 +207,38 @@ def forget(realm: Realm, who: object) -> None:
 def limit_address(name: str) -> None:
     """Count one request of the caller's address against settings.LIMITS[name]; TooManyFromAddress (429) over it."""
     most, seconds = settings.LIMITS[name]
-    _refuse(ratelimit.count(group=name, key=_network(), limit=most, period=seconds))
+    _reject(ratelimit.count(group=name, key=_network(), limit=most, period=seconds))
 
 
 def limit_guessing_address(name: str) -> None:
-    """`limit_address` and `refuse_guessing_address` in one question to Valkey."""
+    """`limit_address` and `reject_guessing_address` in one question to Valkey."""
     counted, guesses = (ratelimit.Limit(group, _network(), *settings.LIMITS[group]) for group in (name, "wrong_secret"))
     for usage in ratelimit.count_and_peek(counted, guesses):
-        _refuse(usage)
+        _reject(usage)
 
 
-def refuse_guessing_or_listing_address() -> None:
-    """`refuse_guessing_address` and `refuse_listing_address` in one question to Valkey."""
+def reject_guessing_or_listing_address() -> None:
+    """`reject_guessing_address` and `reject_listing_address` in one question to Valkey."""
     one, other = (
         ratelimit.Limit(name, _network(), *settings.LIMITS[name]) for name in ("wrong_secret", "unknown_user")
     )
     for usage in ratelimit.peek_both(one, other):
-        _refuse(usage)
+        _reject(usage)
 
 
-def refuse_listing_address() -> None:
+def reject_listing_address() -> None:
     """TooManyFromAddress when the caller's address has asked for too many users that are not there.
 
     Ask before looking a user up: a limit that only those calls meet that name nobody would tell who exists.
     """
     most, seconds = settings.LIMITS["unknown_user"]
-    _refuse(ratelimit.peek(group="unknown_user", key=_network(), limit=most, period=seconds))
+    _reject(ratelimit.peek(group="unknown_user", key=_network(), limit=most, period=seconds))
 
 
-def refuse_guessing_address() -> None:
+def reject_guessing_address() -> None:
     """TooManyFromAddress when the caller's address has sent too many wrong secrets lately."""
     most, seconds = settings.LIMITS["wrong_secret"]
-    _refuse(ratelimit.peek(group="wrong_secret", key=_network(), limit=most, period=seconds))
+    _reject(ratelimit.peek(group="wrong_secret", key=_network(), limit=most, period=seconds))
 
 
 def count_wrong_secret() -> None:
@@ -251,6 +251,6 @@ def _network() -> str:
     return caller_network() or "local"
 
 
-def _refuse(usage: Any) -> None:
+def _reject(usage: Any) -> None:
     if usage.limited:
         raise TooManyFromAddress(retry_after=usage.retry_after)

@@ -32,7 +32,7 @@ MOST_ARGON2_LANES = 8
 LONGEST_SALT, LONGEST_DIGEST = 128, 128
 
 _B64 = r"[A-Za-z0-9+/._-]+={0,2}"
-# The last letter of the salt holds two bits of it; the library refuses one with more.
+# The last letter of the salt holds two bits of it; the library rejects one with more.
 _BCRYPT = re.compile(r"(?:bcrypt\$)?(?P<hash>\$2[abxy]\$(?P<cost>[0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31})")
 # Django, and so our own export, writes `argon2` in front of the PHC string.
 _ARGON2 = re.compile(
@@ -89,7 +89,7 @@ def _bcrypt(encoded: str) -> tuple[str, Check] | None:
         return None
     # 2x and 2y are PHP's names for what 2a and 2b are elsewhere (crypt_blowfish 1.1); for UTF-8 they agree.
     stored = form["hash"].replace("$2x$", "$2b$", 1).replace("$2y$", "$2b$", 1).encode()
-    # bcrypt never looked beyond 72 bytes or a NUL; the library refuses what others silently cut.
+    # bcrypt never looked beyond 72 bytes or a NUL; the library rejects what others silently cut.
     return "bcrypt", lambda password: bcrypt.checkpw(password.split(b"\0")[0][:72], stored)
 
 

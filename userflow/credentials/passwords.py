@@ -44,7 +44,7 @@ class Lane:
 
     @classmethod
     def of(cls, *, at_once: int, waiting: int) -> "Lane":
-        """A lane whose refusal is HashersBusy (503)."""
+        """A lane whose error is HashersBusy (503)."""
         return cls(*(Places(number, lambda: HashersBusy(retry_after=1)) for number in (at_once, waiting)))
 
 
@@ -122,7 +122,7 @@ def check_strength(
     """Refuse a new password with WeakPassword (NIST SP 800-63B 5.1.1.2: length and a blocklist, no composition rules).
 
     `least` is the tenant's minimal length, `personal` what must not be the password itself (name, address), `member`
-    the body's member that is refused.
+    the body's member that is rejected.
     """
     if not least <= len(password) <= LONGEST:
         raise WeakPassword(details={member: [f"Use between {least} and {LONGEST} characters."]})

@@ -22,11 +22,11 @@ from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import refuse_granting
+from userflow.accounts.rank import reject_granting
 from userflow.directory import ldap, runs, secrets
-from userflow.directory.addresses import refuse_plainly_forbidden
+from userflow.directory.addresses import reject_plainly_forbidden
 from userflow.directory.configs import client_of, config_of, record
-from userflow.directory.grants import refuse_beyond
+from userflow.directory.grants import reject_beyond
 from userflow.directory.graph import clouds
 from userflow.directory.models import (
     ACTIVE_DIRECTORY,
@@ -36,7 +36,7 @@ from userflow.directory.models import (
 )
 from userflow.directory.objects import DEFAULT_MAPPING
 from userflow.errors import (
-    DirectoryAddressRefused,
+    DirectoryAddressRejected,
     DirectoryBusy,
     DirectoryNameTaken,
     TooManyDirectories,
@@ -89,7 +89,7 @@ def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:
 
 
 def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) -> Shown:
-    """Configure a directory. Refuses with DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (members
+    """Configure a directory. Raises DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (members
     that its kind needs, an address that is not allowed, groups that are not there), GrantsMoreThanHeld (a mapped group
     carries more than the caller holds, or somebody who may come to it from a deleted directory), TooManyDirectories,
     DataKeyLocked, InsufficientAuthentication."""
@@ -102,7 +102,7 @@ def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) 
         raise ValidationFailed(details={name: [f"A directory of kind {kind} needs it."] for name in missing})
     config = DirectoryConfig(tenant_id=tenant_id, kind=kind, name=fields["name"], target=_target(kind, {}, fields))
     _set_options(config, fields, by)
-    refuse_beyond(by, tenant_id=tenant_id, config_id=config.pk, groups=())
+    reject_beyond(by, tenant_id=tenant_id, config_id=config.pk, groups=())
     config.mapping = DEFAULT_MAPPING | config.mapping
     config.next_run_at = now() if config.sync_every_minutes is not None else None
     _seal(config, secret)
@@ -124,7 +124,7 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
 
     Who changes the server, or anything else of the target, must enter the secret again: it would otherwise be sent to
     whatever server is named now. And as that server says who is in a mapped group, the caller must hold all that the
-    directory may give (`grants.refuse_beyond`). Refuses with UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run
+    directory may give (`grants.reject_beyond`). Raises UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run
     would go on with the old target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DataKeyLocked,
     InsufficientAuthentication.
     """
@@ -134,7 +134,7 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
     retargets = bool(RETARGETS & set(changes))
     if retargets:
         mapped = changes.get("groups", seen.groups)
-        refuse_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=mapped.values())
+        reject_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=mapped.values())
     try:
         with transaction.atomic():
             config = _locked(tenant_id, config_id)
@@ -171,11 +171,11 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
 
 def delete_directory(*, tenant_id: UUID, config_id: UUID, by: Principal) -> None:
     """Remove a directory with its secret and its runs; its people stay as they are. A new configuration that reads the
-    same objects takes them over, so who deletes holds what they hold. Refuses with UnknownDirectory, DirectoryBusy,
+    same objects takes them over, so who deletes holds what they hold. Raises UnknownDirectory, DirectoryBusy,
     GrantsMoreThanHeld, InsufficientAuthentication."""
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     config_of(tenant_id, config_id)
-    refuse_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=())
+    reject_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=())
     with transaction.atomic():
         config = _locked(tenant_id, config_id)
         if runs.is_running(config_id):
@@ -232,9 +232,9 @@ def _target(kind: str, present: dict[str, Any], stated: dict[str, Any]) -> dict[
     target["port"] = ldap.PORTS[target["tls"]] if unsaid or target["port"] is None else target["port"]
     target["ca_certificate"] = target["ca_certificate"] or ""
     try:
-        refuse_plainly_forbidden(target["server"])
-    except DirectoryAddressRefused as refusal:
-        raise DirectoryAddressRefused("server") from refusal
+        reject_plainly_forbidden(target["server"])
+    except DirectoryAddressRejected as error:
+        raise DirectoryAddressRejected("server") from error
     return target
 
 
@@ -265,7 +265,7 @@ def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dic
             says = [f"The tenant has no group {name!r}: make it first." for name in sorted(missing)]
             raise ValidationFailed(details={"groups": says})
         carried = Role.objects.filter(groups__in=list(found)).values_list("permissions", flat=True)
-        refuse_granting(by, {permission for permissions in carried for permission in permissions})
+        reject_granting(by, {permission for permissions in carried for permission in permissions})
     return stated
 
 

@@ -68,7 +68,7 @@ class Synchronisation:
     _late: bool = False
 
     def carry_out(self) -> Outcome:
-        """Do it. Refuses with DirectoryFailed, DirectoryAddressRefused, TenantSuspended, TenantBusy, UnknownTenant; what
+        """Do it. Raises DirectoryFailed, DirectoryAddressRejected, TenantSuspended, TenantBusy, UnknownTenant; what
         was done until then stays. Raises RunLost when another process took the directory over."""
         with in_tenant(self.config.tenant_id):
             active = people.count_active(self.config.pk)
@@ -79,9 +79,9 @@ class Synchronisation:
         complete = not self._late
         if complete and self.reading.full:
             self._find_gone()
-        refusal = self._switch_off(active)
-        if refusal:
-            return Outcome(REFUSED, refusal)
+        error = self._switch_off(active)
+        if error:
+            return Outcome(REFUSED, error)
         if not complete:
             return Outcome(
                 INCOMPLETE,
@@ -208,7 +208,7 @@ class Synchronisation:
         for entry, code in plan.skipped:
             tally.show(entry.external_id, "skip", email=entry.email, name=entry.name)
             if code != OFF:
-                tally.refuse(entry.external_id, code, SAYS[code])
+                tally.reject(entry.external_id, code, SAYS[code])
             self._left_over |= code == TAKEN
         self._waiting += plan.waiting
         self._leaving.update((person.user_id, person) for person in plan.leaving)
@@ -258,7 +258,7 @@ class Synchronisation:
     def _stated_members(self) -> dict[str, set[str]] | None:
         """The members of the groups, where the directory tells them by themselves; ends when the time is up.
 
-        All of them are read before the first one joins a group, so that a refusal leaves no group half done.
+        All of them are read before the first one joins a group, so that an error leaves no group half done.
         """
         pages = self.reading.members()
         if pages is None:
@@ -290,7 +290,7 @@ class Synchronisation:
         with in_tenant(self.config.tenant_id):
             found = {group.key: group for group in Group.objects.annotate(key=Lower("name")).filter(key__in=wanted)}
             for _ in wanted.keys() - found.keys():
-                self.tally.refuse("", NO_GROUP, SAYS[NO_GROUP])
+                self.tally.reject("", NO_GROUP, SAYS[NO_GROUP])
             if self.run.dry_run:
                 return
             for key, group in sorted(found.items()):

@@ -14,11 +14,11 @@ from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Group, Role, RoleBinding
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import refuse_granting
+from userflow.accounts.rank import reject_granting
 from userflow.directory.models import DirectoryConfig, DirectoryLink
 
 
-def refuse_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Collection[str]) -> None:
+def reject_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Collection[str]) -> None:
     """GrantsMoreThanHeld (403) unless the caller holds what the tenant's groups of these names carry and what the people
     hold that the directory has, or may take over from directories that are no more."""
     others = list(
@@ -33,6 +33,6 @@ def refuse_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Co
             | Q(pk__in=RoleBinding.objects.filter(user__in=people).values("role"))
             | Q(pk__in=Role.objects.filter(groups__memberships__user__in=people).values("pk"))
         )
-        refuse_granting(
+        reject_granting(
             by, {permission for held in carried.values_list("permissions", flat=True) for permission in held}
         )

@@ -16,10 +16,10 @@ import orjson
 import requests
 from django.conf import settings
 
-from identity_platform.outbound import GuardedSession, NotResolved, TargetRefused
+from identity_platform.outbound import GuardedSession, NotResolved, TargetRejected
 from userflow.directory.addresses import reach
 from userflow.directory.objects import BAD_STATUS, Found
-from userflow.errors import DirectoryAddressRefused, DirectoryFailed
+from userflow.errors import DirectoryAddressRejected, DirectoryFailed
 
 # National clouds (Microsoft Graph documentation, "National cloud deployments"): where tokens come from, where Graph is.
 CLOUDS: Final[dict[str, tuple[str, str]]] = {
@@ -74,7 +74,7 @@ class GraphReading:
         )
 
     def pages(self) -> Generator[list[Found], None, None]:
-        """The users, or what has changed of them. Refuses with DirectoryFailed, DirectoryAddressRefused."""
+        """The users, or what has changed of them. Raises DirectoryFailed, DirectoryAddressRejected."""
         try:
             yield from self._following(self.cursor or self._everything())
         except _LinkTooOld:
@@ -137,7 +137,7 @@ class GraphReading:
                 continue
             if status == 410:
                 raise _LinkTooOld
-            raise DirectoryFailed(_refusal(status, answer))
+            raise DirectoryFailed(_error(status, answer))
 
     def _new_token(self) -> str:
         where = f"{self.login}/{quote(self.target['directory_tenant_id'], safe='')}/oauth2/v2.0/token"
@@ -177,8 +177,8 @@ class GraphReading:
             raise DirectoryFailed(
                 "The directory's host cannot be looked up: see whether this server's name service answers, then try again."
             ) from problem
-        except TargetRefused as refused:
-            raise DirectoryAddressRefused("cloud") from refused
+        except TargetRejected as refused:
+            raise DirectoryAddressRejected("cloud") from refused
         except requests.exceptions.SSLError as problem:
             raise DirectoryFailed("The directory's certificate is not trusted: nothing was sent.") from problem
         except requests.RequestException as problem:
@@ -238,7 +238,7 @@ def _seconds(stated: str | None) -> float:
         return 5.0
 
 
-def _refusal(status: int, answer: dict[str, Any]) -> str:
+def _error(status: int, answer: dict[str, Any]) -> str:
     inner = answer.get("error")
     code = inner.get("code") if isinstance(inner, dict) else None
     named = f" {code}" if isinstance(code, str) and code.isascii() and code.isalnum() and len(code) < 64 else ""

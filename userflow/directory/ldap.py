@@ -87,8 +87,8 @@ class LdapReading:
     def pages(self) -> Generator[list[Found], None, None]:
         """The objects that the filter means. After the deadline it ends: an answer on its way is not waited for.
 
-        Refuses with DirectoryFailed (cannot be reached, certificate not trusted, bind refused, answers cut short, or too
-        late), DirectoryAddressRefused, LdapNotInstalled.
+        Raises DirectoryFailed (cannot be reached, certificate not trusted, bind rejected, answers cut short, or too
+        late), DirectoryAddressRejected, LdapNotInstalled.
         """
         must_be_installed()
         watch, begun = Watch(), False

@@ -74,7 +74,7 @@ class Reading(Protocol):
     cursor: str
 
     def pages(self) -> Generator[list[Found], None, None]:
-        """The objects, a page at a time. Refuses with DirectoryFailed, DirectoryAddressRefused."""
+        """The objects, a page at a time. Raises DirectoryFailed, DirectoryAddressRejected."""
 
     def members(self) -> Iterator[tuple[str, set[str]]] | None:
         """The groups with their members' ids, of directories that tell them apart; None where the objects tell.

@@ -36,7 +36,7 @@ class Tally:
     errors: list[dict[str, str]] = field(default_factory=list)
     preview: list[dict[str, Any]] = field(default_factory=list)
 
-    def refuse(self, external_id: str, code: str, message: str) -> None:
+    def reject(self, external_id: str, code: str, message: str) -> None:
         """One object that is not taken, and why."""
         if len(self.errors) < MOST_LISTED:
             self.errors.append({"external_id": external_id, "code": code, "message": message})

@@ -26,7 +26,7 @@ from userflow.accounts.principals import Principal
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.configs import client_of, config_of, record
 from userflow.directory.engine import Synchronisation
-from userflow.directory.grants import refuse_beyond
+from userflow.directory.grants import reject_beyond
 from userflow.directory.graph import GraphReading
 from userflow.directory.models import (
     ACTIVE_DIRECTORY,
@@ -69,7 +69,7 @@ class Tried:
 def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
     """Connect, prove who we are and read the first people, changing nothing.
 
-    A directory that cannot be read is an answer, not a refusal. Refuses with UnknownDirectory, LdapNotInstalled,
+    A directory that cannot be read is an answer, not an error. Raises UnknownDirectory, LdapNotInstalled,
     DataKeyLocked, DirectorySecretLocked, DirectoriesBusy.
     """
     config = config_of(tenant_id, config_id)
@@ -82,9 +82,9 @@ def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
             first = next(pages, [])
     except (DataKeyLocked, DirectorySecretLocked, DirectoriesBusy):
         raise
-    except ApiError as refusal:
+    except ApiError as error:
         record("directory.tried", config, outcome="failed")
-        return Tried(refusal.text)
+        return Tried(error.text)
     record("directory.tried", config)
     return Tried("", [normalised(found, config.mapping) for found in first[:SAMPLED]])
 
@@ -105,12 +105,12 @@ def synchronise(
 
     `dry_run` writes nothing in the tenant; `force` switches off however many; `full` reads everything also where changes
     would do; after `seconds` the run ends between two pages and its record says `incomplete`. `by` is the caller of a
-    request: it takes one of the places for those, and is refused what goes beyond the caller's permissions. `progress` gets
+    request: it takes one of the places for those, and is rejected what goes beyond the caller's permissions. `progress` gets
     the number of objects read.
 
-    Refuses with GrantsMoreThanHeld, UnknownDirectory, DirectoryBusy, DirectoryFailed, DirectoryAddressRefused,
+    Raises GrantsMoreThanHeld, UnknownDirectory, DirectoryBusy, DirectoryFailed, DirectoryAddressRejected,
     LdapNotInstalled, DataKeyLocked, DirectorySecretLocked, DirectoriesBusy, UnknownTenant, TenantSuspended, TenantBusy,
-    UnknownClient; a refused run is in the history with its reason, and what it did before stays.
+    UnknownClient; a rejected run is in the history with its reason, and what it did before stays.
     """
     config = config_of(tenant_id, config_id)
     if config.kind == ACTIVE_DIRECTORY:
@@ -151,7 +151,7 @@ def _synchronise(
         # Nothing that matters changes from here on (`update_directory`); a moment ago it could.
         config.refresh_from_db()
         if by is not None and not dry_run:
-            refuse_beyond(by, tenant_id=config.tenant_id, config_id=config.pk, groups=config.groups.values())
+            reject_beyond(by, tenant_id=config.tenant_id, config_id=config.pk, groups=config.groups.values())
         reading = _reading(config, full=full or dry_run, deadline=deadline)
         synchronisation = Synchronisation(
             config=config,
@@ -167,8 +167,8 @@ def _synchronise(
         outcome = synchronisation.carry_out()
     except RunLost as lost:
         raise DirectoryBusy("Another run took this directory over, as this one was silent for too long.") from lost
-    except ApiError as refusal:
-        end(FAILED, refusal.text)
+    except ApiError as error:
+        end(FAILED, error.text)
         raise
     except KeyboardInterrupt:
         end(INTERRUPTED, "Interrupted: run it again to go on.")

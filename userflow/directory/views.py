@@ -42,7 +42,7 @@ class DirectoryViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [needs(NEEDS.get(self.action, "directory:write"))()]
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, refuses=TENANCY)
+    @endpoint(query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """Directories of a tenant with their last runs, newest first; never their secrets."""
         asked = self.valid_query(TenantPageQuery)
@@ -52,7 +52,7 @@ class DirectoryViewSet(ApiViewSet):
     @endpoint(
         serializers.DirectoryIn,
         returns={201: serializers.DirectoryOut},
-        refuses=[
+        errors=[
             DirectoryNameTaken,
             TooManyDirectories,
             LdapNotInstalled,
@@ -71,7 +71,7 @@ class DirectoryViewSet(ApiViewSet):
         shown = actions.create_directory(tenant_id=tenant_id, by=principal_at(request), fields=fields)
         return Response(serializers.directory(shown), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.DirectoryOut}, refuses=[UnknownDirectory, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.DirectoryOut}, errors=[UnknownDirectory, *TENANCY])
     def retrieve(self, request: Request, config_id: str) -> Response:
         """One directory with its last run."""
         shown = actions.find_directory(tenant_id=self._tenant(request), config_id=id_or(config_id, UnknownDirectory))
@@ -80,7 +80,7 @@ class DirectoryViewSet(ApiViewSet):
     @endpoint(
         serializers.DirectoryChanges,
         returns={200: serializers.DirectoryOut},
-        refuses=[
+        errors=[
             UnknownDirectory,
             DirectoryNameTaken,
             DirectoryBusy,
@@ -105,7 +105,7 @@ class DirectoryViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.DirectoryDeletedOut},
-        refuses=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, config_id: str) -> Response:
@@ -117,7 +117,7 @@ class DirectoryViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.TriedOut},
-        refuses=[UnknownDirectory, LdapNotInstalled, DataKeyLocked, DirectorySecretLocked, *TENANCY],
+        errors=[UnknownDirectory, LdapNotInstalled, DataKeyLocked, DirectorySecretLocked, *TENANCY],
     )
     def test(self, request: Request, config_id: str) -> Response:
         """Connect and read the first few people, changing nothing; what does not work is said in the answer."""
@@ -129,7 +129,7 @@ class DirectoryViewSet(ApiViewSet):
     @endpoint(
         serializers.SyncIn,
         returns={200: serializers.RunOut},
-        refuses=[
+        errors=[
             UnknownDirectory,
             DirectoryBusy,
             DirectoryFailed,
@@ -157,7 +157,7 @@ class DirectoryViewSet(ApiViewSet):
         )
         return Response(serializers.ran(done), headers={"Cache-Control": "no-store"})
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.RunListOut}, refuses=[UnknownDirectory, *TENANCY])
+    @endpoint(query=TenantPageQuery, returns={200: serializers.RunListOut}, errors=[UnknownDirectory, *TENANCY])
     def runs(self, request: Request, config_id: str) -> Response:
         """The directory's runs of the last 90 days, newest first."""
         asked = self.valid_query(TenantPageQuery)

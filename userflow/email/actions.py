@@ -124,7 +124,7 @@ def _is_code_of(proof: EmailProof, code: str, route: routes.Route) -> bool:
 
 def _guard() -> None:
     attempts.limit_address("signin")
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
 
 
 def _prove(proof: EmailProof, registrant: Registrant) -> EndUser:
@@ -192,7 +192,7 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
     """Send a new link and code to an address that waits to be proven; the old ones end.
 
     Whether there is anything to prove shows neither in the answer nor in its time: all that depends on it happens
-    behind the request. Refuses with TooManyFromAddress (also for an address that nobody has), MailBusy.
+    behind the request. Raises TooManyFromAddress (also for an address that nobody has), MailBusy.
     """
     attempts.limit_address("signin")
     key = email_key(email)

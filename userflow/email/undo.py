@@ -81,7 +81,7 @@ def undo_email_change(*, token: str) -> Any:
     address since), TenantSuspended, TenantBusy, TooManyFromAddress.
     """
     attempts.limit_address("signin")
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     try:
         tenant_id = place_of(token)
         if tenant_id is None:

@@ -35,7 +35,7 @@ class EmailVerificationViewSet(ApiViewSet):
     @endpoint(
         serializers.VerifyIn,
         returns={200: serializers.EmailVerifiedOut},
-        refuses=[
+        errors=[
             EmailProofInvalid,
             EmailTaken,
             AdminNameTaken,
@@ -81,7 +81,7 @@ class EmailProofViewSet(ApiViewSet):
     @endpoint(
         serializers.UndoIn,
         returns={200: serializers.EmailUndoneOut},
-        refuses=[EmailUndoInvalid, EmailTaken, AdminNameTaken, TenantSuspended, TenantBusy, TooManyFromAddress],
+        errors=[EmailUndoInvalid, EmailTaken, AdminNameTaken, TenantSuspended, TenantBusy, TooManyFromAddress],
         token="none",
     )
     def undo(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class EmailProofViewSet(ApiViewSet):
     @endpoint(
         serializers.ResendIn,
         returns={200: serializers.ResentOut},
-        refuses=[MailBusy, TooManyFromAddress],
+        errors=[MailBusy, TooManyFromAddress],
         token="none",
     )
     def resend(self, request: Request) -> Response:

@@ -139,7 +139,7 @@ def list_end_users(
     """One page of a tenant's end users, newest first; `rows` is ready JSON.
 
     Filters: `active` (bool), `client_id` (UUID), `email` and `name` (a part, in any case), `provider` (whole, in any
-    case), `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Refuses with UnknownTenant,
+    case), `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Raises UnknownTenant,
     TenantSuspended, TenantBusy.
     """
     asked = filters
@@ -176,7 +176,7 @@ def update_end_user(
     """Change `name`, `email`, `metadata` (replaced whole): those that are there. `proof` is for one's own address.
 
     A new address may count only once it is verified (see `_change_address`); the user that comes back then still has the
-    old one. The old address gets a link that undoes the change. Refuses with UnknownUser, EmailTaken, TooManyFromAddress
+    old one. The old address gets a link that undoes the change. Raises UnknownUser, EmailTaken, TooManyFromAddress
     (too many new addresses), GrantsMoreThanHeld (another user, who holds more than the caller), InsufficientAuthentication
     (an address), and the errors of `check_proof` (one's own address).
     """

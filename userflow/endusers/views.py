@@ -50,17 +50,17 @@ class EndUserListViewSet(ApiViewSet):
 
     permission_classes = [needs("endusers:read")]
 
-    @endpoint(query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, refuses=TENANCY)
+    @endpoint(query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """End users of a tenant, newest first."""
         return self._page(request, self.valid_query(serializers.EndUserListQuery))
 
-    @endpoint(serializers.EndUserListIn, returns={200: serializers.EndUserListOut}, refuses=TENANCY)
+    @endpoint(serializers.EndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def search(self, request: Request) -> Response:
         """The same list, asked by a body."""
         return self._page(request, self.valid(serializers.EndUserListIn))
 
-    @endpoint(serializers.AdminEndUserListIn, returns={200: serializers.EndUserListOut}, refuses=TENANCY)
+    @endpoint(serializers.AdminEndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def by_project(self, request: Request) -> Response:
         """The same list; `project_id` filters by the project of the user's client."""
         return self._page(request, self.valid(serializers.AdminEndUserListIn))
@@ -80,7 +80,7 @@ class RegistrationViewSet(ApiViewSet):
     @endpoint(
         serializers.RegisterIn,
         returns={201: serializers.RegisterOut},
-        refuses=[
+        errors=[
             UnknownTenant,
             UnknownClient,
             EmailTaken,
@@ -125,7 +125,7 @@ class EndUserViewSet(ApiViewSet):
         }
         return [kinds.get(self.action, SignedIn)()]
 
-    @endpoint(returns={200: serializers.EndUserDetailOut}, refuses=[UnknownUser, *TENANCY])
+    @endpoint(returns={200: serializers.EndUserDetailOut}, errors=[UnknownUser, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """One end user with metadata, factors, roles and groups; an end user may read only themselves."""
         tenant, user = self._named(request, tenant_id, user_id, "endusers:read")
@@ -134,7 +134,7 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserChanges,
         returns={200: serializers.EndUserChangedOut},
-        refuses=[
+        errors=[
             UnknownUser,
             EmailTaken,
             GrantsMoreThanHeld,
@@ -171,7 +171,7 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.StatusIn,
         returns={200: serializers.ActivityOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def set_status(self, request: Request, tenant_id: str, user_id: str) -> Response:
@@ -183,7 +183,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         returns={200: serializers.DeactivatedOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, tenant_id: str, user_id: str) -> Response:
@@ -197,7 +197,7 @@ class EndUserViewSet(ApiViewSet):
         principal = principal_at(request)
         tenant = tenant_at(request, tenant_id_in_path(tenant_id))
         if principal.kind == END_USER:
-            # The same refusal whether or not the other user exists.
+            # The same error whether or not the other user exists.
             if user_id.lower() != str(principal.id):
                 raise NotAllowed("An end user may only see and change their own record.")
             return tenant, principal.id
@@ -211,7 +211,7 @@ class EndUserActivityViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserActiveIn,
         returns={200: serializers.ActivityOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def set_active(self, request: Request) -> Response:
@@ -230,7 +230,7 @@ class EndUserRemovalViewSet(ApiViewSet):
     @endpoint(
         serializers.UserInTenantIn,
         returns={200: serializers.DeactivatedOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def deactivate(self, request: Request) -> Response:
@@ -245,7 +245,7 @@ class EndUserRemovalViewSet(ApiViewSet):
     @endpoint(
         serializers.UserInTenantIn,
         returns={200: serializers.ErasedOut},
-        refuses=[UnknownUser, GrantsMoreThanHeld, LastActiveUser, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownUser, GrantsMoreThanHeld, LastActiveUser, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def erase(self, request: Request) -> Response:
@@ -264,7 +264,7 @@ class EndUserRemovalViewSet(ApiViewSet):
 class MappingViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(query=serializers.MappingQuery, returns={200: serializers.MappingOut}, refuses=[UnknownTenant])
+    @endpoint(query=serializers.MappingQuery, returns={200: serializers.MappingOut}, errors=[UnknownTenant])
     def retrieve(self, request: Request) -> Response:
         """Where a tenant's database is; for operators and for the tenant's own admins."""
         asked = self.valid_query(serializers.MappingQuery)

@@ -13,7 +13,7 @@ from tenants.states import Purpose
 from userflow.accounts.lookups import must_exist, page_of_members
 from userflow.accounts.models import Group, GroupMembership, Role
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import refuse_granting, refuse_taking
+from userflow.accounts.rank import reject_granting, reject_taking
 from userflow.errors import GroupNameTaken, UnknownGroup
 from userflow.events.outbox import publish
 from userflow.roles.actions import roles_named
@@ -47,7 +47,7 @@ def find_group(*, tenant_id: UUID, group_id: UUID) -> Group:
 def create_group(
     *, tenant_id: UUID, by: Principal, name: str, description: str = "", roles: Sequence[str] = ()
 ) -> Group:
-    """Make a group that carries the roles of these names. Refuses with GroupNameTaken, UnknownRole, GrantsMoreThanHeld,
+    """Make a group that carries the roles of these names. Raises GroupNameTaken, UnknownRole, GrantsMoreThanHeld,
     InsufficientAuthentication (a group with roles)."""
     if roles:
         require_assurance(Action.GRANT_ROLES, by)
@@ -56,7 +56,7 @@ def create_group(
         try:
             with tenant_atomic():
                 carried = roles_named(roles)
-                refuse_granting(by, _permissions(carried))
+                reject_granting(by, _permissions(carried))
                 group.save(force_insert=True)
                 group.roles.set(carried)
                 record_for_tenant("group.created", target=("group", group.pk), details=_ids(carried))
@@ -69,7 +69,7 @@ def create_group(
 def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dict[str, Any]) -> Group:
     """Change `name`, `description`, `roles` (replaced whole): those that are there.
 
-    Refuses with UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (roles that come in or go; another name for
+    Raises UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (roles that come in or go; another name for
     a group that carries more than the caller holds), InsufficientAuthentication (roles that come in, and another name).
     """
     changes = dict(changes)
@@ -81,7 +81,7 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
                 if changes.get("name", group.name) != group.name and (roles := list(group.roles.all())):
                     # Directories give groups by their name: under that of another one it would be given to its people.
                     require_assurance(Action.GRANT_ROLES, by)
-                    refuse_granting(by, _permissions(roles))
+                    reject_granting(by, _permissions(roles))
                 details: dict[str, Any] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
                 if names is not None:
                     carried = roles_named(names)
@@ -89,8 +89,8 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
                     after = {role.pk: role for role in carried}
                     if after.keys() - before.keys():
                         require_assurance(Action.GRANT_ROLES, by)
-                    refuse_granting(by, _permissions(after[key] for key in after.keys() - before.keys()))
-                    refuse_taking(by, _permissions(before[key] for key in before.keys() - after.keys()))
+                    reject_granting(by, _permissions(after[key] for key in after.keys() - before.keys()))
+                    reject_taking(by, _permissions(before[key] for key in before.keys() - after.keys()))
                     group.roles.set(carried)
                     details |= _ids(carried)
                 for member, value in changes.items():
@@ -108,7 +108,7 @@ def delete_group(*, tenant_id: UUID, by: Principal, group_id: UUID) -> None:
     """Remove a group; its members lose its roles from their next request on. Raises UnknownGroup, GrantsMoreThanHeld."""
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
-        refuse_taking(by, _permissions(group.roles.all()))
+        reject_taking(by, _permissions(group.roles.all()))
         _, removed = group.delete()
         record_for_tenant(
             "group.deleted",
@@ -128,14 +128,14 @@ def list_members(*, tenant_id: UUID, group_id: UUID, page: int, limit: int) -> P
 def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Collection[UUID]) -> int:
     """Take all of the users into the group, or none; gives how many were not in it.
 
-    Refuses with UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller
+    Raises UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller
     holds), InsufficientAuthentication (a group that carries roles).
     """
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
         if roles := list(group.roles.all()):
             require_assurance(Action.GRANT_ROLES, by)
-            refuse_granting(by, _permissions(roles))
+            reject_granting(by, _permissions(roles))
         must_exist(user_ids)
         already = set(
             GroupMembership.objects.filter(group=group, user_id__in=user_ids).values_list("user_id", flat=True)
@@ -151,11 +151,11 @@ def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Col
 def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Collection[UUID]) -> int:
     """Take all of the users out of the group, or none; gives how many were in it. Counts from their next request on.
 
-    Refuses with UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller holds).
+    Raises UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller holds).
     """
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
-        refuse_taking(by, _permissions(group.roles.all()))
+        reject_taking(by, _permissions(group.roles.all()))
         must_exist(user_ids)
         members = GroupMembership.objects.filter(group=group, user_id__in=user_ids)
         were = sorted(members.values_list("user_id", flat=True))

@@ -31,7 +31,7 @@ class GroupViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [needs("groups:read" if self.action in READING else "groups:write")()]
 
-    @endpoint(query=serializers.GroupListQuery, returns={200: serializers.GroupListOut}, refuses=TENANCY)
+    @endpoint(query=serializers.GroupListQuery, returns={200: serializers.GroupListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """Groups of a tenant with their roles, newest first."""
         asked = self.valid_query(serializers.GroupListQuery)
@@ -41,7 +41,7 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         serializers.GroupIn,
         returns={201: serializers.GroupOut},
-        refuses=[GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
@@ -51,7 +51,7 @@ class GroupViewSet(ApiViewSet):
         group = actions.create_group(tenant_id=tenant_id, by=principal_at(request), **fields)
         return Response(serializers.record(group), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.GroupOut}, refuses=[UnknownGroup, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.GroupOut}, errors=[UnknownGroup, *TENANCY])
     def retrieve(self, request: Request, group_id: str) -> Response:
         """One group with its roles."""
         group = actions.find_group(tenant_id=self._tenant(request), group_id=id_or(group_id, UnknownGroup))
@@ -60,7 +60,7 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         serializers.GroupChanges,
         returns={200: serializers.GroupOut},
-        refuses=[
+        errors=[
             UnknownGroup,
             GroupNameTaken,
             UnknownRole,
@@ -81,7 +81,7 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.GroupDeletedOut},
-        refuses=[UnknownGroup, GrantsMoreThanHeld, *TENANCY],
+        errors=[UnknownGroup, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, group_id: str) -> Response:
         """Delete a group; its members lose its roles at the next request."""
@@ -89,7 +89,7 @@ class GroupViewSet(ApiViewSet):
         actions.delete_group(tenant_id=self._tenant(request), by=principal_at(request), group_id=wanted)
         return Response({"message": "The group is deleted.", "id": wanted})
 
-    @endpoint(query=TenantPageQuery, returns={200: MemberListOut}, refuses=[UnknownGroup, *TENANCY])
+    @endpoint(query=TenantPageQuery, returns={200: MemberListOut}, errors=[UnknownGroup, *TENANCY])
     def members(self, request: Request, group_id: str) -> Response:
         """The group's members, last joined first."""
         asked = self.valid_query(TenantPageQuery)
@@ -100,7 +100,7 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         UserIdsIn,
         returns={200: serializers.JoinedOut},
-        refuses=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def join(self, request: Request, group_id: str) -> Response:
@@ -113,7 +113,7 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         UserIdsIn,
         returns={200: serializers.JoinedOut},
-        refuses=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
+        errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def leave(self, request: Request, group_id: str) -> Response:
         """Take all of these users out of the group, or none; it counts from their next request on."""

@@ -28,9 +28,9 @@ from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, LONGEST_NAME, Client, EndUser, Role, RoleBinding
 from userflow.accounts.permissions_catalogue import OPERATOR, TENANT_ADMIN
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import refuse_granting
+from userflow.accounts.rank import reject_granting
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.admins.actions import create_admin_user, grantable_roles, refuse_reserved_address
+from userflow.admins.actions import create_admin_user, grantable_roles, reject_reserved_address
 from userflow.credentials import attempts, passwords, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
@@ -83,7 +83,7 @@ def invite(
     """Invite somebody to become an admin user (of a tenant, or without one an operator) or an end user.
 
     The mail leaves once the invitation is stored. An address has one open invitation of a kind in a tenant; one that has
-    expired gives way to the new one. Refuses with EmailTaken (a user has the address, active or not), AlreadyInvited,
+    expired gives way to the new one. Raises EmailTaken (a user has the address, active or not), AlreadyInvited,
     UnknownRole, GrantsMoreThanHeld, NotAllowed (an admin user is invited by who may make one), UnknownClient,
     TenantRequired, UnknownTenant, TenantSuspended, TenantBusy, TooManyFromAddress (too many invitations),
     InsufficientAuthentication (an admin user, or roles).
@@ -112,7 +112,7 @@ def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequ
     _must_make_admins(by)
     route = _writable(tenant_id)
     granted = grantable_roles(roles or [TENANT_ADMIN if tenant_id else OPERATOR], tenant_id, by)
-    _refuse_taken(ADMINS, email_key(email))
+    _reject_taken(ADMINS, email_key(email))
     token = placed_token(None)
     row = AdminInvitation(**_common(by, email, token), tenant_id=tenant_id, roles=sorted(role.name for role in granted))
     with ADMINS.atomic():
@@ -128,12 +128,12 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
     if client is None:
         raise UnknownClient
     with in_tenant(tenant_id) as route:
-        _refuse_taken(END_USERS, email_key(email))
+        _reject_taken(END_USERS, email_key(email))
         token = placed_token(tenant_id)
         row = EndUserInvitation(**_common(by, email, token), client_id=client.pk)
         with END_USERS.atomic():
             granted = roles_named(roles)
-            refuse_granting(by, {permission for role in granted for permission in role.permissions})
+            reject_granting(by, {permission for role in granted for permission in role.permissions})
             row.roles = sorted(str(role.pk) for role in granted)
             _save_as_only_one(END_USERS, row, EndUserInvitation.objects.all())
             _record(END_USERS, "invitation.made", row, tenant_id, roles=row.roles)
@@ -170,7 +170,7 @@ def list_invitations(
     """One page of a tenant's invitations of both kinds, newest first; without a tenant all of admin users.
 
     `status` is pending, accepted, cancelled or expired; `purpose` is what the
-    tenant is entered for. Refuses with UnknownTenant, TenantSuspended, TenantBusy.
+    tenant is entered for. Raises UnknownTenant, TenantSuspended, TenantBusy.
     """
     admins = with_status(AdminInvitation.objects.all(), status)
     if tenant_id is None:
@@ -192,7 +192,7 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
     """Send the mail again, with a new token and seven new days; the token sent before ends.
 
     It gives what has expired another time, so the caller must be one who could invite so, and is the inviter from then
-    on. Refuses with UnknownInvitation, InvitationClosed (accepted or cancelled), NotAllowed (an admin user's, by who may
+    on. Raises UnknownInvitation, InvitationClosed (accepted or cancelled), NotAllowed (an admin user's, by who may
     not make one), UnknownRole, GrantsMoreThanHeld, EmailTaken, TooManyFromAddress (too many mails of the caller),
     InsufficientAuthentication (an invitation that `invite` would not store either).
     """
@@ -200,9 +200,9 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
     def again(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
         if row.kind == ADMIN or row.roles:
             require_assurance(Action.GRANT_ROLES, by)
-        _refuse_beyond(by, row)
+        _reject_beyond(by, row)
         _limit_mails(by.id)
-        _refuse_taken(realm, row.email_key)
+        _reject_taken(realm, row.email_key)
         token = placed_token(_place(realm, route))
         row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME
         # Whoever sends it stands for it from now on: who invited first may have left, and then nobody could accept it.
@@ -216,7 +216,7 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
 
 
 def cancel_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
-    """Make an invitation's token worthless. Refuses with UnknownInvitation, InvitationClosed, NotAllowed (an admin
+    """Make an invitation's token worthless. Raises UnknownInvitation, InvitationClosed, NotAllowed (an admin
     user's, by who may not make one)."""
 
     def cancel(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
@@ -253,13 +253,13 @@ def _must_make_admins(by: Principal) -> None:
         raise InsufficientScope("Inviting an admin user needs the permission admins:write.", scope="admins:write")
 
 
-def _refuse_beyond(by: Principal, row: Row) -> None:
+def _reject_beyond(by: Principal, row: Row) -> None:
     """GrantsMoreThanHeld unless the caller could grant what the invitation grants."""
     if isinstance(row, AdminInvitation):
         grantable_roles(row.roles, row.tenant_id, by)
         return
     roles = Role.objects.filter(pk__in=row.roles).values_list("permissions", flat=True)
-    refuse_granting(by, {permission for permissions in roles for permission in permissions})
+    reject_granting(by, {permission for permissions in roles for permission in permissions})
 
 
 def _open(row: Row) -> Row:
@@ -274,12 +274,12 @@ def _open(row: Row) -> Row:
 def accept_invitation(*, token: str, password: str, username: str | None = None, name: str = "") -> Accepted:
     """Become the user one was invited to become; gives it with an enrollment ticket. A token works once.
 
-    `username` is an admin user's, by default the address. Refuses with InvitationInvalid (unknown, used, cancelled,
+    `username` is an admin user's, by default the address. Raises InvitationInvalid (unknown, used, cancelled,
     expired), WeakPassword (the token stays good), AdminNameTaken, EmailTaken, TenantSuspended, TenantBusy,
     TooManyFromAddress, HashersBusy.
     """
     attempts.limit_address("registration")
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     try:
         tenant_id = place_of(token)
         if tenant_id is None:
@@ -329,7 +329,7 @@ def _accept_as_end_user(route: routes.Route, token: str, password: str, name: st
         raise InvitationInvalid
     least = route.setting("password_min_length")
     passwords.check_strength(password, least=least, personal=(invitation.email, name))
-    _refuse_taken(END_USERS, invitation.email_key)
+    _reject_taken(END_USERS, invitation.email_key)
     user = EndUser(
         email=invitation.email,
         email_key=invitation.email_key,
@@ -348,7 +348,7 @@ def _accept_as_end_user(route: routes.Route, token: str, password: str, name: st
             roles = list(Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles)))
             granted = {p for role in roles if role.name != DEFAULT_ROLE for p in role.permissions}
             if granted:
-                refuse_granting(inviter_now(invitation), granted)
+                reject_granting(inviter_now(invitation), granted)
             RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for role in roles)
             ticket = tickets.open_enrollment(END_USERS, user, cause="invitation")
             _close(END_USERS, EndUserInvitation, invitation, user.pk, route.tenant_id)
@@ -367,7 +367,7 @@ def _acceptable(model: Any, token: str) -> Any:
 
 
 def _spend(model: Any, invitation: Row) -> None:
-    """One statement, so that of many at once one wins; a refusal after it gives the token back."""
+    """One statement, so that of many at once one wins; an error after it gives the token back."""
     same_token = model.objects.filter(pk=invitation.pk, token_digest=invitation.token_digest)
     if not with_status(same_token, PENDING).update(accepted_at=now()):
         raise InvitationInvalid
@@ -402,13 +402,13 @@ def _writable(tenant_id: UUID | None) -> routes.Route | None:
     return route
 
 
-def _refuse_taken(realm: Realm, key: str) -> None:
+def _reject_taken(realm: Realm, key: str) -> None:
     """Raise EmailTaken or AdminNameTaken if a user has the address.
 
     An end user's record that was registered and never used does not count, nor an admin user's unverified address.
     """
     if realm is not END_USERS:
-        refuse_reserved_address(key)
+        reject_reserved_address(key)
     elif yielding.holds_address(key):
         raise EmailTaken
 

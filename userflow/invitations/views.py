@@ -38,7 +38,7 @@ class InvitationViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [needs("invitations:read" if self.action == "list" else "invitations:write")()]
 
-    @endpoint(query=serializers.InvitationListQuery, returns={200: serializers.InvitationListOut}, refuses=TENANCY)
+    @endpoint(query=serializers.InvitationListQuery, returns={200: serializers.InvitationListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """Invitations of a tenant, newest first; an operator without tenant_id sees those of admin users everywhere."""
         asked = self.valid_query(serializers.InvitationListQuery)
@@ -48,7 +48,7 @@ class InvitationViewSet(ApiViewSet):
     @endpoint(
         serializers.InvitationIn,
         returns={201: serializers.InvitationOut},
-        refuses=[
+        errors=[
             EmailTaken,
             AdminNameTaken,
             AlreadyInvited,
@@ -71,7 +71,7 @@ class InvitationViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
-        refuses=[
+        errors=[
             UnknownInvitation,
             InvitationClosed,
             EmailTaken,
@@ -95,7 +95,7 @@ class InvitationViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
-        refuses=[UnknownInvitation, InvitationClosed, *TENANCY],
+        errors=[UnknownInvitation, InvitationClosed, *TENANCY],
     )
     def destroy(self, request: Request, invitation_id: str) -> Response:
         """Cancel an invitation: its token is worthless from now on."""
@@ -117,7 +117,7 @@ class AcceptanceViewSet(ApiViewSet):
     @endpoint(
         serializers.AcceptIn,
         returns={201: serializers.AcceptedOut},
-        refuses=[
+        errors=[
             InvitationInvalid,
             WeakPassword,
             AdminNameTaken,

@@ -90,7 +90,7 @@ def _change(
 def set_admin_password(*, username: str, password: str) -> int:
     """Set an admin user's password from the machine, by username or address; every session ends. Gives how many did.
 
-    Refuses with UnknownUser, WeakPassword, HashersBusy.
+    Raises UnknownUser, WeakPassword, HashersBusy.
     """
     user = admins_named(username).first()
     if user is None:
@@ -113,7 +113,7 @@ def ask_for_admin_reset(*, email: str) -> None:
     """Mail an admin user a link to set a new password.
 
     Whether there is such a user shows neither in the answer nor in its time: all that depends on it happens behind the
-    request. Refuses with TooManyFromAddress (also for an address that nobody has), MailBusy.
+    request. Raises TooManyFromAddress (also for an address that nobody has), MailBusy.
     """
     key = email_key(email)
     _limit(ADMINS, "", key)
@@ -145,7 +145,7 @@ def _send_admin_link(user: AdminUser) -> None:
 def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_id: UUID | None = None) -> None:
     """Mail an end user a link to set a new password; the tenant is named by its id or by one of its clients.
 
-    Neutral like `ask_for_admin_reset`, also about tenants and clients. Refuses with TooManyFromAddress, MailBusy.
+    Neutral like `ask_for_admin_reset`, also about tenants and clients. Raises TooManyFromAddress, MailBusy.
     """
     key = email_key(email)
     _limit(END_USERS, str(tenant_id or client_id), key)
@@ -224,7 +224,7 @@ def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
 def reset_admin_password(*, token: str, password: str) -> int:
     """Set a new password with the token of a mail; every session ends. Gives how many did.
 
-    Refuses with ResetTokenInvalid (unknown, used, expired, another realm's, or of a tenant that lets no admins in),
+    Raises ResetTokenInvalid (unknown, used, expired, another realm's, or of a tenant that lets no admins in),
     WeakPassword (the token stays good), TooManyFromAddress, HashersBusy.
     """
     attempts.limit_address("signin")
@@ -234,7 +234,7 @@ def reset_admin_password(*, token: str, password: str) -> int:
 def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None = None) -> int:
     """The same for an end user; `tenant_id`, if stated, must be the token's tenant."""
     attempts.limit_address("signin")
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     place, dot, secret = token.partition(".")
     named = UUID(place) if dot and len(place) == 32 and FORM.fullmatch(_dashed(place)) else None
     if named is None or tenant_id not in (None, named):
@@ -252,7 +252,7 @@ def _dashed(place: str) -> str:
 
 
 def _reset(realm: Realm, token: str, password: str, route: routes.Route | None = None) -> int:
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     try:
         ticket = tickets.find_ticket(realm, token, tickets.PASSWORD_RESET)
     except NotSignedInByTicket as problem:

@@ -28,7 +28,7 @@ class PasswordViewSet(ApiViewSet):
     @endpoint(
         serializers.ChangeIn,
         returns={200: serializers.PasswordSetOut},
-        refuses=[*PROOF_ERRORS, WeakPassword],
+        errors=[*PROOF_ERRORS, WeakPassword],
         assurance=Action.CHANGE_OWN_PASSWORD,
     )
     def change(self, request: Request) -> Response:
@@ -47,7 +47,7 @@ class ResetViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminForgotIn,
         returns={200: serializers.MessageOut},
-        refuses=[TooManyFromAddress, MailBusy],
+        errors=[TooManyFromAddress, MailBusy],
         token="none",
     )
     def admin_forgot(self, request: Request) -> Response:
@@ -58,7 +58,7 @@ class ResetViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserForgotIn,
         returns={200: serializers.MessageOut},
-        refuses=[TooManyFromAddress, MailBusy],
+        errors=[TooManyFromAddress, MailBusy],
         token="none",
     )
     def end_user_forgot(self, request: Request) -> Response:
@@ -66,7 +66,7 @@ class ResetViewSet(ApiViewSet):
         actions.ask_for_end_user_reset(**self.valid(serializers.EndUserForgotIn))
         return Response(SENT)
 
-    @endpoint(serializers.ResetIn, returns={200: serializers.PasswordSetOut}, refuses=RESETTING, token="none")
+    @endpoint(serializers.ResetIn, returns={200: serializers.PasswordSetOut}, errors=RESETTING, token="none")
     def admin_reset(self, request: Request) -> Response:
         """Set a new password with the token of a mail; every session ends."""
         ended = actions.reset_admin_password(**self.valid(serializers.ResetIn))
@@ -75,7 +75,7 @@ class ResetViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserResetIn,
         returns={200: serializers.PasswordSetOut},
-        refuses=[*RESETTING, TenantSuspended, TenantBusy],
+        errors=[*RESETTING, TenantSuspended, TenantBusy],
         token="none",
     )
     def end_user_reset(self, request: Request) -> Response:

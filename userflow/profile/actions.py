@@ -27,7 +27,7 @@ ADMIN_COLUMNS = (
 
 
 def read_profile(*, of: Principal) -> dict[str, Any]:
-    """The caller's record with roles, groups, permissions and factors. Refuses with NotAllowed (a client has no user)."""
+    """The caller's record with roles, groups, permissions and factors. Raises NotAllowed (a client has no user)."""
     _must_have_user(of)
     record: dict[str, Any] | None
     if of.kind == END_USER:
@@ -56,7 +56,7 @@ def update_profile(
     """Change what is there: an end user `name`, `email`, `metadata` (replaced whole); an admin user `username`, `email`,
     `first_name`, `last_name`. Gives the profile as it is then. `proof` is for another `email`.
 
-    Refuses with NotAllowed (a client), InsufficientAuthentication and the errors of `check_proof` (another `email`),
+    Raises NotAllowed (a client), InsufficientAuthentication and the errors of `check_proof` (another `email`),
     EmailTaken, AdminNameTaken, ValidationFailed.
     """
     _must_have_user(of)

@@ -15,7 +15,7 @@ from userflow.signin.proof_fields import proof_of, without_proof
 class ProfileViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.ProfileOut}, refuses=[UnknownUser])
+    @endpoint(returns={200: serializers.ProfileOut}, errors=[UnknownUser])
     def retrieve(self, request: Request) -> Response:
         """The caller's own record with roles, groups, permissions and factors."""
         return Response(actions.read_profile(of=principal_at(request)))
@@ -23,7 +23,7 @@ class ProfileViewSet(ApiViewSet):
     @endpoint(
         serializers.ProfileChanges,
         returns={200: serializers.ProfileOut},
-        refuses=[*PROOF_ERRORS, EmailTaken, AdminNameTaken, UnknownUser],
+        errors=[*PROOF_ERRORS, EmailTaken, AdminNameTaken, UnknownUser],
         assurance=Action.CHANGE_OWN_EMAIL,
     )
     def update(self, request: Request) -> Response:

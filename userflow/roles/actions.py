@@ -15,7 +15,7 @@ from tenants.states import Purpose
 from userflow.accounts.lookups import must_exist, page_of_members
 from userflow.accounts.models import Role, RoleBinding
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import refuse_granting, refuse_taking
+from userflow.accounts.rank import reject_granting, reject_taking
 from userflow.errors import BuiltInRole, RoleNameTaken, UnknownRole, UnknownRoleId
 from userflow.events.outbox import publish
 from userflow.sessions.assurance import Action, require_assurance
@@ -60,8 +60,8 @@ def find_role(*, tenant_id: UUID, role_id: UUID) -> Role:
 def create_role(
     *, tenant_id: UUID, by: Principal, name: str, permissions: Sequence[str] = (), description: str = ""
 ) -> Role:
-    """Make a role. Refuses with RoleNameTaken (in any case), GrantsMoreThanHeld."""
-    refuse_granting(by, permissions)
+    """Make a role. Raises RoleNameTaken (in any case), GrantsMoreThanHeld."""
+    reject_granting(by, permissions)
     role = Role(name=name, description=description, permissions=sorted(set(permissions)))
     with in_tenant(tenant_id):
         try:
@@ -77,7 +77,7 @@ def create_role(
 def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[str, Any]) -> Role:
     """Change `name`, `description`, `permissions` (replaced whole): those that are there.
 
-    Refuses with UnknownRoleId, RoleNameTaken, BuiltInRole (renaming a built-in role), GrantsMoreThanHeld (permissions
+    Raises UnknownRoleId, RoleNameTaken, BuiltInRole (renaming a built-in role), GrantsMoreThanHeld (permissions
     that come in or go; another name for a role that holds more than the caller), InsufficientAuthentication (permissions
     that come in, and another name).
     """
@@ -92,14 +92,14 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
                     # be given to that one's people.
                     if role.permissions:
                         require_assurance(Action.GRANT_ROLES, by)
-                        refuse_granting(by, role.permissions)
+                        reject_granting(by, role.permissions)
                 details: dict[str, Any] = {"changed": sorted(changes)}
                 if "permissions" in changes:
                     before, after = set(role.permissions), set(changes["permissions"])
                     if after - before:
                         require_assurance(Action.GRANT_ROLES, by)
-                    refuse_granting(by, after - before)
-                    refuse_taking(by, before - after)
+                    reject_granting(by, after - before)
+                    reject_taking(by, before - after)
                     changes["permissions"] = sorted(after)
                     details |= {"added": sorted(after - before), "removed": sorted(before - after)}
                 for member, value in changes.items():
@@ -118,7 +118,7 @@ def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
         role = _found(role_id, lock=True)
         if role.built_in:
             raise BuiltInRole
-        refuse_taking(by, role.permissions)
+        reject_taking(by, role.permissions)
         _, removed = role.delete()
         record_for_tenant(
             "role.deleted",
@@ -138,13 +138,13 @@ def list_bindings(*, tenant_id: UUID, role_id: UUID, page: int, limit: int) -> P
 def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:
     """Give the role to all of the users, or to none; gives how many did not have it.
 
-    Refuses with UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld, InsufficientAuthentication.
+    Raises UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld, InsufficientAuthentication.
     """
     require_assurance(Action.GRANT_ROLES, by)
     with in_tenant(tenant_id), tenant_atomic():
         # Locked against a change of its permissions between this check and the binding.
         role = _found(role_id, lock=True)
-        refuse_granting(by, role.permissions)
+        reject_granting(by, role.permissions)
         must_exist(user_ids)
         already = set(RoleBinding.objects.filter(role=role, user_id__in=user_ids).values_list("user_id", flat=True))
         new = sorted(set(user_ids) - already)
@@ -158,11 +158,11 @@ def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Colle
 def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:
     """Take the role from all of the users, or from none; gives how many had it. Counts from their next request on.
 
-    Refuses with UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld (the role holds more than the caller).
+    Raises UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld (the role holds more than the caller).
     """
     with in_tenant(tenant_id), tenant_atomic():
         role = _found(role_id, lock=True)
-        refuse_taking(by, role.permissions)
+        reject_taking(by, role.permissions)
         must_exist(user_ids)
         bound = RoleBinding.objects.filter(role=role, user_id__in=user_ids)
         had = sorted(bound.values_list("user_id", flat=True))

@@ -30,7 +30,7 @@ class RoleViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [needs("roles:read" if self.action in READING else "roles:write")()]
 
-    @endpoint(query=serializers.RoleListQuery, returns={200: serializers.RoleListOut}, refuses=TENANCY)
+    @endpoint(query=serializers.RoleListQuery, returns={200: serializers.RoleListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """Roles of a tenant, newest first."""
         asked = self.valid_query(serializers.RoleListQuery)
@@ -40,7 +40,7 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         serializers.RoleIn,
         returns={201: serializers.RoleOut},
-        refuses=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY],
+        errors=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY],
     )
     def create(self, request: Request) -> Response:
         """Make a role; its permissions are the tenant's own choice, except the platform's, which the caller must hold."""
@@ -49,7 +49,7 @@ class RoleViewSet(ApiViewSet):
         role = actions.create_role(tenant_id=tenant_id, by=principal_at(request), **fields)
         return Response(serializers.record(role), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.RoleOut}, refuses=[UnknownRoleId, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.RoleOut}, errors=[UnknownRoleId, *TENANCY])
     def retrieve(self, request: Request, role_id: str) -> Response:
         """One role."""
         role = actions.find_role(tenant_id=self._tenant(request), role_id=id_or(role_id, UnknownRoleId))
@@ -58,7 +58,7 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         serializers.RoleChanges,
         returns={200: serializers.RoleOut},
-        refuses=[
+        errors=[
             UnknownRoleId,
             RoleNameTaken,
             BuiltInRole,
@@ -79,7 +79,7 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.RoleDeletedOut},
-        refuses=[UnknownRoleId, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
+        errors=[UnknownRoleId, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, role_id: str) -> Response:
         """Delete a role; whoever had it loses it at the next request."""
@@ -87,7 +87,7 @@ class RoleViewSet(ApiViewSet):
         actions.delete_role(tenant_id=self._tenant(request), by=principal_at(request), role_id=wanted)
         return Response({"message": "The role is deleted.", "id": wanted})
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.MemberListOut}, refuses=[UnknownRoleId, *TENANCY])
+    @endpoint(query=TenantPageQuery, returns={200: serializers.MemberListOut}, errors=[UnknownRoleId, *TENANCY])
     def bindings(self, request: Request, role_id: str) -> Response:
         """The users who are bound to the role, last bound first; those who have it by a group are not among them."""
         asked = self.valid_query(TenantPageQuery)
@@ -98,7 +98,7 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         serializers.UserIdsIn,
         returns={200: serializers.BoundOut},
-        refuses=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def bind(self, request: Request, role_id: str) -> Response:
@@ -111,7 +111,7 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         serializers.UserIdsIn,
         returns={200: serializers.BoundOut},
-        refuses=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
+        errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def unbind(self, request: Request, role_id: str) -> Response:
         """Take the role from all of these users, or from none; it counts from their next request on."""

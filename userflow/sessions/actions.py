@@ -30,7 +30,7 @@ def list_sessions(
     """Sessions that stand, the newest first: the caller's own, or with `sessions:read` those of `user_id`.
 
     `tenant_id` is the tenant of the call (None: an operator who means admin users). Another admin user's sessions need
-    `admins:read` as well. Refuses with NotAllowed, UnknownUser.
+    `admins:read` as well. Raises NotAllowed, UnknownUser.
     """
     if user_id is None or user_id == by.id:
         if by.kind == CLIENT:

@@ -59,9 +59,9 @@ class KnownClient:
 def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
     """The client of this id (RFC 6749 section 2.3.1): a confidential one by its secret, a public one without any.
 
-    Refuses with InvalidClient (unknown, inactive, wrong or missing secret, deleted tenant: all alike), TooManyFromAddress.
+    Raises InvalidClient (unknown, inactive, wrong or missing secret, deleted tenant: all alike), TooManyFromAddress.
     """
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     row = None
     if FORM.fullmatch(client_id):
         with connection.cursor() as cursor:
@@ -74,7 +74,7 @@ def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
     route = routes.from_row(row[: routes.WIDTH])
     set_tenant(route.tenant_id, UUID(client_id))
     if not active or not is_authenticated(secret, *proof):
-        _count_refused(route.tenant_id, client_id)
+        _count_rejected(route.tenant_id, client_id)
         raise InvalidClient
     if route.status in routes.GONE:
         raise InvalidClient
@@ -95,12 +95,12 @@ def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryvie
     return any(same(stated, bytes(digest)) for digest in digests if digest is not None)
 
 
-def refuse_sign_in(tenant_id: UUID, client_id: UUID) -> NoReturn:
+def reject_sign_in(tenant_id: UUID, client_id: UUID) -> NoReturn:
     """Count and audit a sign-in through a client that did not authenticate. Raises ClientNotAuthenticated (401)."""
-    _count_refused(tenant_id, str(client_id))
+    _count_rejected(tenant_id, str(client_id))
     raise ClientNotAuthenticated
 
 
-def _count_refused(tenant_id: UUID, client_id: str) -> None:
+def _count_rejected(tenant_id: UUID, client_id: str) -> None:
     attempts.count_wrong_secret()
     record_for_platform("client.refused", tenant_id=tenant_id, target=("client", client_id), outcome="refused")

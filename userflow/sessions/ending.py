@@ -15,7 +15,7 @@ from userflow.sessions import issue
 def end_sessions(
     realm: Realm, *, user_id: UUID, session_id: UUID | None = None, keep: UUID | None = None, reason: str
 ) -> int:
-    """End one session of a user, or all (but `keep`); gives how many ended. Their tokens are refused at the next request."""
+    """End one session of a user, or all (but `keep`); gives how many ended. Their tokens are rejected at the next request."""
     found = realm.sessions._default_manager.filter(user_id=user_id, ended_at=None)
     if session_id is not None:
         found = found.filter(pk=session_id)

@@ -113,7 +113,7 @@ def open_session(
     `password` is the hash that the sign-in has seen: if it was replaced since, or the user switched off, there is no
     session, nor where the part `given` has no row, nor with `password_only` for a user who has a factor by now. `also` is
     what else the sign-in writes, in the same statement; it hangs on the part STANDING, which gives the user's `id`.
-    Refuses with WrongCredentials; then nothing is written.
+    Raises WrongCredentials; then nothing is written.
     """
     moment = now()
     limits = limits_of(speaker, route)

@@ -32,7 +32,7 @@ class Anyone(BasePermission):
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if isinstance(request.user, Principal):
-            refuse_foreign_tenant(request.user, request, view)
+            reject_foreign_tenant(request.user, request, view)
         return True
 
 
@@ -40,7 +40,7 @@ class SignedIn(BasePermission):
     """Any valid access token."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        refuse_foreign_tenant(principal_at(request), request, view)
+        reject_foreign_tenant(principal_at(request), request, view)
         return True
 
 
@@ -56,7 +56,7 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
         def has_permission(self, request: Request, view: Any) -> bool:
             principal = principal_at(request)
             require(principal, permission, *allowed)
-            refuse_foreign_tenant(principal, request, view)
+            reject_foreign_tenant(principal, request, view)
             return True
 
     Needs.__name__ = f"Needs_{permission.replace(':', '_')}"
@@ -74,7 +74,7 @@ def require(principal: Principal, permission: str, *kinds: str) -> None:
         )
 
 
-def refuse_foreign_tenant(principal: Principal, request: Request, view: Any) -> None:
+def reject_foreign_tenant(principal: Principal, request: Request, view: Any) -> None:
     """TenantMismatch when query or body name another tenant than the token's, also where the endpoint reads neither.
 
     Whoever writes a tenant down means it; an answer about another one would be taken for it. The body counts where the
@@ -114,7 +114,7 @@ def editing_users(principal: Principal) -> Purpose:
 def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     """The tenant that the call means.
 
-    Refuses with TenantMismatch (403), TenantRequired (400, an operator that names none), UnknownTenant (404, an operator
+    Raises TenantMismatch (403), TenantRequired (400, an operator that names none), UnknownTenant (404, an operator
     that names one that is not there), ValidationFailed (400, a malformed X-Tenant-ID of an operator).
     """
     principal = principal_at(request)

@@ -1,4 +1,4 @@
-"""Access tokens of clients that are refused before their time; `state` asks for them at every request."""
+"""Access tokens of clients that are rejected before their time; `state` asks for them at every request."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -194,7 +194,7 @@ def key_set(*, knowing: str | None = None) -> KeySet:
     """The set of this process; read again when it is old, or when `knowing` names a key that it lacks and the store has.
 
     Another process may have rotated a moment ago, so an unknown `kid` is looked up (one primary key) before its token
-    is refused; made-up ones cost no more than that.
+    is rejected; made-up ones cost no more than that.
     """
     global _current
     found = _current

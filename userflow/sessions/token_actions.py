@@ -28,7 +28,7 @@ INACTIVE: dict[str, Any] = {"active": False}
 def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, Any]:
     """An access token of a confidential client that speaks for itself (RFC 6749 section 4.4); the answer's members.
 
-    `scope` is blank-separated; all that the client holds if unsaid. Refuses with UnauthorizedClient (a public client, or
+    `scope` is blank-separated; all that the client holds if unsaid. Raises UnauthorizedClient (a public client, or
     a suspended tenant: the client has proven itself, so it may know),
     InvalidScope, TenantBusy.
     """
@@ -65,7 +65,7 @@ def granted_scope(pair: TokenPair) -> str:
 def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> None:
     """Revoke a token (RFC 7009): one of a user ends its whole session, a client's own ends alone.
 
-    A token that is unknown, expired or revoked is no error. Refuses with InvalidClient, UnauthorizedClient (another
+    A token that is unknown, expired or revoked is no error. Raises InvalidClient, UnauthorizedClient (another
     client's token, a suspended tenant), TenantBusy.
     """
     client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
@@ -102,7 +102,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, An
     """What a token means now (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
 
     Anything else, whatever the reason, is `{"active": false}`; so is a token of a session below the level that the policy
-    in force asks for. Refuses with TenantBusy.
+    in force asks for. Raises TenantBusy.
     """
     claims = _claims(token, unused=True)
     if claims is None or not _may_know(by, claims):

@@ -35,7 +35,7 @@ BASIC_OR_BEARER = {"Authorization": "`Basic` of a client, or `Bearer` of an admi
 def stated_client(request: Request, body: dict[str, Any]) -> tuple[str | None, str | None]:
     """The client id and secret of the call, by HTTP Basic or in the body; none if none is stated.
 
-    Refuses with InvalidClient (a header of another form), InvalidRequest (two ways at once, RFC 6749 section 2.3).
+    Raises InvalidClient (a header of another form), InvalidRequest (two ways at once, RFC 6749 section 2.3).
     """
     header: str | None = request.META.get("HTTP_AUTHORIZATION")
     client_id, secret = body.get("client_id"), body.get("client_secret")
@@ -61,7 +61,7 @@ class TokenViewSet(ApiViewSet):
     @endpoint(
         serializers.TokenIn,
         returns={200: serializers.TokenOut},
-        refuses=[
+        errors=[
             InvalidRequest,
             InvalidClient,
             InvalidGrant,
@@ -96,7 +96,7 @@ class TokenViewSet(ApiViewSet):
     @endpoint(
         serializers.TokenNamed,
         returns={200: serializers.RevokedOut},
-        refuses=[InvalidRequest, InvalidClient, UnauthorizedClient, TooManyRequests],
+        errors=[InvalidRequest, InvalidClient, UnauthorizedClient, TooManyRequests],
         token="none",
         headers=BASIC,
     )
@@ -110,7 +110,7 @@ class TokenViewSet(ApiViewSet):
     @endpoint(
         serializers.TokenNamed,
         returns={200: serializers.IntrospectionOut},
-        refuses=[InvalidRequest, InvalidClient, TooManyRequests],
+        errors=[InvalidRequest, InvalidClient, TooManyRequests],
         token="optional",
         headers=BASIC_OR_BEARER,
     )

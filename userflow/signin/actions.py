@@ -23,7 +23,7 @@ from userflow.credentials import attempts, passwords, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.errors import EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.sessions import issue
-from userflow.sessions.client_authentication import PROOF_COLUMNS, is_authenticated, refuse_sign_in
+from userflow.sessions.client_authentication import PROOF_COLUMNS, is_authenticated, reject_sign_in
 from userflow.sessions.client_usage import STALE_USE, note_use
 from userflow.sessions.issue import STANDING, Speaker, TokenPair
 from userflow.signin import queries
@@ -55,7 +55,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     """Sign an admin user in by username or e-mail address and password.
 
     Returns tokens, or a ticket for the second step; where the policy in force requires a factor, a user without one gets
-    a ticket to enroll it as well. Refuses with WrongCredentials
+    a ticket to enroll it as well. Raises WrongCredentials
     (unknown, wrong, inactive, or of a tenant that lets no admins in: all alike, or the answer would tell that the
     password is right), AttemptsLocked, TooManyFromAddress, HashersBusy.
     """
@@ -69,7 +69,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or not user.enters:
-            raise _refused(ADMINS, user, tenant_id=user.tenant_id if user else None)
+            raise _rejected(ADMINS, user, tenant_id=user.tenant_id if user else None)
         _renew_hash(ADMINS, user, password)
     route = None
     if user.tenant_id:
@@ -97,7 +97,7 @@ def sign_in_end_user(
 ) -> SignIn:
     """Sign an end user in through a client of the tenant. A confidential client authenticates with its secret.
 
-    Gives tokens, or a ticket when a factor is enrolled. Refuses with WrongCredentials (unknown, wrong, inactive user and
+    Gives tokens, or a ticket when a factor is enrolled. Raises WrongCredentials (unknown, wrong, inactive user and
     inactive client alike), ClientNotAuthenticated, AttemptsLocked, TooManyFromAddress, HashersBusy,
     TenantSuspended, TenantBusy.
     """
@@ -113,10 +113,10 @@ def sign_in_end_user(
         with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
             right = passwords.matches(password, user.password if user else None)
             if not right or user is None or not user.active or not client_stands:
-                raise _refused(END_USERS, user)
+                raise _rejected(END_USERS, user)
             _renew_hash(END_USERS, user, password)
         if proofs.is_unproven(user, route):
-            # The password was right, so neither the try nor the refusal is held against anybody.
+            # The password was right, so neither the try nor the error is held against anybody.
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
             END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
             raise EmailNotVerified
@@ -127,9 +127,9 @@ def sign_in_end_user(
         return _after_password(END_USERS, user, speaker, route=route, user_agent=user_agent, caller=caller)
 
 
-def _refused(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> WrongCredentials:
+def _rejected(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> WrongCredentials:
     attempts.count_wrong_secret()
-    # Outside any transaction: the row must survive the refusal. A name that nobody has is not written down.
+    # Outside any transaction: the row must survive the error. A name that nobody has is not written down.
     realm.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused", tenant_id=tenant_id)
     return WrongCredentials()
 
@@ -170,7 +170,7 @@ def _route_of_client(client_id: UUID, secret: str | None) -> tuple[routes.Route 
     route = routes.remember(routes.from_row(row[: routes.WIDTH]))
     set_tenant(route.tenant_id, client_id)
     if not is_authenticated(secret, *proof):
-        refuse_sign_in(route.tenant_id, client_id)
+        reject_sign_in(route.tenant_id, client_id)
     return route, bool(active), bool(stale)
 
 
@@ -197,7 +197,7 @@ def _after_password(
     """What a right password earns. One statement or one transaction: the tries are forgiven with it, or not at all.
     Those of this `caller` alone: a sign-in from a familiar place gives strangers no new tries.
 
-    Refuses with WrongCredentials when the password was replaced, the user switched off, or a first factor enrolled since
+    Raises WrongCredentials when the password was replaced, the user switched off, or a first factor enrolled since
     it was compared.
     """
     facts = {"user": user, "tenant_id": speaker.tenant_id, "client_id": speaker.client_id}
@@ -257,7 +257,7 @@ def complete_sign_in(
     """Open the session that all steps of a sign-in have earned, audit it and do what is in `also`: one statement.
 
     Call it in the realm's transaction when the steps have written something; or let the part `given` say that they stand,
-    and do their writes in `also`. With `password_only` a user who has a factor by now gets no session. Refuses with
+    and do their writes in `also`. With `password_only` a user who has a factor by now gets no session. Raises
     WrongCredentials then, and with EmailNotVerified where the tenant wants the address proven first: also a passkey opens
     no session then.
     """

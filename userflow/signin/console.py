@@ -22,12 +22,12 @@ class PasswordRules:
     """The API's rules for new passwords, where Django asks for them: its own commands and the console's forms."""
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
-        """Raise Django's ValidationError for what the API refuses with WeakPassword."""
+        """Raise Django's ValidationError where the API raises WeakPassword."""
         personal = (user.username, user.email) if isinstance(user, AdminUser) else ()
         try:
             passwords.check_strength(password, personal=personal)
-        except WeakPassword as refusal:
-            raise ValidationError((refusal.details or {})["password"]) from refusal
+        except WeakPassword as error:
+            raise ValidationError((error.details or {})["password"]) from error
 
     def get_help_text(self) -> str:
         """What forms say before anything is typed."""

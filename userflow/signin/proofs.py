@@ -76,7 +76,7 @@ def prove_password(*, principal: Principal, password: str) -> None:
 
 def check_password(realm: Realm, user: Any, password: str, *, tenant_id: UUID | None) -> None:
     """Check the password of a user who has shown another proof; the errors of `prove_password`. Call it in the realm."""
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN):
         right = passwords.matches(password, user.password)
     if not right:
@@ -93,7 +93,7 @@ def wrong_password() -> WrongCurrentPassword:
 
 def _use_proof_token(principal: Principal, token: str) -> tuple[str, ...]:
     realm = realm_of(principal.kind)
-    attempts.refuse_guessing_address()
+    attempts.reject_guessing_address()
     with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
         try:
             return tickets.use_proof_token(realm, token, user_id=principal.id, session_id=principal.session_id)

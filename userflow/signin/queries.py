@@ -25,7 +25,7 @@ _ANSWER = (
 def count_password_try(key: str) -> tuple[EndUser | None, str]:
     """The end user with this address (`email_key`), active or not, with a try at the password counted: one statement.
 
-    None if there is none; then the try is counted of the address. Also gives whose budget it was counted against. Refuses
+    None if there is none; then the try is counted of the address. Also gives whose budget it was counted against. Rejects
     with AttemptsLocked (429).
     """
     nobody = attempts.subject_of(END_USERS, key)
@@ -40,7 +40,7 @@ def count_password_try(key: str) -> tuple[EndUser | None, str]:
     values = dict(zip(_COLUMNS, row, strict=True))
     if counted_for is None:
         subject = str(values["id"] or nobody)
-        attempts.refuse_locked(END_USERS, subject, factor=attempts.PASSWORD, caller=caller or attempts.STRANGER)
+        attempts.reject_locked(END_USERS, subject, factor=attempts.PASSWORD, caller=caller or attempts.STRANGER)
     if values["id"] is None:
         return None, attempts.STRANGER
     values["mfa_methods"] = orjson.loads(values["mfa_methods"])

@@ -81,7 +81,7 @@ class AdminSignInViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminLoginIn,
         returns={200: serializers.AdminLoginOut},
-        refuses=[WrongCredentials],
+        errors=[WrongCredentials],
         token="none",
         answer_headers=TICKET_MEANS,
     )
@@ -101,7 +101,7 @@ class EndUserSignInViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserLoginIn,
         returns={200: serializers.EndUserLoginOut},
-        refuses=[WrongCredentials, ClientNotAuthenticated, EmailNotVerified, TenantSuspended],
+        errors=[WrongCredentials, ClientNotAuthenticated, EmailNotVerified, TenantSuspended],
         token="none",
         headers=CLIENT_BASIC,
         answer_headers=TICKET_MEANS,
@@ -138,7 +138,7 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         query=serializers.SessionListQuery,
         returns={200: serializers.SessionListOut},
-        refuses=[UnknownUser, UnknownTenant, TenantSuspended, TenantBusy],
+        errors=[UnknownUser, UnknownTenant, TenantSuspended, TenantBusy],
     )
     def list(self, request: Request) -> Response:
         """Own sessions, or with `sessions:read` those of `user_id`; newest first."""
@@ -152,7 +152,7 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         query=serializers.SessionNamedQuery,
         returns={200: serializers.SessionEndedOut},
-        refuses=[
+        errors=[
             UnknownSession,
             GrantsMoreThanHeld,
             InsufficientAuthentication,
@@ -173,7 +173,7 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         query=serializers.SessionsOfUserQuery,
         returns={200: serializers.SessionsEndedOut},
-        refuses=[
+        errors=[
             UnknownUser,
             GrantsMoreThanHeld,
             InsufficientAuthentication,

@@ -48,7 +48,7 @@ def open_tenant(
     """Make a tenant with its database, its default client and, if asked for, its first admin.
 
     `admin` holds `username`, `email`, `password`. A making that was interrupted is finished when the same slug is stated
-    again. Refuses with SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
+    again. Raises SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
     """
     _check_slug(slug)
     made: dict[str, Any] = {}
@@ -124,7 +124,7 @@ def read_settings(*, tenant_id: UUID) -> tuple[dict[str, Any], dict[str, Any]]:
 def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null takes one back).
 
-    A tenant's own admin changes settings only, and not all of them. Settings and status need a recent proof. Refuses with
+    A tenant's own admin changes settings only, and not all of them. Settings and status need a recent proof. Raises
     UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also where something enrolled hangs on a setting),
     WrongState, InsufficientAuthentication, NotAllowed.
     """

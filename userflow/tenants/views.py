@@ -42,16 +42,14 @@ class TenantViewSet(ApiViewSet):
         rows: Any = found.rows
         return Response({"tenants": [serializers.record(t, t.client_id) for t in rows], **found.totals()})
 
-    @endpoint(
-        serializers.TenantIn, returns={201: serializers.TenantOut}, refuses=[SlugTaken, RelyingPartyTaken, NoRoom]
-    )
+    @endpoint(serializers.TenantIn, returns={201: serializers.TenantOut}, errors=[SlugTaken, RelyingPartyTaken, NoRoom])
     def create(self, request: Request) -> Response:
         """Make a tenant; answered when its database is ready."""
         asked = self.valid(serializers.TenantIn)
         made = actions.open_tenant(name=asked["name"], slug=asked.get("slug"), tenant_settings=asked.get("settings"))
         return Response(serializers.record(made.tenant, made.client_id), status=201)
 
-    @endpoint(returns={200: serializers.TenantOut}, refuses=[UnknownTenant])
+    @endpoint(returns={200: serializers.TenantOut}, errors=[UnknownTenant])
     def retrieve(self, request: Request, tenant_id: str) -> Response:
         """One tenant."""
         tenant: Any = actions.find_tenant(tenant_id=id_or(tenant_id, UnknownTenant))
@@ -60,7 +58,7 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantChanges,
         returns={200: serializers.TenantOut},
-        refuses=[UnknownTenant, SlugTaken, RelyingPartyTaken, WrongState, InsufficientAuthentication],
+        errors=[UnknownTenant, SlugTaken, RelyingPartyTaken, WrongState, InsufficientAuthentication],
         assurance=(Action.CHANGE_TENANT_SETTINGS, Action.CHANGE_TENANT_STATE),
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
@@ -75,7 +73,7 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantDeletion,
         returns={200: serializers.TenantDeletedOut},
-        refuses=[UnknownTenant, NotConfirmed, WrongState, CopyFailed, ProgramMissing, InsufficientAuthentication],
+        errors=[UnknownTenant, NotConfirmed, WrongState, CopyFailed, ProgramMissing, InsufficientAuthentication],
         assurance=Action.CHANGE_TENANT_STATE,
     )
     def destroy(self, request: Request, tenant_id: str) -> Response:
@@ -99,7 +97,7 @@ class TenantSettingsViewSet(ApiViewSet):
 
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.TenantSettingsOut}, refuses=TENANCY)
+    @endpoint(returns={200: serializers.TenantSettingsOut}, errors=TENANCY)
     def retrieve(self, request: Request, tenant_id: str) -> Response:
         """The settings of a tenant, for operators (`tenants:read`) and the tenant's own admins.
 
@@ -115,7 +113,7 @@ class TenantSettingsViewSet(ApiViewSet):
     @endpoint(
         serializers.SettingsChanges,
         returns={200: serializers.TenantSettingsOut},
-        refuses=[*TENANCY, RelyingPartyTaken, InsufficientAuthentication],
+        errors=[*TENANCY, RelyingPartyTaken, InsufficientAuthentication],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:

@@ -51,7 +51,7 @@ def import_end_users(
 
     Each batch is one transaction together with the mark up to where the file is done, so a killed import goes on where
     it was. `open_report` is told after which line it begins; with `default_client` users of clients that the tenant does
-    not have get its default client. Refuses with FileUnusable, ImportRunning, ImportTakenOver, NothingToResume,
+    not have get its default client. Raises FileUnusable, ImportRunning, ImportTakenOver, NothingToResume,
     UnknownTenant, TenantSuspended, TenantBusy.
     """
     known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
@@ -102,7 +102,7 @@ def import_few(
 ) -> tuple[Tally, Report]:
     """The same for at most MOST_OVER_REST rows, in one transaction: objects, or the content of a file.
 
-    The caller grants no more than it holds, and changes no user who holds more. Refuses with InsufficientAuthentication
+    The caller grants no more than it holds, and changes no user who holds more. Raises InsufficientAuthentication
     (rows that name roles or groups), FileUnusable, TooManyRows, TooManyNames, TooManyFromAddress,
     ImportsBusy, UnknownTenant, TenantSuspended, TenantBusy.
     """

@@ -99,7 +99,7 @@ def judge(rows: list[Row], rules: Rules) -> Judged:
             row.faults.append(Fault(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
         elif not row.faults:
             values = spec.read(row, from_text=rules.from_text)
-            _refuse_future(row, values, found.moment)
+            _reject_future(row, values, found.moment)
             if not row.faults and spec is KINDS[USER]:
                 found.people.append(_staged(row.line, values, ids, found.moment))
             elif not row.faults:
@@ -108,7 +108,7 @@ def judge(rows: list[Row], rules: Rules) -> Judged:
     return found
 
 
-def _refuse_future(row: Row, values: dict[str, Any], moment: datetime) -> None:
+def _reject_future(row: Row, values: dict[str, Any], moment: datetime) -> None:
     for name in ("created_at", "last_login"):
         if values.get(name) is not None and values[name] > moment:
             row.faults.append(Fault(row.line, name, "Send a time that is past."))

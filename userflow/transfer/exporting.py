@@ -68,7 +68,7 @@ def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Ite
 
     All of it as it is at one moment (REPEATABLE READ), in pages, so that a tenant of any size takes the same memory.
     The snapshot holds back the clean-up of dead rows for as long as it is read. For a command on the machine: with
-    `hashes` the tenant's admins are told by mail, also of an export that was interrupted. Refuses with UnknownTenant,
+    `hashes` the tenant's admins are told by mail, also of an export that was interrupted. Raises UnknownTenant,
     TenantBusy.
     """
     number = 0
@@ -106,7 +106,7 @@ def page_of_export(
     """One page by id for REST, as ready JSON, and where the next one begins. Written to the audit trail.
 
     With `hashes` the caller needs `endusers:export_hashes` and a recent proof, and the tenant's active admins are told of
-    each page by mail. Refuses with InsufficientScope, InsufficientAuthentication, UnknownTenant, TenantSuspended,
+    each page by mail. Raises InsufficientScope, InsufficientAuthentication, UnknownTenant, TenantSuspended,
     TenantBusy, TooManyFromAddress.
     """
     if hashes:

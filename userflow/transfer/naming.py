@@ -10,7 +10,7 @@ from identity_platform.transfer.rows import Fault
 from identity_platform.transfer.runs import Batch
 from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import refuse_granting
+from userflow.accounts.rank import reject_granting
 from userflow.errors import GrantsMoreThanHeld
 from userflow.transfer import staging, telling
 from userflow.transfer.members import GROUP, ROLE
@@ -88,9 +88,9 @@ def _unfit(line: int, member: str, wanted: Iterable[str], found: dict[str, Named
 
 def _beyond(by: Principal, permissions: Iterable[str]) -> str:
     try:
-        refuse_granting(by, permissions)
-    except GrantsMoreThanHeld as refusal:
-        return refusal.text
+        reject_granting(by, permissions)
+    except GrantsMoreThanHeld as error:
+        return error.text
     return ""
 
 

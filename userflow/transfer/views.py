@@ -22,7 +22,7 @@ class ImportViewSet(ApiViewSet):
     @endpoint(
         serializers.ImportIn,
         returns={200: serializers.ImportOut},
-        refuses=[*TENANCY, FileUnusable, TooManyRows, TooManyNames, ImportsBusy, InsufficientAuthentication],
+        errors=[*TENANCY, FileUnusable, TooManyRows, TooManyNames, ImportsBusy, InsufficientAuthentication],
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
@@ -55,7 +55,7 @@ class ExportViewSet(ApiViewSet):
     @endpoint(
         serializers.ExportIn,
         returns={200: serializers.ExportOut},
-        refuses=[InsufficientAuthentication, *TENANCY],
+        errors=[InsufficientAuthentication, *TENANCY],
         assurance=Action.EXPORT_PASSWORD_HASHES,
     )
     def create(self, request: Request) -> Response:

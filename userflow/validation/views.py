@@ -32,13 +32,13 @@ class ValidationViewSet(ApiViewSet):
         }
         return Response(answer, headers=NO_STORE)
 
-    @endpoint(query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, refuses=[PermissionsMissing])
+    @endpoint(query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing])
     def scope(self, request: Request) -> Response:
         """Whether the caller holds the scope, or all of several."""
         required = self.valid_query(serializers.ScopeQuery)["scope"]
         return Response(_held(principal_at(request), required), headers=NO_STORE)
 
-    @endpoint(query=serializers.ResourceQuery, returns={200: serializers.ResourceOut}, refuses=[PermissionsMissing])
+    @endpoint(query=serializers.ResourceQuery, returns={200: serializers.ResourceOut}, errors=[PermissionsMissing])
     def resource(self, request: Request) -> Response:
         """Whether the caller may do anything on the resource, or the one action named behind a colon."""
         asked = self.valid_query(serializers.ResourceQuery)["resource"]
@@ -53,7 +53,7 @@ class ValidationViewSet(ApiViewSet):
             headers=NO_STORE,
         )
 
-    @endpoint(serializers.PermissionsIn, returns={200: serializers.PermissionsOut}, refuses=[PermissionsMissing])
+    @endpoint(serializers.PermissionsIn, returns={200: serializers.PermissionsOut}, errors=[PermissionsMissing])
     def permissions(self, request: Request) -> Response:
         """Whether the caller holds all of the permissions, or any of them."""
         asked = self.valid(serializers.PermissionsIn)

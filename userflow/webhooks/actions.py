@@ -11,7 +11,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.outbound import TargetRefused, check_url
+from identity_platform.outbound import TargetRejected, check_url
 from identity_platform.places import Places
 from tenants import routes
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
@@ -46,7 +46,7 @@ _SHOWN = (
 
 
 def list_endpoints(*, tenant_id: UUID, purpose: Purpose = Purpose.READ) -> Sequence[WebhookEndpoint]:
-    """All endpoints of the tenant, the oldest first. Refuses with UnknownTenant, TenantSuspended, TenantBusy."""
+    """All endpoints of the tenant, the oldest first. Raises UnknownTenant, TenantSuspended, TenantBusy."""
     with in_tenant(tenant_id, purpose):
         return list(WebhookEndpoint.objects.order_by("created_at", "id"))
 
@@ -68,7 +68,7 @@ def create_endpoint(
 ) -> tuple[WebhookEndpoint, str]:
     """Make an endpoint; gives it with its secret, which is not shown again.
 
-    Refuses with ValidationFailed (an address that may not be called), NameServersBusy, TooManyEndpoints, UnknownTenant,
+    Raises ValidationFailed (an address that may not be called), NameServersBusy, TooManyEndpoints, UnknownTenant,
     TenantSuspended, TenantBusy, InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
@@ -105,7 +105,7 @@ def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, An
     """Change `url`, `events`, `description`, `enabled`: those that are there.
 
     A new address, or switching on, has what waits tried at once; who is sending to the old address stops after the message
-    that is under way. Refuses with UnknownEndpoint, ValidationFailed (an address that may not be called), NameServersBusy,
+    that is under way. Raises UnknownEndpoint, ValidationFailed (an address that may not be called), NameServersBusy,
     InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
@@ -146,7 +146,7 @@ def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> Non
 def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> tuple[WebhookEndpoint, str]:
     """Give the endpoint a new secret, shown this once; the present one signs beside it for the overlap.
 
-    Of more than two the oldest stops at once, also where messages are being sent. Refuses with UnknownEndpoint,
+    Of more than two the oldest stops at once, also where messages are being sent. Raises UnknownEndpoint,
     InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
@@ -186,7 +186,7 @@ def list_messages(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """One page of the endpoint's messages, newest first, from the one before `before` on; and where the next page begins.
 
-    Bodies are not in it: they hold data of people. Refuses with UnknownEndpoint.
+    Bodies are not in it: they hold data of people. Raises UnknownEndpoint.
     """
     with in_tenant(tenant_id, purpose):
         _found(endpoint_id)
@@ -211,7 +211,7 @@ def replay(
     """Send messages again: those of these ids, or those since a moment and in a state; gives how many, and if more are left.
 
     They keep their `webhook-id` and go out in their order, before what is younger; what still waits is tried at once.
-    The oldest come first where there are more than one call takes. Refuses with UnknownEndpoint, EndpointOff.
+    The oldest come first where there are more than one call takes. Raises UnknownEndpoint, EndpointOff.
     """
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
@@ -244,7 +244,7 @@ def _check(url: str) -> None:
     try:
         with _LOOKING_UP.one():
             check_url(url, reach())
-    except TargetRefused as refused:
+    except TargetRejected as refused:
         raise ValidationFailed(details={"url": [refused.reason]}) from refused
 
 

@@ -118,9 +118,9 @@ class Deliverer:
         except DataKeyLocked:
             # `keys` has logged it. The messages stay in the outbox and the sweep returns.
             FAULTS.inc()
-        except ApiError as refusal:
+        except ApiError as error:
             # Suspended, moved or migrated at the moment: what waits there keeps, the sweep comes back.
-            log.info("webhook_tenant_passed", tenant_id=str(tenant_id), code=refusal.code)
+            log.info("webhook_tenant_passed", tenant_id=str(tenant_id), code=error.code)
         except (DatabaseError, DriverError) as problem:
             FAULTS.inc()
             log.warning("webhook_tenant_failed", tenant_id=str(tenant_id), cause=reason_of(problem))

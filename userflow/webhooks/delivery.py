@@ -20,7 +20,7 @@ from prometheus_client import Counter, Histogram
 
 from identity_platform import outbound
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRefused, TooSlow
+from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRejected, TooSlow
 from tenants.context import in_tenant, tenant_atomic
 from userflow.events import wakeups as hints
 from userflow.events.models import WebhookEndpoint
@@ -68,7 +68,7 @@ def deliver(
     `patience` is how long it waits for transactions that may still put something before what is there.
 
     May be called for one endpoint by many processes at the same time: one of them sends. Killed anywhere, what was not
-    noted is sent again, with the same `webhook-id`. Refuses as `in_tenant` does.
+    noted is sent again, with the same `webhook-id`. Rejects as `in_tenant` does.
     """
     with in_tenant(tenant_id):
         held = queue.claim(endpoint_id, uuid4())
@@ -175,7 +175,7 @@ def _exchange(
         )
     except NotResolved:
         return None, "name not resolved", None
-    except TargetRefused:
+    except TargetRejected:
         return None, "address not allowed", None
     except (TooSlow, requests.Timeout):
         return None, "no answer in time", None

@@ -39,7 +39,7 @@ class WebhookViewSet(ApiViewSet):
         shown = [{"event": event, "description": text} for event, text in EVENTS.items()]
         return Response({"events": shown, "filters": FILTERS})
 
-    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, refuses=TENANCY)
+    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """Webhook endpoints of a tenant, the oldest first."""
         found = actions.list_endpoints(tenant_id=self._tenant(request), purpose=reading(principal_at(request)))
@@ -48,7 +48,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookEndpointIn,
         returns={201: serializers.NewWebhookEndpointOut},
-        refuses=[TooManyEndpoints, NameServersBusy, InsufficientAuthentication, *TENANCY],
+        errors=[TooManyEndpoints, NameServersBusy, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
@@ -58,7 +58,7 @@ class WebhookViewSet(ApiViewSet):
         made, secret = actions.create_endpoint(tenant_id=tenant_id, by=principal_at(request), **fields)
         return Response({**serializers.record(made), "secret": secret}, status=201, headers=NO_STORE)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointOut}, refuses=[UnknownEndpoint, *TENANCY])
+    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointOut}, errors=[UnknownEndpoint, *TENANCY])
     def retrieve(self, request: Request, endpoint_id: str) -> Response:
         """One endpoint."""
         wanted, purpose = id_or(endpoint_id, UnknownEndpoint), reading(principal_at(request))
@@ -68,7 +68,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookEndpointChanges,
         returns={200: serializers.WebhookEndpointOut},
-        refuses=[UnknownEndpoint, NameServersBusy, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownEndpoint, NameServersBusy, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def partial_update(self, request: Request, endpoint_id: str) -> Response:
@@ -84,7 +84,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.WebhookEndpointDeletedOut},
-        refuses=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, endpoint_id: str) -> Response:
@@ -96,7 +96,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookTestIn,
         returns={200: serializers.NewWebhookEndpointOut},
-        refuses=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def rotate(self, request: Request, endpoint_id: str) -> Response:
@@ -108,7 +108,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookTestIn,
         returns={200: serializers.WebhookTestOut},
-        refuses=[UnknownEndpoint, EndpointOff, *TENANCY],
+        errors=[UnknownEndpoint, EndpointOff, *TENANCY],
     )
     def test(self, request: Request, endpoint_id: str) -> Response:
         """Send a `webhook.test` event to this endpoint."""
@@ -119,7 +119,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         query=serializers.WebhookMessageQuery,
         returns={200: serializers.WebhookMessageListOut},
-        refuses=[UnknownEndpoint, *TENANCY],
+        errors=[UnknownEndpoint, *TENANCY],
     )
     def messages(self, request: Request, endpoint_id: str) -> Response:
         """Messages to an endpoint, newest first, by cursor; `status=dead` is the dead-letter list."""
@@ -137,7 +137,7 @@ class WebhookViewSet(ApiViewSet):
     @endpoint(
         serializers.WebhookReplayIn,
         returns={200: serializers.WebhookReplayOut},
-        refuses=[UnknownEndpoint, EndpointOff, *TENANCY],
+        errors=[UnknownEndpoint, EndpointOff, *TENANCY],
     )
     def replay(self, request: Request, endpoint_id: str) -> Response:
         """Send messages again, in their order and with the same `webhook-id`."""

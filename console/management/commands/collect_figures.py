@@ -54,8 +54,8 @@ class Command(BaseCommand):
                     begun=begun,
                     progress=progress,
                 )
-            except ApiError as refusal:
-                raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+            except ApiError as error:
+                raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
             except KeyboardInterrupt:
                 sys.exit(terminal.INTERRUPTED)
         failed = [outcome for outcome in outcomes if outcome.failure]

@@ -8,7 +8,7 @@ the one that gets it was the last and stops both servers. What `kill -9` of ever
 attaches to.
 
 The servers listen on unix sockets only. PostgreSQL trusts whoever reaches its socket, so the directory is the guard:
-0700, owned by the user that PostgreSQL runs as. PostgreSQL refuses to run as root; started by root it runs as the
+0700, owned by the user that PostgreSQL runs as. PostgreSQL rejects to run as root; started by root it runs as the
 system user `pgserver`, which is let through (not: let read) the directories above its data and its programs.
 
 This module knows nothing of Django and of the apps, because the settings call it.

@@ -40,8 +40,8 @@ class Command(BaseCommand):
         """Secrets go into a file of JSON lines that only its owner reads, never to a terminal or its scrollback."""
         try:
             fits = options["file"] is not None and transfers.form_of(options) == JSONL
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         if not fits:
             raise CommandError("--with-secrets needs a FILE of JSON lines.", returncode=terminal.NOT_TRIED)
         question = f"Every active secret of {options['tenant']} will stand in {options['file']}, readable."

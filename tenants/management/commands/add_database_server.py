@@ -49,7 +49,7 @@ class Command(BaseCommand):
                 capacity=options["capacity"],
                 replace=options["replace"],
             )
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         template = ensure_template(server)
         self.stdout.write(f"{server.name} at {server.host} takes up to {server.capacity} tenants; template {template}.")

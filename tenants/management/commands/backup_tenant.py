@@ -29,8 +29,8 @@ class Command(BaseCommand):
         file: Path = options["file"].resolve()
         try:
             back_up_tenant(tenant_id=tenant_named(options["slug"]).pk, file=file)
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         except OSError as problem:
             raise CommandError(f"{file}: {problem.strerror}", returncode=terminal.NOT_TRIED) from problem
         self.stdout.write(f"{options['slug']} is in {file} ({file.stat().st_size} bytes).")

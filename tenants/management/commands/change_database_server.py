@@ -31,7 +31,7 @@ class Command(BaseCommand):
             server = change_database_server(
                 name=options["name"], capacity=options["capacity"], accepts=options["accepts"]
             )
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         takes = f"takes up to {server.capacity} tenants" if server.accepts_tenants else "takes no new tenants"
         self.stdout.write(f"{server.name} {takes}.")

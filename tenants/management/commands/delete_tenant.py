@@ -40,8 +40,8 @@ class Command(BaseCommand):
             )
             terminal.confirm(self.stdout, question, tenant.slug, yes=options["yes"])
             kept = delete_tenant(tenant_id=tenant.pk, final_backup=not options["no_final_backup"])
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         self.stdout.write(f"{tenant.slug} is deleted.")
         if kept.until:
             self.stdout.write(

@@ -29,8 +29,8 @@ class Command(BaseCommand):
             raise CommandError("--jobs must be at least 1.", returncode=terminal.NOT_TRIED)
         try:
             self._list(options["only"]) if options["dry_run"] else self._migrate(options["jobs"], options["only"])
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
 
     def _list(self, only: list[str]) -> None:
         behind = fleet.tenants_behind(only)

@@ -28,8 +28,8 @@ class Command(BaseCommand):
         file: Path = options["file"].resolve()
         try:
             mapping = restore_deleted_tenant(file=file, slug=options["slug"], server=options["server"])
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         except OSError as problem:
             raise CommandError(f"{file}: {problem.strerror}", returncode=terminal.NOT_TRIED) from problem
         slug = mapping.tenant.slug

@@ -30,6 +30,6 @@ class Command(BaseCommand):
             question = f"What has happened in {tenant.name} since this backup will be lost."
             terminal.confirm(self.stdout, question, tenant.slug, yes=options["yes"])
             mapping = restore_tenant(tenant_id=tenant.pk, file=options["file"])
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         self.stdout.write(f"{tenant.slug} is {mapping.status} in {mapping.name} on {mapping.server.name}.")

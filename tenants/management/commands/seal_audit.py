@@ -47,8 +47,8 @@ class Command(BaseCommand):
         """One look at every trail; gives how many could not be reached."""
         try:
             owners = trails.owners(only)
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         # Events of this round, and of whichever trails they are.
         rejections.record_leftovers()
         failed = events = links = 0

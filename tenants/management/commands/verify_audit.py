@@ -36,8 +36,8 @@ class Command(BaseCommand):
         try:
             # A failed tenant's trail cannot be read, and is reported: its database may have been removed on purpose.
             owners = trails.owners(options["only"], states=(*trails.READABLE, State.FAILED))
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         except (DatabaseError, DriverError) as problem:
             raise CommandError(f"Nothing was read: {why(problem)}.", returncode=terminal.UNREACHABLE) from problem
         if options["accept_end"]:

@@ -70,7 +70,7 @@ def test_a_tenant_admins_day(
     ):
         ben.opens(elsewhere)
         assert "Acme" not in ben.page
-        assert ben.is_refused(), elsewhere
+        assert ben.is_rejected(), elsewhere
 
 
 def test_an_auditors_day(place: Place, acme: dict[str, Any], visit: Callable[[str], Visitor]) -> None:
@@ -84,7 +84,7 @@ def test_an_auditors_day(place: Place, acme: dict[str, Any], visit: Callable[[st
     person = cleo.browser.current_url.removeprefix(cleo.url)
     for forbidden in (f"{person}factors/reset/", f"{person}erase/", f"{person}edit/", "/admin/inside/groups/new/"):
         cleo.opens(forbidden)
-        assert cleo.is_refused(), forbidden
+        assert cleo.is_rejected(), forbidden
     cleo.opens("/admin/inside/trail/").reads("end_user")
     cleo.follows("Services")
     cleo.follows("Card payments")

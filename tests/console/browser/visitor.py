@@ -88,7 +88,7 @@ class Visitor:
 
         self._with("//input[@name='q' or @id='searchbar']", type_in)
 
-    def is_refused(self) -> bool:
+    def is_rejected(self) -> bool:
         """Whether the page says that there is nothing to see or do here, in the console's own frame."""
         return any(said in self.page for said in ("Not allowed", "Not found"))
 

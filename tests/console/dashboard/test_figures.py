@@ -151,9 +151,9 @@ def test_counting_many_people_may_take_longer_than_a_requests_statement(new_hous
 def test_an_unknown_tenant_is_refused() -> None:
     from django.core.management import CommandError
 
-    with pytest.raises(CommandError) as refusal:
+    with pytest.raises(CommandError) as error:
         call_command("collect_figures", tenant=["nobody-of-this-name"])
-    assert refusal.value.returncode == 2
+    assert error.value.returncode == 2
 
 
 def test_who_was_looked_at_lately_is_left_out_on_request(new_house: Callable[[], House]) -> None:
@@ -169,7 +169,7 @@ def test_registry_calls_and_refusals_are_counted_by_tenant(new_house: Callable[[
     other.api.get("/exsvc/api/v1/services")
     collect(house, other)
     day = today(house)
-    # The last refusals ride along with whichever call comes next.
+    # The last errors ride along with whichever call comes next.
     assert (day["registry_calls"], day["registry_refused"]) == (103, answers.count(429))
     assert today(other)["registry_calls"] == 1
     collect(house, other)

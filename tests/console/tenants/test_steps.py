@@ -1,4 +1,4 @@
-"""What is done to a tenant in the console: the same actions as the commands, asked for, audited, refused where they must be."""
+"""Changes of a tenant in the console: the same actions as the commands, confirmed, audited and rejected by the same rules."""
 
 import re
 import secrets

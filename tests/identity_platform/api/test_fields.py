@@ -1,4 +1,4 @@
-"""Strict fields: what each of them takes, what it makes of it, and what it refuses."""
+"""Strict fields: what each of them takes, what it makes of it, and what it rejects."""
 
 import uuid
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ def taken(field: Field, value: Any) -> Any:
     return shape.validated_data["member"]
 
 
-def refusal(field: Field, value: Any) -> str:
-    """The one message of a refused value."""
+def error(field: Field, value: Any) -> str:
+    """The one message of a rejected value."""
     shape = _shape(field)(data={"member": value})
     assert not shape.is_valid(), f"{value!r} was taken as {shape.validated_data['member']!r}"
     (message,) = shape.errors["member"]
@@ -75,8 +75,8 @@ def _shape(field: Field) -> type[serializers.Serializer[Any]]:
 )
 def test_a_value_of_another_type_or_null_or_nothing_is_refused(field: Field, kind: str) -> None:
     for value in OF_OTHER_TYPES[kind]:
-        assert refusal(field, value).startswith("Send ") or value == ""
-    assert refusal(field, None) == "It may not be null."
+        assert error(field, value).startswith("Send ") or value == ""
+    assert error(field, None) == "It may not be null."
 
     missing = _shape(field)(data={})
     assert not missing.is_valid()
@@ -96,7 +96,7 @@ def test_null_for_an_optional_field_counts_as_absent(optional: dict[str, Any]) -
     assert absent.is_valid()
     assert null.is_valid()
     assert null.validated_data == absent.validated_data
-    assert refusal(Items(Text(), most=3, required=False), [None])
+    assert error(Items(Text(), most=3, required=False), [None])
 
 
 def test_false_and_zero_and_the_empty_object_are_values() -> None:
@@ -127,8 +127,8 @@ def test_text_is_taken_as_it_stands(value: str) -> None:
 
 @pytest.mark.parametrize("code_point", [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xD800, 0xDFFF])
 def test_a_line_holds_no_controls_no_line_breaks_and_no_surrogates(code_point: int) -> None:
-    assert refusal(Text(), f"a{chr(code_point)}b") == "Send one line without control characters."
-    assert refusal(Text(), f"a{chr(code_point)}").startswith("Send one line")
+    assert error(Text(), f"a{chr(code_point)}b") == "Send one line without control characters."
+    assert error(Text(), f"a{chr(code_point)}").startswith("Send one line")
 
 
 def test_longer_text_holds_line_feeds_and_tabs_but_no_other_controls() -> None:
@@ -136,12 +136,12 @@ def test_longer_text_holds_line_feeds_and_tabs_but_no_other_controls() -> None:
 
     assert taken(field, "one\n\ttwo\u2028") == "one\n\ttwo\u2028"
     for control in ("\r\n", "\0", "\x1b", "\x0b", "\x7f", "\x85", "\ud800"):
-        assert refusal(field, f"a{control}b").startswith("Control characters other than line feed and tab")
+        assert error(field, f"a{control}b").startswith("Control characters other than line feed and tab")
 
 
 def test_blank_text_is_refused_unless_allowed() -> None:
-    assert refusal(Text(), "") == "It may not be empty."
-    assert refusal(Text(trim=True), " \t ") == "It may not be empty."
+    assert error(Text(), "") == "It may not be empty."
+    assert error(Text(trim=True), " \t ") == "It may not be empty."
     assert taken(Text(allow_blank=True), "") == ""
     assert taken(Text(allow_blank=True, trim=True), "  ") == ""
 
@@ -155,8 +155,8 @@ def test_the_length_of_text_counts_characters() -> None:
     field = Text(min_length=2, max_length=3)
 
     assert taken(field, "äöü") == "äöü"
-    assert refusal(field, "äöüß") == "Send at most 3 characters."
-    assert refusal(field, "ä") == "Send at least 2 characters."
+    assert error(field, "äöüß") == "Send at most 3 characters."
+    assert error(field, "ä") == "Send at least 2 characters."
 
 
 def test_a_validator_of_its_own_is_asked() -> None:
@@ -165,7 +165,7 @@ def test_a_validator_of_its_own_is_asked() -> None:
             raise serializers.ValidationError("No x.")
 
     assert taken(Text(validators=[no_x]), "abc") == "abc"
-    assert refusal(Text(validators=[no_x]), "abx") == "No x."
+    assert error(Text(validators=[no_x]), "abx") == "No x."
 
 
 # --- Flags and numbers
@@ -178,7 +178,7 @@ def test_flags_take_the_two_values_of_their_place() -> None:
     for text in ("false", "False", "fAlSe", "0"):
         assert taken(QueryFlag(), text) is False
     for text in ("yes", "on", "", " true", "true\n", "null", "01", "10", "\u0661", "fal\u017fe"):
-        assert refusal(QueryFlag(), text) == "Send true, false, 1 or 0."
+        assert error(QueryFlag(), text) == "Send true, false, 1 or 0."
 
 
 @pytest.mark.parametrize("number", [0, 1, -1, 2**63 - 1, -(2**63)])
@@ -187,10 +187,10 @@ def test_a_whole_number_of_64_bits_is_taken(number: int) -> None:
 
 
 def test_a_whole_number_beyond_its_bounds_is_refused() -> None:
-    assert refusal(Whole(), 2**63) == f"Send at most {2**63 - 1}."
-    assert refusal(Whole(), -(2**63) - 1) == f"Send at least {-(2**63)}."
-    assert refusal(Whole(min_value=1, max_value=5), 0) == "Send at least 1."
-    assert refusal(Whole(min_value=1, max_value=5), 6) == "Send at most 5."
+    assert error(Whole(), 2**63) == f"Send at most {2**63 - 1}."
+    assert error(Whole(), -(2**63) - 1) == f"Send at least {-(2**63)}."
+    assert error(Whole(min_value=1, max_value=5), 0) == "Send at least 1."
+    assert error(Whole(min_value=1, max_value=5), 6) == "Send at most 5."
 
 
 @pytest.mark.parametrize(
@@ -204,14 +204,14 @@ def test_a_number_in_a_query_is_read_from_ascii_digits(text: str, number: int) -
     "text", ["", "\uff11\uff12", "\u0661", "\u00b2", "1_0", "+1", "-1", " 1", "1 ", "1\n", "1.0", "1e3", "0x1", "NaN"]
 )
 def test_anything_but_ascii_digits_in_a_query_is_no_number(text: str) -> None:
-    assert refusal(QueryWhole(), text) == "Send a whole number in the digits 0 to 9."
+    assert error(QueryWhole(), text) == "Send a whole number in the digits 0 to 9."
 
 
 def test_a_number_in_a_query_has_bounds() -> None:
-    assert refusal(QueryWhole(min_value=1), "0") == "Send at least 1."
-    assert refusal(QueryWhole(max_value=5), "6") == "Send at most 5."
+    assert error(QueryWhole(min_value=1), "0") == "Send at least 1."
+    assert error(QueryWhole(max_value=5), "6") == "Send at most 5."
     for text in (str(2**63), "9" * 5000):
-        assert refusal(QueryWhole(), text) == f"Send at most {2**63 - 1}."
+        assert error(QueryWhole(), text) == f"Send at most {2**63 - 1}."
 
 
 def test_a_clamped_number_counts_as_its_greatest() -> None:
@@ -220,7 +220,7 @@ def test_a_clamped_number_counts_as_its_greatest() -> None:
     assert taken(limit, "99") == 99
     assert taken(limit, "101") == 100
     assert taken(limit, "9" * 5000) == 100
-    assert refusal(limit, "0") == "Send at least 1."
+    assert error(limit, "0") == "Send at least 1."
 
 
 # --- Identifiers and times
@@ -248,7 +248,7 @@ def test_an_identifier_is_taken_in_either_case() -> None:
     ],
 )
 def test_any_other_spelling_of_an_identifier_is_refused(text: str) -> None:
-    assert refusal(Identifier(), text).startswith("Send a UUID in its form of 36 characters")
+    assert error(Identifier(), text).startswith("Send a UUID in its form of 36 characters")
 
 
 @pytest.mark.parametrize(
@@ -293,12 +293,12 @@ def test_a_time_with_its_offset_becomes_utc(text: str, moment: datetime) -> None
     ],
 )
 def test_a_time_without_offset_or_in_another_form_is_refused(text: str) -> None:
-    assert refusal(Timestamp(), text).startswith("Send a time with its offset")
+    assert error(Timestamp(), text).startswith("Send a time with its offset")
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
 def test_a_time_that_leaves_the_calendar_in_utc_is_refused(text: str) -> None:
-    assert refusal(Timestamp(), text) == "Send a time between the years 1 and 9999."
+    assert error(Timestamp(), text) == "Send a time between the years 1 and 9999."
 
 
 def test_a_time_leaves_with_z() -> None:
@@ -311,10 +311,8 @@ def test_a_time_leaves_with_z() -> None:
 def test_an_address_is_taken_in_its_one_spelling() -> None:
     assert taken(EmailAddress(), "Ann.Lee@EXAMPLE.Com") == "Ann.Lee@example.com"
     for text in ("ann", "ann@localhost", "mar\u212a@example.com", "ann@\u2603.\ud800"):
-        assert (
-            refusal(EmailAddress(), text) == "Send an e-mail address such as name@example.com, in ASCII before the @."
-        )
-    assert refusal(EmailAddress(), "") == "It may not be empty."
+        assert error(EmailAddress(), text) == "Send an e-mail address such as name@example.com, in ASCII before the @."
+    assert error(EmailAddress(), "") == "It may not be empty."
 
 
 # --- Objects and URLs
@@ -325,20 +323,20 @@ def test_an_object_is_bounded_in_bytes_and_in_depth() -> None:
 
     assert taken(field, {"a": {"b": [1, 2]}}) == {"a": {"b": [1, 2]}}
     assert taken(field, {"abc": "ä" * 5}) == {"abc": "ä" * 5}
-    assert refusal(field, {"abc": "ä" * 6}) == "Send at most 20 bytes of JSON."
-    assert refusal(field, {"a": [{"b": []}]}) == "Nest at most 3 levels deep."
+    assert error(field, {"abc": "ä" * 6}) == "Send at most 20 bytes of JSON."
+    assert error(field, {"a": [{"b": []}]}) == "Nest at most 3 levels deep."
 
 
 @pytest.mark.parametrize("number", [1e300, -1e300, 1e-300, 1.5e300])
 def test_a_number_counts_as_long_as_it_is_given_back(number: float) -> None:
     assert taken(JsonObject(max_bytes=320), {"a": number}) == {"a": number}
-    assert refusal(JsonObject(max_bytes=300), {"a": number}) == "Send at most 300 bytes of JSON."
-    assert refusal(JsonObject(max_bytes=620), {"a": [number], "b": {"c": [number, 0.5]}}).startswith("Send at most 620")
+    assert error(JsonObject(max_bytes=300), {"a": number}) == "Send at most 300 bytes of JSON."
+    assert error(JsonObject(max_bytes=620), {"a": [number], "b": {"c": [number, 0.5]}}).startswith("Send at most 620")
 
 
 def test_an_object_that_could_not_be_stored_is_refused() -> None:
-    assert refusal(JsonObject(), {"a": "\ud800"}) == 'Send a JSON object: {"member": value, ...}.'
-    assert refusal(JsonObject(), {"a": 2**64}).startswith("Send a JSON object")
+    assert error(JsonObject(), {"a": "\ud800"}) == 'Send a JSON object: {"member": value, ...}.'
+    assert error(JsonObject(), {"a": 2**64}).startswith("Send a JSON object")
 
 
 @pytest.mark.parametrize(
@@ -435,15 +433,14 @@ def test_an_international_host_is_kept_in_a_labels(url: str, kept: str) -> None:
     ],
 )
 def test_anything_else_is_no_web_address(url: str) -> None:
-    assert refusal(WebAddress(), url).startswith("Send an absolute http(s) URL")
+    assert error(WebAddress(), url).startswith("Send an absolute http(s) URL")
 
 
 def test_a_web_address_has_its_length_and_may_have_to_go_without_a_fragment() -> None:
-    assert refusal(WebAddress(), "https://example.com/" + "a" * 2029) == "Send at most 2048 characters."
-    assert refusal(WebAddress(), "") == "It may not be empty."
+    assert error(WebAddress(), "https://example.com/" + "a" * 2029) == "Send at most 2048 characters."
+    assert error(WebAddress(), "") == "It may not be empty."
     assert (
-        refusal(WebAddress(allow_fragment=False), "https://example.com/#")
-        == "Send the URL without its fragment (#...)."
+        error(WebAddress(allow_fragment=False), "https://example.com/#") == "Send the URL without its fragment (#...)."
     )
     assert taken(WebAddress(allow_blank=True), "") == ""
 
@@ -452,8 +449,8 @@ def test_a_choice_is_one_of_its_strings_exactly() -> None:
     field = Choice([("any", "Any of them"), ("all", "All of them")])
 
     assert taken(field, "all") == "all"
-    assert refusal(field, "ALL") == "Send one of: any, all."
-    assert refusal(field, "") == "Send one of: any, all."
+    assert error(field, "ALL") == "Send one of: any, all."
+    assert error(field, "") == "Send one of: any, all."
     assert taken(Choice(["a"], allow_blank=True), "") == ""
 
 
@@ -530,9 +527,9 @@ def test_the_documented_schema_agrees_with_the_field(field: Field, good: Any, ba
     checker = jsonschema_rs.Draft202012Validator(schema_of(field))
 
     assert checker.is_valid(good)
-    taken(field, good)  # raises when it is refused
+    taken(field, good)  # raises when it is rejected
     assert not checker.is_valid(bad)
-    assert refusal(field, bad)
+    assert error(field, bad)
 
 
 def test_formats_are_documented() -> None:

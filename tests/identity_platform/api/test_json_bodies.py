@@ -1,4 +1,4 @@
-"""JSON bodies: what is read, what is refused, and what the refusal says."""
+"""JSON bodies: what is read, what is rejected, and what the error says."""
 
 import contextlib
 import io

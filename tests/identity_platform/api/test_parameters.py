@@ -1,4 +1,4 @@
-"""Query strings and form bodies: one value for each name, in UTF-8, or a refusal."""
+"""Query strings and form bodies: one value for each name, in UTF-8, or an error."""
 
 import contextlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""The key ring: what it reads, what it refuses, and how data keys outlive a rotation."""
+"""The key ring: what it reads, what it rejects, and how data keys outlive a rotation."""
 
 import base64
 import hashlib

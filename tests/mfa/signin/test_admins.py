@@ -140,7 +140,7 @@ def test_verify_rejects_admin_of_suspended_tenant(new_house: Callable[[], House]
     body = {"email": eve.email, "code": eve.code(1)}
     for status, expected in (("suspended", 403), ("active", 200)):
         assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": status}).status_code == 200
-        # Without the ticket of a login, which would be refused by itself.
+        # Without the ticket of a login, which would be rejected by itself.
         assert Api().post("/webauthn/admin/totp/verifyLogin", body).status_code == expected
 
 

@@ -1,4 +1,4 @@
-"""Using a passkey: as a verification, as a second step, as the only step, and every reason to refuse."""
+"""Using a passkey: as a verification, as a second step, as the only step, and every reason to reject."""
 
 import json
 from typing import Any
@@ -202,7 +202,7 @@ def test_the_counter_must_rise(home: Home, house: House, enrolled: Enrolled) -> 
         response = authenticator.get(home.options(person), sign_count=count)
         assert home.finish_authentication(person, response).status_code == status, count
     assert _stored(house, person).sign_count == 8
-    reasons = [event.details["reason"] for event in _refusals(house, person)]
+    reasons = [event.details["reason"] for event in _errors(house, person)]
     assert reasons == ["counter did not rise"] * 3
 
 
@@ -222,7 +222,7 @@ def _stored(house: House, person: Person) -> Any:
         return EndUserPasskey.objects.get(user_id=person.id)
 
 
-def _refusals(house: House, person: Person) -> list[Any]:
+def _errors(house: House, person: Person) -> list[Any]:
     from identity_platform.audit.models import TenantEvent
     from tenants.context import in_tenant
 

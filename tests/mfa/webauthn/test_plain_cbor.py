@@ -1,4 +1,4 @@
-"""CBOR that is a bomb for decoders is refused before one sees it."""
+"""CBOR that is a bomb for decoders is rejected before one sees it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Enrolling a passkey: options, both forms of the response, and every reason to refuse one."""
+"""Enrolling a passkey: options, both forms of the response, and every reason to reject one."""
 
 import json
 from collections.abc import Callable

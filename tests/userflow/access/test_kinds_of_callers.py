@@ -1,4 +1,4 @@
-"""What a caller may do depends on its permissions and on its kind, and the refusal says which of the two it was."""
+"""What a caller may do depends on its permissions and on its kind, and the error says which of the two it was."""
 
 import secrets
 

@@ -232,7 +232,7 @@ def test_two_admins_who_switch_each_other_off_leave_one(new_house: Any) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         statuses = sorted(pool.map(off, doors))
-    # The loser is either refused as the last admin or, a moment later, not signed in any more.
+    # The loser is either rejected as the last admin or, a moment later, not signed in any more.
     assert statuses[0] == 200
     assert statuses[1] in (401, 403)
     assert AdminUser.objects.filter(tenant_id=house.id, active=True).count() == 1

@@ -24,7 +24,7 @@ class Entra:
     page: int = 100
     # Statuses to answer before the next real answers of Graph, with the seconds of Retry-After.
     refusals: list[tuple[int, int]] = field(default_factory=list)
-    # After so many answers a token is refused.
+    # After so many answers a token is rejected.
     token_lasts: int = 1_000_000
     next_link_host: str = ""
     forgets_links: bool = False

@@ -1,4 +1,4 @@
-"""A user who is erased while a call about that user is under way: a refusal in plain words, and the erasure stands."""
+"""A user who is erased while a call about that user is under way: an error in plain words, and the erasure stands."""
 
 import secrets
 from collections.abc import Callable

@@ -150,7 +150,7 @@ def test_no_signature_and_the_public_key_as_a_secret_are_refused(house: House) -
 
 
 def by_hand(head: dict[str, Any], claims: dict[str, Any], secret: bytes) -> str:
-    """HS256 without PyJWT, which refuses to take a public key for a secret."""
+    """HS256 without PyJWT, which rejects to take a public key for a secret."""
     import hashlib
     import hmac
 

@@ -1,4 +1,4 @@
-"""Signing keys are rotated while requests go on: no token is refused, nothing fails."""
+"""Signing keys are rotated while requests go on: no token is rejected, nothing fails."""
 
 import threading
 import time

@@ -18,7 +18,7 @@ def login(client: dict[str, Any], email: str, **how: Any) -> Any:
     return Api().post(LOGIN, {"client_id": client["client_id"], "email": email, "password": PASSWORD, **members}, **how)
 
 
-def assert_refused(answer: Any) -> None:
+def assert_rejected(answer: Any) -> None:
     assert (answer.status_code, answer.json()["code"]) == (401, "invalid_client")
     assert answer.headers["WWW-Authenticate"].startswith("Basic ")
     assert "access_token" not in answer.json()
@@ -33,11 +33,11 @@ def test_login_takes_the_secret_by_basic_or_in_the_body(house: House) -> None:
 
 def test_login_without_the_right_secret_is_401_and_audited(house: House, other_house: House) -> None:
     client, foreign, person = make_client(house), make_client(other_house), house.register()
-    assert_refused(login(client, person.email))
-    assert_refused(login(client, person.email, members={"client_secret": "ics_wrong"}))
-    assert_refused(login(client, person.email, headers=basic(client, foreign["client_secret"])))
-    assert_refused(login(client, person.email, headers=basic(foreign)))
-    assert_refused(login(client, "nobody@example.com"))
+    assert_rejected(login(client, person.email))
+    assert_rejected(login(client, person.email, members={"client_secret": "ics_wrong"}))
+    assert_rejected(login(client, person.email, headers=basic(client, foreign["client_secret"])))
+    assert_rejected(login(client, person.email, headers=basic(foreign)))
+    assert_rejected(login(client, "nobody@example.com"))
     refused = PlatformEvent.objects.filter(action="client.refused", target_id=client["client_id"])
     assert refused.count() == 5
 
@@ -50,7 +50,7 @@ def test_login_with_two_secrets_is_400(house: House) -> None:
 
 def test_login_through_a_public_client_takes_no_secret(house: House) -> None:
     person, public = house.register(), {"client_id": str(house.client_id)}
-    assert_refused(login(public, person.email, members={"client_secret": "ics_any"}))
+    assert_rejected(login(public, person.email, members={"client_secret": "ics_any"}))
     proxy = {"Authorization": "Basic c3RhZ2luZzpzZWNyZXQ="}
     assert login(public, person.email, headers=proxy).status_code == 200
 
@@ -61,7 +61,7 @@ def test_a_rotated_secret_works_during_its_overlap_only(house: House) -> None:
     house.api.post(path, {"overlap_seconds": 60})
     assert login(client, person.email, headers=basic(client)).status_code == 200
     house.api.post(path, {"overlap_seconds": 0})
-    assert_refused(login(client, person.email, headers=basic(client)))
+    assert_rejected(login(client, person.email, headers=basic(client)))
 
 
 def test_wrong_client_secrets_count_against_the_address(house: House, settings: Any) -> None:
@@ -88,8 +88,8 @@ def test_a_passkey_sign_in_to_the_client_needs_the_secret(house: House) -> None:
         sent = {"tenant_id": str(house.id), "response": authenticator.get(begun.json()), **members}
         return Api().post("/webauthn/enduser/finishAuthentication", sent)
 
-    assert_refused(finish())
-    assert_refused(finish(client_secret="ics_wrong"))
+    assert_rejected(finish())
+    assert_rejected(finish(client_secret="ics_wrong"))
     signed_in = finish(client_secret=client["client_secret"])
     assert (signed_in.status_code, signed_in.json()["user_id"]) == (200, str(person.id))
 
@@ -105,7 +105,7 @@ def test_a_sign_up_with_a_passkey_needs_the_secret(house: House) -> None:
         sent = {"email": person.email, "tenant_id": str(house.id), "credential": credential, **members}
         return door.post("/webauthn/finishRegistration", sent)
 
-    assert_refused(finish())
+    assert_rejected(finish())
     answer = finish(client_secret=client["client_secret"])
     assert (answer.status_code, "access_token" in answer.json()) == (200, True)
 

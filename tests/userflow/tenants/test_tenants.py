@@ -189,14 +189,14 @@ def test_an_id_that_nobody_has_is_not_found(tenant_id: str, operator: Api) -> No
 
 def test_tenants_are_the_operators_alone(house: House, other_house: House, operator: Api) -> None:
     user = house.as_user(house.register())
-    for door, refusal in ((Api(), 401), (house.api, 403), (user, 403)):
-        assert door.get(TENANTS).status_code == refusal
-        assert door.post(TENANTS, {"name": "Mine"}).status_code == refusal
+    for door, error in ((Api(), 401), (house.api, 403), (user, 403)):
+        assert door.get(TENANTS).status_code == error
+        assert door.post(TENANTS, {"name": "Mine"}).status_code == error
         for tenant in (house, other_house):
             path = f"{TENANTS}/{tenant.id}"
-            assert door.get(path).status_code == refusal
-            assert door.patch(path, {"status": "suspended"}).status_code == refusal
-            assert door.delete(path, {"confirm": tenant.made.tenant.slug}).status_code == refusal
+            assert door.get(path).status_code == error
+            assert door.patch(path, {"status": "suspended"}).status_code == error
+            assert door.delete(path, {"confirm": tenant.made.tenant.slug}).status_code == error
     assert operator.get(f"{TENANTS}/{house.id}").json()["status"] == "active"
 
 

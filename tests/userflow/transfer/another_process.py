@@ -45,9 +45,9 @@ def serve(database: str, *command: str) -> None:
     settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = database
     try:
         call_command(*command)
-    except CommandError as refusal:
-        print(refusal, flush=True)
-        sys.exit(refusal.returncode)
+    except CommandError as error:
+        print(error, flush=True)
+        sys.exit(error.returncode)
 
 
 if __name__ == "__main__":

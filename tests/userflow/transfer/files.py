@@ -28,8 +28,8 @@ def run(*command: Any, **options: Any) -> Ended:
     said = io.StringIO()
     try:
         call_command(*map(str, command), stdout=said, stderr=said, **options)
-    except CommandError as refusal:
-        return Ended(refusal.returncode, said.getvalue() + str(refusal))
+    except CommandError as error:
+        return Ended(error.returncode, said.getvalue() + str(error))
     except SystemExit as end:
         return Ended(int(end.code or 0), said.getvalue())
     return Ended(0, said.getvalue())

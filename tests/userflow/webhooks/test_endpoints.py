@@ -1,4 +1,4 @@
-"""Endpoints over REST: who may, what is refused, what is shown and what never is."""
+"""Endpoints over REST: who may, what is rejected, what is shown and what never is."""
 
 import secrets
 import socket

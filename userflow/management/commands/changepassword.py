@@ -37,10 +37,10 @@ class Command(BaseCommand):
                 continue
             try:
                 ended = set_admin_password(username=username, password=password)
-            except ApiError as refusal:
-                problems = [text for texts in (refusal.details or {}).values() for text in texts]
+            except ApiError as error:
+                problems = [text for texts in (error.details or {}).values() for text in texts]
                 if not problems:
-                    raise CommandError(refusal.text, returncode=NOT_TRIED) from refusal
+                    raise CommandError(error.text, returncode=NOT_TRIED) from error
                 self.stderr.write("\n".join(problems))
                 continue
             self.stdout.write(f"The password of {username} is changed. Sessions that ended: {ended}.")

@@ -47,11 +47,11 @@ class Command(BaseCommand):
             }
         try:
             made = open_tenant(name=name, slug=options["slug"], server=options["server"], admin=admin)
-        except ApiError as refusal:
-            members = [f"{name}: {_told(about)}" for name, about in (refusal.details or {}).items()]
-            said = " ".join(members) or refusal.text
+        except ApiError as error:
+            members = [f"{name}: {_told(about)}" for name, about in (error.details or {}).items()]
+            said = " ".join(members) or error.text
             # A wrong argument leaves nothing behind; anything else may be finished by running the command again.
-            raise CommandError(said, returncode=NOT_TRIED if refusal.status < 500 else 1) from refusal
+            raise CommandError(said, returncode=NOT_TRIED if error.status < 500 else 1) from error
         database = made.tenant.database
         answer = {
             "tenant_id": str(made.tenant.pk),
@@ -73,7 +73,7 @@ class Command(BaseCommand):
 
 
 def _taken(argument: str, field: "Field[Any, Any, Any, Any]", text: str) -> Any:
-    """The argument as the field of the API takes it; CommandError for what the API would refuse."""
+    """The argument as the field of the API takes it; CommandError for what the API would reject."""
     try:
         return field.run_validation(text)
     except ValidationError as problem:

@@ -44,8 +44,8 @@ class Command(BaseCommand):
             for event in export_events(tenant_id=owner.tenant_id, filters=filters):
                 self.stdout.write(orjson.dumps(event, default=str).decode())
                 written += 1
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=2) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=2) from error
         except BrokenPipeError:
             # `export_audit acme | head` is a fair use.
             sys.exit(0)

@@ -47,8 +47,8 @@ class Command(BaseCommand):
             raise CommandError("--config goes with a tenant.", returncode=terminal.NOT_TRIED)
         try:
             configs = self._chosen(options)
-        except ApiError as refusal:
-            raise CommandError(refusal.text, returncode=terminal.NOT_TRIED) from refusal
+        except ApiError as error:
+            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         if not configs and options["tenant"]:
             raise CommandError("The tenant has no enabled directory.", returncode=terminal.NOT_TRIED)
         unfinished = 0
@@ -93,12 +93,10 @@ class Command(BaseCommand):
                 options, name, {"state": "failed"}, f"Its database does not answer ({type(problem).__name__})."
             )
             return False
-        except ApiError as refusal:
+        except ApiError as error:
             # Suspended, moved or deleted since the list was made, or read by another machine: nobody's fault here.
-            elsewhere = options["all_due"] and isinstance(refusal, DirectoryBusy | UnknownTenant)
-            self._report(
-                options, name, {"state": "busy" if isinstance(refusal, DirectoryBusy) else "failed"}, refusal.text
-            )
+            elsewhere = options["all_due"] and isinstance(error, DirectoryBusy | UnknownTenant)
+            self._report(options, name, {"state": "busy" if isinstance(error, DirectoryBusy) else "failed"}, error.text)
             return elsewhere
         except Exception as problem:
             # What one tenant's server says, or a row of one tenant holds, is no reason to pass over the others.
