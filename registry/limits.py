@@ -2,7 +2,7 @@
 
 from django.conf import settings
 
-from identity_platform.api import tallies
+from identity_platform.api import daily_counters
 from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.ratelimit import Usage, count, network_of
 from identity_platform.audit.origin import current_origin
@@ -10,7 +10,7 @@ from userflow.accounts.principals import Principal
 
 # The specification's figure, whatever is left of the window.
 RETRY_AFTER_SECONDS = 60
-# Tallies of a day by tenant, for the console's figures; operators' own calls are one field.
+# Daily counters by tenant for the statistics in the console; calls by operators share one field.
 CALLS, REFUSED = "registry_calls", "registry_refused"
 OPERATORS = "operators"
 
@@ -25,10 +25,10 @@ def count_call(principal: Principal) -> Usage:
     key = f"tenant:{principal.tenant_id}" if works_here else f"{principal.kind}:{principal.tenant_id}:{principal.id}"
     caller = str(principal.tenant_id) if principal.tenant_id else OPERATORS
     limit, period = settings.LIMITS["registry"]
-    tallies.ride_along(CALLS, caller)
+    daily_counters.piggyback(CALLS, caller)
     usage = count(group="registry", key=key, limit=limit, period=period)
     if usage.limited:
-        tallies.add_later(REFUSED, caller)
+        daily_counters.add_later(REFUSED, caller)
     return usage
 
 

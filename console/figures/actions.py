@@ -20,7 +20,7 @@ from django.utils.timezone import now
 
 from console.figures import queries
 from console.figures.models import TenantDay, TenantFigures
-from identity_platform.api import tallies
+from identity_platform.api import daily_counters
 from registry.limits import CALLS, REFUSED
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
@@ -32,8 +32,8 @@ LOOKED_AT: Final = [state for state, purposes in ALLOWED.items() if Purpose.INSP
 # Transactions that began before are over by then: a request's statements end after seconds.
 SETTLED_SECONDS: Final = 60
 LOOK_SECONDS: Final = 60
-# Days whose tallies are read again: Valkey keeps a few more.
-TALLIED_DAYS: Final = 3
+# Days whose counters are read again; Valkey keeps a few more.
+RECENT_DAYS: Final = 3
 # Days that are always summed up again, also after a run that was killed before its sums.
 SUMMED_DAYS: Final = 31
 
@@ -81,7 +81,7 @@ def collect_figures(
     finally:
         # On Ctrl-C what has not begun is not begun; what runs is over in moments.
         pool.shutdown(wait=True, cancel_futures=True)
-    _note_tallies()
+    _save_daily_counters()
     queries.sum_days(since)
     TenantDay.objects.filter(day__lt=today - timedelta(days=settings.AUDIT_RETENTION_DAYS)).delete()
     return outcomes
@@ -203,8 +203,8 @@ def _note_failure(tenant_id: UUID, failure: str) -> None:
     TenantFigures.objects.filter(pk=tenant_id).update(failure=failure[:500], checked_at=now())
 
 
-def _note_tallies() -> None:
+def _save_daily_counters() -> None:
     """Keep what Valkey has counted. A count that is lower than the one before was begun anew, and changes nothing."""
-    calls, refused = tallies.read(CALLS, TALLIED_DAYS), tallies.read(REFUSED, TALLIED_DAYS)
+    calls, refused = daily_counters.read(CALLS, RECENT_DAYS), daily_counters.read(REFUSED, RECENT_DAYS)
     for day in calls.keys() | refused.keys():
         queries.raise_days(day, calls.get(day, {}), refused.get(day, {}))

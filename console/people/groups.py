@@ -129,10 +129,10 @@ def delete(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse
 
 
 @inside("groups:read", "groups:write", "endusers:read")
-def take_in(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
+def add_members(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
     """Find people and take them into the group."""
     shown = _found(group_id)
-    return members.take_in(
+    return members.add_members(
         request,
         tenant,
         title=_("Add members to %(name)s") % {"name": shown.name},

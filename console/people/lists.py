@@ -171,7 +171,7 @@ class EndUserAdmin(TenantModelAdmin):
         (_("Invite a person"), "admin:invite_person", "invitations:write"),
         (_("Register a person"), "admin:register_person", "endusers:write"),
     )
-    list_display = ("person", "called", "state", "provider", "second_factors", "registered", "signed_in")
+    list_display = ("person", "display_name", "state", "provider", "second_factors", "registered", "signed_in")
     list_display_links = None
     sortable_by = ()
     ordering = ("-created_at", "-id")
@@ -199,7 +199,7 @@ class EndUserAdmin(TenantModelAdmin):
         return link("admin:person", user.pk, user.email)
 
     @admin.display(description=_("Name"), empty_value="–")
-    def called(self, user: EndUser) -> str | None:
+    def display_name(self, user: EndUser) -> str | None:
         return user.name or None
 
     @admin.display(description=_("State"))

@@ -55,7 +55,7 @@ def page_of(request: HttpRequest, bonds: Any) -> Members:
     return Members(rows[:ON_A_PAGE], words, rows[ON_A_PAGE - 1].pk if len(rows) > ON_A_PAGE else None)
 
 
-def take_in(
+def add_members(
     request: HttpRequest,
     tenant: Tenant,
     *,
@@ -65,7 +65,7 @@ def take_in(
     bonds: Any,
     add: Callable[[Collection[UUID]], int],
 ) -> HttpResponse:
-    """The page that finds people by a search and takes those that are chosen in; `bonds` are the rows of who is in.
+    """The page that finds people by a search and adds those that are chosen; `bonds` are the present memberships.
 
     The search is a look at the tenant's people, and audited as one.
     """
@@ -81,9 +81,7 @@ def take_in(
 
     def act(fields: dict[str, Any]) -> str:
         number = add([UUID(key) for key in fields["chosen"]])
-        return ngettext("%(number)s person is taken in.", "%(number)s people are taken in.", number) % {
-            "number": number
-        }
+        return ngettext("%(number)s user was added.", "%(number)s users were added.", number) % {"number": number}
 
     return confirmed(
         request,
@@ -94,9 +92,9 @@ def take_in(
         act=act,
         form_class=forms.PeopleForm,
         form_options={"choices": [(str(key), f"{email} · {name}" if name else email) for key, email, name in found]},
-        submit=_("Take in"),
+        submit=_("Add"),
         dangerous=False,
         tenant=tenant,
-        template="console/people/take_in.html",
+        template="console/people/add_members.html",
         context={"q": words, "found": found, "most": FOUND},
     )

@@ -123,7 +123,7 @@ def _groups(user: EndUser) -> list[GroupMembership]:
 
 def _events(user: EndUser, staff: Staff) -> list[dict[str, Any]]:
     key = str(user.pk)
-    # What befell the person and what the person did: each of the two by its own index.
+    # Events about the user and by the user; each query has its own index.
     columns = (
         "id",
         "at",

@@ -127,10 +127,10 @@ def delete(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
 
 
 @inside("roles:read", "roles:write", "endusers:read")
-def take_in(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
+def add_members(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
     """Find people and give them the role."""
     shown = _found(role_id)
-    return members.take_in(
+    return members.add_members(
         request,
         tenant,
         title=_("Give the role %(name)s") % {"name": shown.name},

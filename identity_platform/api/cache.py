@@ -20,7 +20,7 @@ from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from prometheus_client import Counter, Gauge
 
-from identity_platform.api import tallies, valkey
+from identity_platform.api import daily_counters, valkey
 
 log = structlog.get_logger("identity.ratelimit")
 
@@ -150,7 +150,7 @@ class _Counters:
         # Each of the two is atomic, so every caller gets a total of its own. Sent together they are one round trip,
         # cost less than a script, and nothing has to be loaded again after a flush.
         key = _bulk(name)
-        along, riding = tallies.taken()
+        along, extra_answers = daily_counters.pending_commands()
         commands = b"*6\r\n$3\r\nSET\r\n%b$1\r\n0\r\n$2\r\nEX\r\n%b$2\r\nNX\r\n*2\r\n$4\r\nINCR\r\n%b%b%b" % (
             key,
             _bulk(str(seconds)),
@@ -158,7 +158,7 @@ class _Counters:
             _GET % _bulk(beside) if beside is not None else b"",
             along,
         )
-        totals = self._ask(commands, answers=riding + (2 if beside is None else 3))
+        totals = self._ask(commands, answers=extra_answers + (2 if beside is None else 3))
         if totals is None:
             return self._count_here(name, seconds), None
         return totals[1], None if beside is None else totals[2]

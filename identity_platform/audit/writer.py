@@ -68,7 +68,7 @@ def part_for_tenant(action: str, *, source: str, **facts: Any) -> Part:
 def record_for_each_in_tenant(
     action: str, *, kind: str, ids: Collection[object], details: Mapping[str, Any] | None = None
 ) -> None:
-    """One row for each target of the same kind, in one statement: what befell one person is found by that person's id."""
+    """One row for each target of the same kind, in one statement, so the events of a user are found by the user's id."""
     values = _values(action, "success", (kind, ""), details)
     del values[5]  # the target's id
     with connections["tenant"].cursor() as cursor:

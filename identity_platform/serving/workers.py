@@ -45,8 +45,8 @@ class Companion:
         else:
             self.process = process
 
-    def bury(self) -> None:
-        """Take note that it has ended, whatever the reason: nobody here has told it to."""
+    def mark_ended(self) -> None:
+        """Record that the process ended by itself and schedule its restart."""
         if self.process is not None:
             # Not closed too: that raises while another thread, which is about to start a process, takes its status.
             self.process.join()
@@ -93,7 +93,7 @@ class Companions:
                 break
             for sentinel in ended:
                 if isinstance(sentinel, int):
-                    living[sentinel].bury()
+                    living[sentinel].mark_ended()
         processes = [one.process for one in self._companions if one.process is not None]
         for process in processes:
             process.terminate()

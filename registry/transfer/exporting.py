@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from registry import actions
 from registry.models import ACTIVE, Service, ServiceCredential
-from registry.transfer.members import CREDENTIAL
+from registry.transfer.row_fields import CREDENTIAL
 
 AT_ONCE = 200
 COLUMNS: Final = (

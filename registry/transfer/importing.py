@@ -19,7 +19,7 @@ from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
 from registry import actions
 from registry.models import ACTIVE, API_KEY, Service, ServiceCredential, ServiceImport
 from registry.sealing import seal_secret
-from registry.transfer.members import KINDS, KNOWN_IN_CSV, KNOWN_IN_JSON, SERVICE
+from registry.transfer.row_fields import KINDS, KNOWN_IN_CSV, KNOWN_IN_JSON, SERVICE
 from tenants import keys
 
 IMPORT = "service_import"

@@ -15,7 +15,7 @@ from django.db import connections, transaction
 
 from identity_platform.api.renderers import as_json
 from tenants.context import TENANT_ALIAS, current_tenant
-from userflow.events import wakeups as hints
+from userflow.events import wakeups
 from userflow.events.catalogue import filters_for
 
 AT_ONCE = 500
@@ -81,7 +81,7 @@ def publish_to(endpoint_id: UUID, event: str, data: Mapping[str, Any]) -> str:
 def wake_after_commit() -> None:
     """Have a deliverer look at the tenant that is entered, once the transaction is committed."""
     # Before the commit it would look and see nothing.
-    transaction.on_commit(partial(hints.wake, current_tenant().tenant_id), using=TENANT_ALIAS, robust=True)
+    transaction.on_commit(partial(wakeups.wake, current_tenant().tenant_id), using=TENANT_ALIAS, robust=True)
 
 
 def forget(subjects: Sequence[UUID]) -> None:

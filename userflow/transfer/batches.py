@@ -17,9 +17,9 @@ from tenants.context import tenant_atomic
 from userflow.accounts.models import Client, GroupMembership, RoleBinding
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking_for_user
-from userflow.transfer import naming, staging, telling
-from userflow.transfer.members import KINDS, USER
-from userflow.transfer.naming import Definition, Names
+from userflow.transfer import import_events, name_resolution, staging
+from userflow.transfer.name_resolution import Definition, Names
+from userflow.transfer.row_fields import KINDS, USER
 from userflow.transfer.staging import Staged
 
 TAKEN = "A user with this address exists, or an earlier row has it."
@@ -70,16 +70,16 @@ def take(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch], None]
     """
     batch = Batch()
     batch.fail(judged.faults)
-    makes = naming.Makes(rules.options.create_missing, rules.options.dry_run, rules.by)
+    creation = name_resolution.Creation(rules.options.create_missing, rules.options.dry_run, rules.by)
     people = _with_clients(judged.people, rules, batch)
     with tenant_atomic():
         staging.be_patient()
-        naming.define(judged.definitions, makes, batch)
-        people, names = naming.found_for(people, makes, batch)
+        name_resolution.create_defined(judged.definitions, creation, batch)
+        people, names = name_resolution.resolve_names(people, creation, batch)
         made, changed = _write(people, rules, batch, judged.moment)
         if not rules.options.dry_run:
-            telling.of_made(people, made, judged.moment)
-            telling.of_changed(changed.values())
+            import_events.publish_created(people, made, judged.moment)
+            import_events.publish_updated(changed.values())
             _bind(people, names, made, changed)
         before_commit(batch)
     return batch
@@ -200,6 +200,6 @@ def _bind(people: list[Staged], names: Names, made: dict[int, UUID], changed: di
             roles.append((user, default))
         groups += [(user, names.groups[name].id) for name in person.groups]
     new = staging.bind(RoleBinding, "role_id", roles)
-    telling.of_bound("role.assigned", "role_id", new, names.roles.values())
+    import_events.publish_assigned("role.assigned", "role_id", new, names.roles.values())
     new = staging.bind(GroupMembership, "group_id", groups)
-    telling.of_bound("group.members_added", "group_id", new, names.groups.values())
+    import_events.publish_assigned("group.members_added", "group_id", new, names.groups.values())

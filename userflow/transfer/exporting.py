@@ -23,7 +23,7 @@ from userflow.accounts.principals import ADMIN, OPERATOR, Principal
 from userflow.credentials import attempts
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.permissions import reading, require
-from userflow.transfer.members import GROUP, ROLE
+from userflow.transfer.row_fields import GROUP, ROLE
 
 AT_ONCE = 1000
 _KINDS: Final = {OPERATOR: "operator", ADMIN: "admin user"}

@@ -28,7 +28,7 @@ from tenants.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import WebhookTenant
 from tenants.schema import reason_of
-from userflow.events import wakeups as hints
+from userflow.events import wakeups
 from userflow.webhooks import queue
 from userflow.webhooks.delivery import PATIENCE_SECONDS, Turn, deliver
 
@@ -61,7 +61,7 @@ class Deliverer:
             while not self._ending():
                 tenants: list[UUID] = []
                 if len(self._running) < self._threads:
-                    tenants += hints.due(self._threads - len(self._running))
+                    tenants += wakeups.due(self._threads - len(self._running))
                     if not tenants and time.monotonic() >= next_sweep:
                         tenants += self._swept()
                         # A full batch: there are more whose turn has come.
@@ -142,9 +142,9 @@ class Deliverer:
             WebhookTenant.objects.filter(pk=tenant_id, touched_at__lt=now() - KEPT).delete()
         for endpoint in found:
             if endpoint.held_seconds:
-                hints.wake(tenant_id, seconds=HELD_SECONDS)
+                wakeups.wake(tenant_id, seconds=HELD_SECONDS)
             elif endpoint.seconds:
-                hints.wake(tenant_id, seconds=endpoint.seconds)
+                wakeups.wake(tenant_id, seconds=endpoint.seconds)
             else:
                 self._start(partial(self._turn, endpoint_id=endpoint.endpoint_id), tenant_id)
 
@@ -156,7 +156,7 @@ class Deliverer:
             # At the back of the queue, so that a long list of one endpoint does not make the others wait.
             self._start(partial(self._turn, endpoint_id=endpoint_id), tenant_id)
         elif turn is not Turn.DONE:
-            hints.wake(tenant_id, seconds=HELD_SECONDS)
+            wakeups.wake(tenant_id, seconds=HELD_SECONDS)
 
     def _swept(self) -> Sequence[UUID]:
         """Tenants that nobody has looked at for a while; each goes to one deliverer."""

@@ -22,10 +22,10 @@ from identity_platform import outbound
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRejected, TooSlow
 from tenants.context import in_tenant, tenant_atomic
-from userflow.events import wakeups as hints
+from userflow.events import wakeups
 from userflow.events.models import WebhookEndpoint
 from userflow.webhooks import notices, queue, signing
-from userflow.webhooks.queue import Claim, Letter
+from userflow.webhooks.queue import Claim, Message
 
 log = structlog.get_logger("identity.webhooks")
 TRIES = Counter("identity_webhook_tries", "Webhook messages sent, by outcome.", ["outcome"])
@@ -95,24 +95,24 @@ def _turn(
     highest = _certain(tenant_id, held.endpoint_id, patience)
     if highest is None:
         # A long transaction of the tenant is under way; ids below may still appear.
-        hints.wake(tenant_id, seconds=1.0)
+        wakeups.wake(tenant_id, seconds=1.0)
         return Turn.DONE
     sent = 0
     while not ending():
         with in_tenant(tenant_id):
-            letters = queue.next_letters(held.endpoint_id, highest)
-        if not letters:
+            messages = queue.next_messages(held.endpoint_id, highest)
+        if not messages:
             # What came meanwhile is above the mark, and whoever wrote it has left a hint or is seen at the next look.
             return Turn.MORE if sent else Turn.DONE
-        for letter in letters:
+        for message in messages:
             if ending():
                 return Turn.MORE
-            if letter.wait_seconds > 0:
-                hints.wake(tenant_id, seconds=letter.wait_seconds)
+            if message.wait_seconds > 0:
+                wakeups.wake(tenant_id, seconds=message.wait_seconds)
                 return Turn.DONE
             if time.monotonic() - renewed > queue.LATE_SECONDS:
                 return Turn.MORE
-            turn = _send(tenant_id, held, letter, secrets, session)
+            turn = _send(tenant_id, held, message, secrets, session)
             if turn is not Turn.MORE:
                 return turn
             renewed = time.monotonic()
@@ -137,41 +137,41 @@ def _certain(tenant_id: UUID, endpoint_id: UUID, patience: float) -> int | None:
     return highest
 
 
-def _send(tenant_id: UUID, held: Claim, letter: Letter, secrets: list[str], session: GuardedSession) -> Turn:
+def _send(tenant_id: UUID, held: Claim, message: Message, secrets: list[str], session: GuardedSession) -> Turn:
     """Try one message and note the outcome; gives MORE when the next one may follow, else how the turn ends."""
-    status, error, asked_to_wait = _exchange(held.url, letter, secrets, session)
+    status, error, asked_to_wait = _exchange(held.url, message, secrets, session)
     if status is not None and 200 <= status < 300:
         with in_tenant(tenant_id):
-            goes_on = queue.taken(held, letter, status)
+            goes_on = queue.taken(held, message, status)
         TRIES.labels("delivered").inc()
         return Turn.MORE if goes_on else Turn.NOT_MINE
-    again = _next_try(letter, asked_to_wait)
+    again = _next_try(message, asked_to_wait)
     with in_tenant(tenant_id), tenant_atomic():
-        failing_since = queue.failed(held, letter, status, error, again=again)
+        failing_since = queue.failed(held, message, status, error, again=again)
         off = failing_since is not None and _switched_off(held.endpoint_id, status, failing_since)
     if failing_since is None:
         # The endpoint has another address or secret, somebody else holds it, or it was removed.
         TRIES.labels("failed").inc()
         return Turn.NOT_MINE
     TRIES.labels("failed" if again is not None else "dead").inc()
-    log.info("webhook_not_taken", endpoint_id=str(held.endpoint_id), message_id=letter.message_id, error=error)
+    log.info("webhook_not_taken", endpoint_id=str(held.endpoint_id), message_id=message.message_id, error=error)
     if again is not None and not off:
-        hints.wake(tenant_id, seconds=again)
+        wakeups.wake(tenant_id, seconds=again)
     # Behind one that was given up the next has its turn; it may be the only one that the consumer cannot take.
     return Turn.MORE if again is None and not off else Turn.DONE
 
 
 def _exchange(
-    url: str, letter: Letter, secrets: list[str], session: GuardedSession
+    url: str, message: Message, secrets: list[str], session: GuardedSession
 ) -> tuple[int | None, str, float | None]:
     """POST the message; gives the status or None, what went wrong, and for how long the consumer asked to be left alone."""
     headers = signing.headers(
-        message_id=letter.message_id, timestamp=int(time.time()), body=letter.body, secrets=secrets
+        message_id=message.message_id, timestamp=int(time.time()), body=message.body, secrets=secrets
     ) | {"Content-Type": "application/json", "User-Agent": AGENT}
     began = time.monotonic()
     try:
         answer = outbound.post(
-            session, url, body=letter.body, headers=headers, seconds=settings.WEBHOOK_TIMEOUT_SECONDS
+            session, url, body=message.body, headers=headers, seconds=settings.WEBHOOK_TIMEOUT_SECONDS
         )
     except NotResolved:
         return None, "name not resolved", None
@@ -203,17 +203,17 @@ def _retry_after(stated: str | None) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def _next_try(letter: Letter, asked_to_wait: float | None) -> float | None:
+def _next_try(message: Message, asked_to_wait: float | None) -> float | None:
     """In how many seconds the message is tried again; None when its time is over.
 
     Threefold each time, with a jitter of a fifth so that consumers that come back are not met by everybody at once. The
     last try is at the end of the message's time, whatever the step would have been.
     """
-    left = settings.WEBHOOK_RETRY_SECONDS - letter.age_seconds
+    left = settings.WEBHOOK_RETRY_SECONDS - message.age_seconds
     if left <= 0:
         return None
     step = min(
-        settings.WEBHOOK_RETRY_FIRST_SECONDS * 3.0 ** min(letter.attempts, 20), settings.WEBHOOK_RETRY_LONGEST_SECONDS
+        settings.WEBHOOK_RETRY_FIRST_SECONDS * 3.0 ** min(message.attempts, 20), settings.WEBHOOK_RETRY_LONGEST_SECONDS
     )
     step *= random.uniform(0.8, 1.2)  # noqa: S311  # it spreads load, nothing more
     return max(0.1, min(max(step, asked_to_wait or 0.0), left))

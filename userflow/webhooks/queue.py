@@ -50,7 +50,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class Message:
     """A message to be sent now."""
 
     id: int
@@ -144,7 +144,7 @@ def have_ended(writers: list[str]) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def next_letters(endpoint_id: UUID, highest: int) -> Sequence[Letter]:
+def next_messages(endpoint_id: UUID, highest: int) -> Sequence[Message]:
     """The next messages in their order, up to that id."""
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(
@@ -156,7 +156,7 @@ def next_letters(endpoint_id: UUID, highest: int) -> Sequence[Letter]:
             [endpoint_id, highest, BATCH],
         )
         rows = cursor.fetchall()
-    return [Letter(id_, message, event, body.encode(), *rest) for id_, message, event, body, *rest in rows]
+    return [Message(id_, message, event, body.encode(), *rest) for id_, message, event, body, *rest in rows]
 
 
 _RESULT = (
@@ -185,26 +185,26 @@ _GIVEN_UP = _RESULT.format(
 )
 
 
-def taken(held: Claim, letter: Letter, status: int) -> bool:
+def taken(held: Claim, message: Message, status: int) -> bool:
     """The consumer has the message. False when the endpoint is off or somebody else's by now: then stop."""
-    return bool(_note(_TAKEN, held, letter, status, "")[0])
+    return bool(_note(_TAKEN, held, message, status, "")[0])
 
 
-def failed(held: Claim, letter: Letter, status: int | None, error: str, *, again: float | None) -> datetime | None:
+def failed(held: Claim, message: Message, status: int | None, error: str, *, again: float | None) -> datetime | None:
     """The consumer has it not: it is tried `again` in so many seconds, or given up where that is None.
 
     Gives since when the endpoint has taken nothing; None when the endpoint is not this deliverer's any more, and then
     nothing is noted.
     """
     if again is None:
-        return _note(_GIVEN_UP, held, letter, status, error)[1]
-    return _note(_AGAIN, held, letter, status, error, again)[1]
+        return _note(_GIVEN_UP, held, message, status, error)[1]
+    return _note(_AGAIN, held, message, status, error, again)[1]
 
 
 def _note(
-    statement: str, held: Claim, letter: Letter, status: int | None, error: str, *more: float
+    statement: str, held: Claim, message: Message, status: int | None, error: str, *more: float
 ) -> tuple[bool | None, datetime | None]:
-    values = [lease_seconds(), held.endpoint_id, held.lease, status, error, *more, letter.id]
+    values = [lease_seconds(), held.endpoint_id, held.lease, status, error, *more, message.id]
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(statement, values)
         row = cursor.fetchone()
@@ -222,14 +222,14 @@ def switch_off(endpoint_id: UUID, reason: str) -> bool:
 __all__ = [
     "PENDING",
     "Claim",
-    "Letter",
+    "Message",
     "Waiting",
     "claim",
     "failed",
     "have_ended",
     "horizon",
     "lease_seconds",
-    "next_letters",
+    "next_messages",
     "release",
     "revoked",
     "switch_off",

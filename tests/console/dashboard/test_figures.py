@@ -169,7 +169,7 @@ def test_registry_calls_and_refusals_are_counted_by_tenant(new_house: Callable[[
     other.api.get("/exsvc/api/v1/services")
     collect(house, other)
     day = today(house)
-    # The last errors ride along with whichever call comes next.
+    # Pending errors are written together with the next call.
     assert (day["registry_calls"], day["registry_refused"]) == (103, answers.count(429))
     assert today(other)["registry_calls"] == 1
     collect(house, other)

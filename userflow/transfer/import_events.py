@@ -19,7 +19,7 @@ from userflow.transfer.staging import Named, Staged
 MOST_IDS = 1000
 
 
-def of_made(people: Iterable[Staged], ids: Mapping[int, UUID], moment: datetime) -> None:
+def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: datetime) -> None:
     """`end_user.created` for each that was made."""
     publish_for_each(
         "end_user.created",
@@ -45,13 +45,13 @@ def of_made(people: Iterable[Staged], ids: Mapping[int, UUID], moment: datetime)
     )
 
 
-def of_changed(ids: Iterable[UUID]) -> None:
+def publish_updated(ids: Iterable[UUID]) -> None:
     """`end_user.updated` for each whom a row has changed."""
     found = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
     publish_for_each("end_user.updated", (person(user, changed=["metadata", "name"]) for user in found.iterator()))
 
 
-def of_bound(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
+def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
     """One message for each role or group (`member` is its id's name) that people were given."""
     known = {named.id: named.name for named in names}
     publish_for_each(event, _members(member, pairs, known))
@@ -67,7 +67,7 @@ def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUI
             yield {member: other, "name": known[other], "user_ids": users[start : start + MOST_IDS]}
 
 
-def of_roles(roles: Iterable[Role]) -> None:
+def publish_roles(roles: Iterable[Role]) -> None:
     """`role.created` for each."""
     publish_for_each(
         "role.created",
@@ -78,7 +78,7 @@ def of_roles(roles: Iterable[Role]) -> None:
     )
 
 
-def of_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> None:
+def publish_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> None:
     """`group.created` for each, with the names of the roles that it carries."""
     publish_for_each(
         "group.created",
@@ -94,6 +94,6 @@ def of_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> 
     )
 
 
-def of_end(import_id: UUID, tally: Tally) -> None:
+def publish_finished(import_id: UUID, tally: Tally) -> None:
     """`import.finished` with its counts."""
     publish("import.finished", {"import_id": import_id, **tally.counts()})

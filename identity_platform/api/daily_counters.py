@@ -1,7 +1,7 @@
-"""Day figures that ride along with a count of the rate limiter: one round trip for both, and no request depends on them.
+"""Daily counters in Valkey, incremented in the same round trip as the rate limiter's count.
 
-A tally is a Redis hash of a day; whoever keeps figures reads it once in a while and keeps what it says. A server that
-forgets takes the tallies of the day with it, and nothing else.
+A counter is a hash for one name and day with a field per tenant. The console copies it to the database now and then. No
+request depends on it: a Valkey server that loses its data loses the counts of the day and nothing else.
 """
 
 import os
@@ -17,51 +17,51 @@ from django.core.cache import caches
 from identity_platform.api import valkey
 
 KEPT_SECONDS: Final = 10 * 86_400
-# Of what waits for its ride in a process: fields beyond are let go.
+# Fields that one process holds back for the next count; more are dropped.
 MOST_WAITING: Final = 1_000
 
 
-class _Waiting(threading.local):
-    ride: tuple[str, str] | None = None
+class _Next(threading.local):
+    entry: tuple[str, str] | None = None
 
 
-_next = _Waiting()
+_next = _Next()
 _lock = threading.Lock()
 _later: Counter[tuple[str, str]] = Counter()
 _expiring: set[str] = set()
 
 
 def key_of(name: str, day: date) -> str:
-    """The hash of a tally and a day (UTC)."""
+    """Return the key of the hash for this name and day (UTC)."""
     return f"{caches['default'].key_prefix}:tally:{name}:{day.isoformat()}"
 
 
-def ride_along(name: str, field: str) -> None:
-    """Let the next count of this thread add one to `field` of today's tally."""
-    _next.ride = (key_of(name, datetime.now(UTC).date()), field)
+def piggyback(name: str, field: str) -> None:
+    """Increment `field` of today's counter together with this thread's next count."""
+    _next.entry = (key_of(name, datetime.now(UTC).date()), field)
 
 
 def add_later(name: str, field: str) -> None:
-    """Add one with whichever count of this process comes next: for what is known only after the count."""
+    """Increment together with the next count of this process: for facts known only after the present count."""
     entry = (key_of(name, datetime.now(UTC).date()), field)
     with _lock:
         if entry in _later or len(_later) < MOST_WAITING:
             _later[entry] += 1
 
 
-def taken() -> tuple[bytes, int]:
-    """The commands (RESP 2) that ride along now, and how many answers they give."""
-    ride, _next.ride = _next.ride, None
-    if ride is None:
+def pending_commands() -> tuple[bytes, int]:
+    """Return the commands (RESP 2) to send with the present count, and the number of their replies."""
+    entry, _next.entry = _next.entry, None
+    if entry is None:
         return b"", 0
-    sums = Counter([ride])
-    new = {ride[0]} - _expiring
+    sums = Counter([entry])
+    new = {entry[0]} - _expiring
     if _later:
         with _lock:
             sums.update(_later)
             _later.clear()
     commands = [_command("HINCRBY", key, field, str(total)) for (key, field), total in sums.items()]
-    # Once per process and day: a hash that nobody reads must not stay for ever.
+    # Set once per process and day, so that unread hashes do not stay for ever.
     commands += [_command("EXPIRE", key, str(KEPT_SECONDS)) for key in new]
     if new:
         _expiring.clear()
@@ -70,7 +70,7 @@ def taken() -> tuple[bytes, int]:
 
 
 def read(name: str, days: int) -> dict[date, Mapping[str, int]]:
-    """The tallies of today and the days before; those that the server does not have, or cannot tell, are not in it."""
+    """Return the counters of the last `days` days; days without a counter, or after a failure of Valkey, are left out."""
     today = datetime.now(UTC).date()
     found: dict[date, Mapping[str, int]] = {}
     try:
@@ -89,7 +89,7 @@ def _command(*words: str) -> bytes:
 
 
 def _after_fork() -> None:
-    # A lock held in the parent at that moment would stay locked here for ever; what waits there is sent from there.
+    # A lock that the parent holds at the fork would stay locked here for ever. The parent sends its pending counts itself.
     global _lock
     _lock = threading.Lock()
     _later.clear()

@@ -12,8 +12,8 @@ from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import reject_granting
 from userflow.errors import GrantsMoreThanHeld
-from userflow.transfer import staging, telling
-from userflow.transfer.members import GROUP, ROLE
+from userflow.transfer import import_events, staging
+from userflow.transfer.row_fields import GROUP, ROLE
 from userflow.transfer.staging import Named, Staged
 
 
@@ -39,7 +39,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Makes:
+class Creation:
     """Whether roles and groups that are missing are made, and whether anything is written at all."""
 
     create_missing: bool
@@ -48,19 +48,19 @@ class Makes:
     by: Principal | None
 
 
-def found_for(people: list[Staged], makes: Makes, batch: Batch) -> tuple[list[Staged], Names]:
+def resolve_names(people: list[Staged], creation: Creation, batch: Batch) -> tuple[list[Staged], Names]:
     """Find the roles and groups that the rows name; rows that name missing ones, or too powerful ones, stay out."""
     wanted_roles = {name for person in people for name in person.roles or ()}
     wanted_groups = {name for person in people for name in person.groups}
-    if makes.create_missing and not makes.dry_run:
-        _make_roles({name: {} for name in _permitted(wanted_roles, "roles", makes.by)})
-        _make_groups({name: {} for name in _permitted(wanted_groups, "groups", makes.by)})
+    if creation.create_missing and not creation.dry_run:
+        _create_roles({name: {} for name in _permitted(wanted_roles, "roles", creation.by)})
+        _create_groups({name: {} for name in _permitted(wanted_groups, "groups", creation.by)})
     names = Names(staging.roles(wanted_roles), staging.groups(wanted_groups))
     fine = []
     for person in people:
         faults = [
-            *_unfit(person.line, "roles", person.roles or (), names.roles, makes),
-            *_unfit(person.line, "groups", person.groups, names.groups, makes),
+            *_unfit(person.line, "roles", person.roles or (), names.roles, creation),
+            *_unfit(person.line, "groups", person.groups, names.groups, creation),
         ]
         if faults:
             batch.fail(faults)
@@ -73,15 +73,15 @@ def _permitted(names: set[str], member: str, by: Principal | None) -> set[str]:
     return names if by is None or by.may(f"{member}:write") else set()
 
 
-def _unfit(line: int, member: str, wanted: Iterable[str], found: dict[str, Named], makes: Makes) -> list[Fault]:
+def _unfit(line: int, member: str, wanted: Iterable[str], found: dict[str, Named], creation: Creation) -> list[Fault]:
     faults = []
     for name in wanted:
-        if makes.by is not None and not makes.by.may(f"{member}:write"):
+        if creation.by is not None and not creation.by.may(f"{member}:write"):
             return [Fault(line, member, f"This needs the permission {member}:write.")]
         if name not in found:
-            if not (makes.create_missing and makes.dry_run):
+            if not (creation.create_missing and creation.dry_run):
                 faults.append(Fault(line, member, f"There is none with the name {name!r}."))
-        elif makes.by is not None and (reason := _beyond(makes.by, found[name].permissions)):
+        elif creation.by is not None and (reason := _beyond(creation.by, found[name].permissions)):
             faults.append(Fault(line, member, reason))
     return faults
 
@@ -94,30 +94,30 @@ def _beyond(by: Principal, permissions: Iterable[str]) -> str:
     return ""
 
 
-def define(definitions: list[Definition], makes: Makes, batch: Batch) -> None:
+def create_defined(definitions: list[Definition], creation: Creation, batch: Batch) -> None:
     """Make the roles and groups that have rows of their own, if missing ones are made; those that exist stay as they are."""
-    if makes.by is not None:
+    if creation.by is not None:
         batch.fail([Fault(one.line, "kind", "Over REST only end users come in.") for one in definitions])
         return
-    for kind, there, make in ((ROLE, staging.roles, _make_roles), (GROUP, staging.groups, _make_groups)):
+    for kind, there, make in ((ROLE, staging.roles, _create_roles), (GROUP, staging.groups, _create_groups)):
         rows = [one for one in definitions if one.kind == kind]
         exist = there(one.name for one in rows)
         new: dict[str, dict[str, Any]] = {}
         for one in rows:
             if one.name in exist or one.name.lower() in {name.lower() for name in new}:
                 batch.tally.skipped += 1
-            elif makes.create_missing:
+            elif creation.create_missing:
                 new[one.name] = one.values
                 batch.tally.created += 1
             else:
                 batch.fail(
                     [Fault(one.line, "name", f"There is no {kind} {one.name!r}: make it, or say --create-missing.")]
                 )
-        if not makes.dry_run:
+        if not creation.dry_run:
             make(new)
 
 
-def _make_roles(stated: dict[str, dict[str, Any]]) -> None:
+def _create_roles(stated: dict[str, dict[str, Any]]) -> None:
     """Make those of these roles that are not there: without permissions, or with those stated."""
     exist = staging.roles(stated)
     new = [
@@ -134,10 +134,10 @@ def _make_roles(stated: dict[str, dict[str, Any]]) -> None:
         # Somebody may make the same one at this moment: then theirs is taken.
         Role.objects.bulk_create(new, ignore_conflicts=True)
         record_for_each_in_tenant("role.imported", kind="role", ids=[role.pk for role in new])
-        telling.of_roles(new)
+        import_events.publish_roles(new)
 
 
-def _make_groups(stated: dict[str, dict[str, Any]]) -> None:
+def _create_groups(stated: dict[str, dict[str, Any]]) -> None:
     """The same for groups; the roles that they carry are made where they are missing."""
     exist = staging.groups(stated)
     new = [
@@ -148,7 +148,7 @@ def _make_groups(stated: dict[str, dict[str, Any]]) -> None:
     if not new:
         return
     carried = {group.name: stated[group.name].get("roles", []) for group in new}
-    _make_roles({name: {} for names in carried.values() for name in names})
+    _create_roles({name: {} for names in carried.values() for name in names})
     roles = staging.roles({name for names in carried.values() for name in names})
     Group.objects.bulk_create(new, ignore_conflicts=True)
     groups = staging.groups(carried)
@@ -160,4 +160,4 @@ def _make_groups(stated: dict[str, dict[str, Any]]) -> None:
         [links(group_id=group, role_id=role) for group, role in sorted(pairs)], ignore_conflicts=True
     )
     record_for_each_in_tenant("group.imported", kind="group", ids=[group.pk for group in new])
-    telling.of_groups(new, carried)
+    import_events.publish_groups(new, carried)
