@@ -12,7 +12,7 @@ from django.db import connection, connections
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
-from tenants import routes
+from tenants import lookup
 from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
@@ -124,7 +124,7 @@ def admin_token(tenant_id: UUID) -> str:
     if user is None:
         name = f"admin-{tenant_id.hex[:12]}"
         user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
-    pair = issue.open_session(ADMINS, admin_speaker(user), amr=PASSWORD_AMR, route=routes.find(tenant_id))
+    pair = issue.open_session(ADMINS, admin_speaker(user), amr=PASSWORD_AMR, tenant=lookup.find(tenant_id))
     return pair.access_token
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from mfa.people import active_client
 from mfa.verification import Earned
-from tenants import routes
+from tenants import lookup
 from tenants.context import current_tenant
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS, Realm
@@ -75,8 +75,8 @@ def complete_second_step(
 
 
 def _open_session(realm: Realm, user: Any, ticket: Spendable, amr: tuple[str, ...], user_agent: str) -> TokenPair:
-    speaker, route = speaker_of(realm, user, ticket.client_id)
-    return actions.complete_sign_in(realm, user, speaker, amr=(*ticket.amr, *amr), route=route, user_agent=user_agent)
+    speaker, tenant = speaker_of(realm, user, ticket.client_id)
+    return actions.complete_sign_in(realm, user, speaker, amr=(*ticket.amr, *amr), tenant=tenant, user_agent=user_agent)
 
 
 def second_step(
@@ -85,27 +85,27 @@ def second_step(
     """What a right second step earns, for `verification.spend`; None without a ticket. Rejects as `speaker_of`."""
     if ticket is None:
         return None
-    speaker, route = speaker_of(realm, user, ticket.client_id)
-    return Earned(speaker, route, (*ticket.amr, *amr), user_agent, ticket)
+    speaker, tenant = speaker_of(realm, user, ticket.client_id)
+    return Earned(speaker, tenant, (*ticket.amr, *amr), user_agent, ticket)
 
 
 def speaker_of(
     realm: Realm, user: Any, client_id: UUID | None, *, client_proof: ClientProof | None = None
-) -> tuple[Speaker, routes.Route | None]:
-    """Whom a session of the user speaks for, and the tenant's route.
+) -> tuple[Speaker, lookup.TenantContext | None]:
+    """Whom a session of the user speaks for, and the tenant's context.
 
     With `client_proof` the client authenticates now; a login's ticket was given to a client that had authenticated. Raises
     NotSignedInByTicket (401, the client was switched off between the two steps), ClientNotAuthenticated, TenantSuspended.
     """
     if realm is END_USERS:
-        tenant = current_tenant()
-        client = active_client(client_id, tenant.tenant_id)
+        entered = current_tenant()
+        client = active_client(client_id, entered.tenant_id)
         if client is None or client_id is None:
             raise NotSignedInByTicket
         if client_proof is not None and not is_authenticated(client_proof.secret, *client):
-            reject_sign_in(tenant.tenant_id, client_id)
-        return actions.end_user_speaker(user, tenant.tenant_id, client_id), tenant
-    route = routes.find(user.tenant_id) if user.tenant_id else None
-    if route is not None:
-        route.check(Purpose.READ)
-    return actions.admin_speaker(user), route
+            reject_sign_in(entered.tenant_id, client_id)
+        return actions.end_user_speaker(user, entered.tenant_id, client_id), entered
+    tenant = lookup.find(user.tenant_id) if user.tenant_id else None
+    if tenant is not None:
+        tenant.check(Purpose.READ)
+    return actions.admin_speaker(user), tenant

@@ -11,7 +11,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
 from mfa.errors import UnknownPerson
-from tenants import routes
+from tenants import lookup
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import AdminUser
@@ -63,7 +63,7 @@ def _admin_at(key: str, caller: "Caller | None") -> Any | None:
     if len(named) != 1 or not named[0].active:
         return None
     if named[0].tenant_id is not None:
-        routes.find(named[0].tenant_id).check(Purpose.READ)
+        lookup.find(named[0].tenant_id).check(Purpose.READ)
     return named[0]
 
 
@@ -112,4 +112,4 @@ def settings_of(realm: Realm, user: Any) -> dict[str, Any]:
     """The tenant settings that hold for the user; none for operators."""
     if realm is END_USERS:
         return current_tenant().settings
-    return routes.find(user.tenant_id).settings if user.tenant_id else {}
+    return lookup.find(user.tenant_id).settings if user.tenant_id else {}

@@ -16,7 +16,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.parts import Part, together
 from mfa.enrollment import Caller, id_in
-from tenants import routes
+from tenants import lookup
 from tenants.states import Purpose
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, tickets
@@ -127,7 +127,7 @@ def count_try(
         return Try(None, found, None, attempts.STRANGER)
     user: Any = realm.users.from_db(realm.alias, list(names), row[: len(names)])
     if realm is not END_USERS and user.tenant_id is not None:
-        routes.find(user.tenant_id).check(Purpose.READ)
+        lookup.find(user.tenant_id).check(Purpose.READ)
     login = None
     if mfa_token is not None:
         if waits_for is None:
@@ -183,7 +183,7 @@ class Earned:
     """The session that a use opens. `login` is the first step that it completes, if there was one."""
 
     speaker: Speaker
-    route: routes.Route | None
+    tenant: lookup.TenantContext | None
     amr: tuple[str, ...]
     user_agent: str
     login: Spendable | None = None
@@ -231,7 +231,7 @@ def spend(*, realm: Realm, tried: Try, use: Use, earned: Earned | None) -> Token
             user,
             earned.speaker,
             amr=earned.amr,
-            route=earned.route,
+            tenant=earned.tenant,
             user_agent=earned.user_agent,
             given=_ready(realm, user, use, earned.login),
             also=also,

@@ -27,7 +27,7 @@ from registry.errors import (
     ServiceInUse,
     ServiceNotFound,
 )
-from tenants import routes
+from tenants import lookup
 from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
@@ -107,7 +107,7 @@ class RegistryViewSet(ApiViewSet):
         if asked is None:
             asked = self.valid_query(NamedTenant) if request.META["QUERY_STRING"] else {}
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
-        routes.find(tenant_id).check(Purpose.INSPECT)
+        lookup.find(tenant_id).check(Purpose.INSPECT)
         return tenant_id
 
 

@@ -7,6 +7,6 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants import checks, routes  # noqa: F401  # registers the system checks
+        from tenants import lookup
 
-        routes.forget_at_request_ends()
+        lookup.forget_at_request_ends()

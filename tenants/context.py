@@ -11,7 +11,7 @@ import structlog
 from django.db import ProgrammingError, connections, transaction
 from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
-from tenants import routes
+from tenants import lookup
 from tenants.errors import NoActiveTenant, TenantBehind, TenantSwitchInTransaction
 from tenants.states import Purpose
 
@@ -33,7 +33,7 @@ class Place:
     database: str
     direct: bool = False
     # The tenant whose place it is; none while a template or a spare database is made.
-    route: routes.Route | None = field(default=None, compare=False)
+    tenant: lookup.TenantContext | None = field(default=None, compare=False)
 
     @property
     def key(self) -> tuple[int, int, str]:
@@ -61,12 +61,12 @@ def current_place() -> Place:
     return place
 
 
-def current_tenant() -> routes.Route:
+def current_tenant() -> lookup.TenantContext:
     """The tenant that is entered; NoActiveTenant if none is."""
-    route = current_place().route
-    if route is None:
+    tenant = current_place().tenant
+    if tenant is None:
         raise NoActiveTenant("A database is entered for maintenance, not for a tenant.")
-    return route
+    return tenant
 
 
 def _wrapper() -> "DatabaseWrapper":
@@ -95,21 +95,21 @@ def in_place(place: Place) -> Iterator[None]:
 
 
 @contextmanager
-def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[routes.Route]:
+def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[lookup.TenantContext]:
     """Enter a tenant: from here tenant models mean its database.
 
-    Takes the tenant's id and what it is entered for. Gives the tenant's route (settings, state). Raises
+    Takes the tenant's id and what it is entered for. Gives the tenant's context (settings, state). Raises
     UnknownTenant, TenantSuspended or TenantBusy; with TenantBehind when a statement misses what this release's migrations
     make. No connection is opened before the first statement.
     """
-    route = routes.find(tenant_id)
-    route.check(purpose)
+    tenant = lookup.find(tenant_id)
+    tenant.check(purpose)
     try:
-        with in_place(Place(route.server_id, route.server_revision, route.database, route=route)):
-            yield route
+        with in_place(Place(tenant.server_id, tenant.server_revision, tenant.database, tenant=tenant)):
+            yield tenant
     except ProgrammingError as problem:
         # Asked only now: whether a tenant is migrated costs no request that goes well.
-        if isinstance(problem.__cause__, _NOT_THERE) and routes.is_behind(tenant_id):
+        if isinstance(problem.__cause__, _NOT_THERE) and lookup.is_behind(tenant_id):
             log.warning("tenant_behind", tenant=str(tenant_id), next="run migrate_tenants")
             raise TenantBehind from problem
         raise

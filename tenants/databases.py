@@ -44,14 +44,14 @@ def _lock_number(subject: object) -> int:
 
 
 @contextmanager
-def administering(server: DatabaseServer) -> Iterator[Raw]:
+def maintenance_connection(server: DatabaseServer) -> Iterator[Raw]:
     """A direct connection in autocommit to the server's maintenance database, closed at the end."""
     with servers.maintenance(server) as raw:
         yield raw
 
 
 @contextmanager
-def inside(server: DatabaseServer, database: str) -> Iterator[Raw]:
+def connection_to(server: DatabaseServer, database: str) -> Iterator[Raw]:
     """A direct connection in autocommit to one database, closed at the end."""
     params = servers.parameters(server.pk, server.revision, direct=True)
     with servers.connect_for_maintenance(params | {"dbname": database}) as raw:
@@ -60,13 +60,13 @@ def inside(server: DatabaseServer, database: str) -> Iterator[Raw]:
 
 
 @contextmanager
-def working_on(server: DatabaseServer, subject: object, *, patience: float = PATIENCE_SECONDS) -> Iterator[Raw]:
+def job_lock(server: DatabaseServer, subject: object, *, patience: float = PATIENCE_SECONDS) -> Iterator[Raw]:
     """The same, with the job's lock on `subject` (a tenant's id, or one of the jobs above) held meanwhile.
 
     Raises JobRunning when another process still holds it after `patience` seconds.
     """
     number = _lock_number(subject)
-    with administering(server) as raw:
+    with maintenance_connection(server) as raw:
         raw.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{max(1, round(patience * 1000))}ms")))
         try:
             raw.execute("SELECT pg_advisory_lock(%s)", [number])
@@ -81,7 +81,7 @@ def working_on(server: DatabaseServer, subject: object, *, patience: float = PAT
                 raw.execute("SELECT pg_advisory_unlock(%s)", [number])
 
 
-def is_worked_on(raw: Raw, subject: object) -> bool:
+def is_job_running(raw: Raw, subject: object) -> bool:
     """Whether a job holds the lock on `subject` at this moment."""
     number = _lock_number(subject)
     found = raw.execute("SELECT pg_try_advisory_lock(%s)", [number]).fetchone()
@@ -171,7 +171,7 @@ def set_limits(raw: Raw, database: str) -> None:
     )
 
 
-def hold_still(raw: Raw, database: str) -> None:
+def make_read_only(raw: Raw, database: str) -> None:
     """Let nothing be written into the database any more, not even by a request that has just been let in.
 
     Raises CopyFailed when a session that may write does not end: what it commits later would be in no copy.
@@ -200,7 +200,7 @@ def _await_those_who_come_in(raw: Raw, database: str) -> None:
         time.sleep(0.01)
 
 
-def held_still(raw: Raw) -> set[str]:
+def read_only_names(raw: Raw) -> set[str]:
     """The databases on the server that nothing can be written into, by `hold_still`."""
     found = raw.execute(
         "SELECT datname FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase"
@@ -209,7 +209,7 @@ def held_still(raw: Raw) -> set[str]:
     return {name for (name,) in found}
 
 
-def let_go(raw: Raw, database: str) -> None:
+def make_writable(raw: Raw, database: str) -> None:
     """Let it be written into again."""
     if exists(raw, database):
         raw.execute(sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(sql.Identifier(database)))
@@ -247,11 +247,11 @@ def ensure_template(server: DatabaseServer) -> str:
     connect to it, so copying is never rejected because somebody is in it.
     """
     name = template_name()
-    with administering(server) as raw:
+    with maintenance_connection(server) as raw:
         if exists(raw, name):
             return name
     # Whoever comes second waits for the first one's template instead of rejecting its caller.
-    with working_on(server, TEMPLATE_JOB, patience=120) as raw:
+    with job_lock(server, TEMPLATE_JOB, patience=120) as raw:
         if exists(raw, name):
             return name
         making = f"{name}_making"

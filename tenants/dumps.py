@@ -58,7 +58,7 @@ def _check(name: str, code: int, said: str) -> None:
 
 
 def _command(name: str, server: DatabaseServer, database: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    with databases.administering(server) as raw:
+    with databases.maintenance_connection(server) as raw:
         program = _program(name, raw.info.server_version // 10_000)
     params = servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database}
     params.pop("prepare_threshold", None)

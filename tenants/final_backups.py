@@ -26,7 +26,7 @@ from django.utils.timezone import now
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealBroken, SealingWriter, unseal_file
-from identity_platform.transfer.scratch import scratch
+from identity_platform.transfer.temporary_folder import temporary_folder
 from tenants import dumps, keys, steps
 from tenants.errors import BackupUnfit, CopyFailed, DataKeyLocked, ProgramMissing
 from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase
@@ -60,13 +60,13 @@ def write(mapping: TenantDatabase) -> Path:
     try:
         settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = settings.BACKUP_FOLDER / f"{_PREFIX}{mapping.pk}{_SUFFIX}"
-        with scratch(settings.BACKUP_FOLDER) as folder:
+        with temporary_folder(settings.BACKUP_FOLDER) as folder:
             draft = folder / "draft"
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
                 _write_into(out, mapping)
                 out.flush()
                 os.fsync(out.fileno())
-            steps.ended("written out")
+            steps.completed("written out")
             draft.replace(file)
     except OSError as problem:
         # Its words may name paths.
@@ -112,8 +112,8 @@ def _rows_of(tenant_id: UUID) -> str:
             new: set[Any] = set()
             for some in _batches(owners):
                 rows = related._base_manager.filter(**{f"{relation.field.name}__in": some})
-                if hasattr(related, "over"):
-                    rows = rows.exclude(related.over(_FAR))
+                if hasattr(related, "expired"):
+                    rows = rows.exclude(related.expired(_FAR))
                 new |= set(rows.values_list("pk", flat=True))
             new -= found.setdefault(related, set())
             if new:

@@ -151,7 +151,7 @@ def _migrate(mapping: TenantDatabase) -> Outcome:
         return Outcome(mapping.pk, mapping.tenant.slug, mapping.server.name, result, reason, seconds, by_migration)
 
     try:
-        with databases.working_on(mapping.server, mapping.pk):
+        with databases.job_lock(mapping.server, mapping.pk):
             return ended(*_migrate_alone(mapping))
     except JobRunning:
         return ended(Result.PASSED, "another job is working on it")
@@ -172,14 +172,14 @@ def _migrate_alone(mapping: TenantDatabase) -> tuple[Result, str]:
         # Suspended at this very moment: then it is migrated as a suspended one.
         with suppress(WrongState):
             change_state(found.pk, State.MIGRATING, only_from=State.ACTIVE)
-    steps.ended("migrating")
+    steps.completed("migrating")
     problem: UpgradeFailed | DatabaseError | None = None
     reason, ran = "", []
     try:
         ran = upgrade(Place(mapping.server_id, mapping.server.revision, found.name, direct=True))
     except (UpgradeFailed, DatabaseError) as failure:
         problem, reason = failure, why(failure)
-    steps.ended("migrated")
+    steps.completed("migrated")
     fields = {"reason": reason} if reason else {"reason": "", "schema_version": current}
     rows = TenantDatabase.objects.filter(pk=found.pk)
     if not rows.filter(status=State.MIGRATING).update(status=State.ACTIVE, **fields):

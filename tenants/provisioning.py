@@ -2,7 +2,7 @@
 
 The mapping row comes first: it is the promise that the database's name belongs to the tenant. A database is copied from
 a migrated template (STRATEGY wal_log), or claimed from the warm pool of ready-made ones, and counts only when the
-mapping says `active`. Whoever works on a tenant's database holds that tenant's lock (`databases.working_on`).
+mapping says `active`. Whoever works on a tenant's database holds that tenant's lock (`databases.job_lock`).
 """
 
 import re
@@ -19,14 +19,14 @@ from identity_platform.api.errors import ApiError
 from identity_platform.audit.chain import PLATFORM
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.postgresql import patience
-from tenants import databases, final_backups, keys, routes, steps, warm
+from identity_platform.postgresql import statement_timeout
+from tenants import databases, final_backups, keys, lookup, steps, warm_pool
 from tenants.capacity import server_with_room
 from tenants.context import Place
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
 from tenants.final_backups import Deletion
 from tenants.models import DatabaseServer, DataKey, FinalBackup, Tenant, TenantDatabase
-from tenants.promises import promise
+from tenants.reservations import reserve
 from tenants.schema import is_current, schema_version, upgrade
 from tenants.slugs import slug_of
 from tenants.states import FOLLOWS, State
@@ -71,15 +71,15 @@ def create_tenant(
     chosen = server_with_room(server)
     with ExitStack() as job:
         with transaction.atomic():
-            tenant = _promised(chosen, name, slug, stated, tenant_settings or {})
+            tenant = _reserved(chosen, name, slug, stated, tenant_settings or {})
             claim(tenant.pk, before={}, after=tenant.settings)
             mapping = tenant.database
             if mapping.status == State.ACTIVE:
                 _furnish(tenant, furnish)
                 return tenant
             # Before anybody can see the row: who finds it unlocked may take it for one that was left behind.
-            raw = job.enter_context(databases.working_on(chosen, tenant.pk))
-        steps.ended("mapped")
+            raw = job.enter_context(databases.job_lock(chosen, tenant.pk))
+        steps.completed("mapped")
         try:
             _finish(raw, mapping, furnish)
         except ApiError:
@@ -89,12 +89,12 @@ def create_tenant(
     return tenant
 
 
-def _promised(server: DatabaseServer, name: str, slug: str, stated: bool, tenant_settings: dict[str, Any]) -> Tenant:
+def _reserved(server: DatabaseServer, name: str, slug: str, stated: bool, tenant_settings: dict[str, Any]) -> Tenant:
     # Only a slug that we made ourselves may be varied.
     made = [] if stated else [f"{slug[:45]}-{secrets.token_hex(2)}" for _ in range(7)]
     variants = made if made and is_reserved(slug) else [slug, *made]
     for candidate in variants:
-        tenant = promise(server, name=name, slug=candidate, tenant_settings=tenant_settings)
+        tenant = reserve(server, name=name, slug=candidate, tenant_settings=tenant_settings)
         if tenant is not None:
             return tenant
     raise SlugTaken
@@ -107,7 +107,7 @@ def _begun(slug: str) -> TenantDatabase | None:
 
 def _finish_begun(begun: TenantDatabase, name: str, tenant_settings: dict[str, Any], furnish: Furnish | None) -> Tenant:
     try:
-        with databases.working_on(begun.server, begun.pk) as raw:
+        with databases.job_lock(begun.server, begun.pk) as raw:
             begun.refresh_from_db()
             # Not left behind, but made by somebody else in the meantime.
             if begun.status != State.PROVISIONING:
@@ -130,7 +130,7 @@ def finish_provisioning(*, tenant_id: UUID, furnish: Furnish | None = None) -> T
     mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
     if mapping is None:
         raise UnknownTenant
-    with databases.working_on(mapping.server, tenant_id) as raw:
+    with databases.job_lock(mapping.server, tenant_id) as raw:
         mapping.refresh_from_db()
         if mapping.status == State.PROVISIONING:
             _finish(raw, mapping, furnish)
@@ -139,21 +139,21 @@ def finish_provisioning(*, tenant_id: UUID, furnish: Furnish | None = None) -> T
 
 def _finish(raw: databases.Raw, mapping: TenantDatabase, furnish: Furnish | None) -> None:
     server, tenant = mapping.server, mapping.tenant
-    warm.copy(raw, server, mapping.name)
+    warm_pool.copy(raw, server, mapping.name)
     place = Place(server.pk, server.revision, mapping.name, direct=True)
     if not is_current(place):
         # Copied before a crash, finished by newer code.
         upgrade(place)
-    steps.ended("verified")
+    steps.completed("verified")
     with transaction.atomic():
         TenantDatabase.objects.filter(pk=mapping.pk).update(
             status=State.ACTIVE, schema_version=schema_version(), reason=""
         )
         _furnish(tenant, furnish)
-    steps.ended("activated")
+    steps.completed("activated")
     mapping.refresh_from_db(fields=["status", "schema_version", "reason"])
     tenant.database = mapping
-    routes.forget()
+    lookup.forget()
 
 
 def _furnish(tenant: Tenant, furnish: Furnish | None) -> None:
@@ -174,7 +174,7 @@ def change_state(tenant_id: UUID, to: State, *, reason: str = "", only_from: Sta
         raise UnknownTenant
     if not moved and mapping.status != to:
         raise WrongState(f"The tenant is {mapping.status}: it cannot become {to}.")
-    routes.forget()
+    lookup.forget()
     return mapping
 
 
@@ -193,17 +193,17 @@ def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
     mapping = TenantDatabase.objects.select_related("server").filter(pk=tenant_id).first()
     if mapping is None or mapping.status == State.DELETED:
         raise UnknownTenant
-    with databases.working_on(mapping.server, tenant_id) as raw:
-        look_again(mapping)
-        if mapping.name in databases.held_still(raw):
+    with databases.job_lock(mapping.server, tenant_id) as raw:
+        reload_mapping(mapping)
+        if mapping.name in databases.read_only_names(raw):
             # By a move that was killed.
-            databases.let_go(raw, mapping.name)
+            databases.make_writable(raw, mapping.name)
         mapping = change_state(tenant_id, State.ACTIVE, only_from=State.SUSPENDED)
     record_for_platform("tenant.resumed", tenant_id=tenant_id, target=("tenant", tenant_id))
     return mapping
 
 
-def look_again(mapping: TenantDatabase) -> None:
+def reload_mapping(mapping: TenantDatabase) -> None:
     """Read the mapping anew, once its lock is held and no other job is at it: one may have ended since it was read.
 
     JobRunning if it has left the server that we are on.
@@ -226,13 +226,13 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
     if mapping is None or mapping.status == State.DELETED:
         raise UnknownTenant
     # All its services and people's admins at once may take longer than a request's statements.
-    with patience.lifted(), databases.working_on(mapping.server, tenant_id) as raw:
-        look_again(mapping)
+    with statement_timeout.no_timeout(), databases.job_lock(mapping.server, tenant_id) as raw:
+        reload_mapping(mapping)
         if mapping.status != State.DELETING:
             _begin_deletion(raw, mapping, final_backup=final_backup)
-        steps.ended("deleting")
+        steps.completed("deleting")
         databases.drop(raw, mapping.name)
-        steps.ended("dropped")
+        steps.completed("dropped")
         kept = final_backups.kept(tenant_id)
         with transaction.atomic():
             forget_in_global_database(tenant_id, keep_key=kept.until is not None)
@@ -243,7 +243,7 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
                 details={"final_backup_until": kept.until.isoformat() if kept.until else None},
             )
     keys.forget(str(tenant_id))
-    routes.forget()
+    lookup.forget()
     return kept
 
 
@@ -260,18 +260,18 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
         return
     try:
         # Requests that were let in before may still write what would be in no backup.
-        databases.hold_still(raw, mapping.name)
+        databases.make_read_only(raw, mapping.name)
         file = final_backups.write(mapping)
         with transaction.atomic():
             final_backups.keep(mapping.pk, file)
             change_state(mapping.pk, State.DELETING)
     except BaseException:
         # Also after Ctrl-C.
-        databases.let_go(raw, mapping.name)
+        databases.make_writable(raw, mapping.name)
         if was_active:
             change_state(mapping.pk, State.ACTIVE, only_from=State.SUSPENDED)
         raise
-    steps.ended("backed up")
+    steps.completed("backed up")
 
 
 def forget_in_global_database(tenant_id: UUID, *, keep_key: bool) -> None:

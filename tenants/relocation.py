@@ -22,19 +22,19 @@ from django.utils.timezone import now
 from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.postgresql import patience
-from identity_platform.transfer.scratch import scratch
+from identity_platform.postgresql import statement_timeout
+from identity_platform.transfer.temporary_folder import temporary_folder
 from identity_platform.transfer.writing import reject_special
-from tenants import databases, dumps, final_backups, routes, steps
+from tenants import databases, dumps, final_backups, lookup, steps
 from tenants.capacity import server_with_room
 from tenants.context import TENANT_ALIAS, Place, in_place
 from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
-from tenants.provisioning import change_state, forget_in_global_database, look_again
+from tenants.provisioning import change_state, forget_in_global_database, reload_mapping
 from tenants.router import lives_in_tenant
 from tenants.schema import is_current, is_older, reason_of, schema_version, upgrade
 from tenants.states import State
-from tenants.warm import new_database_name
+from tenants.warm_pool import new_database_name
 
 MANIFEST, DUMP = "tenant.json", "database.dump"
 _MEANT_FOR = "for "
@@ -62,10 +62,10 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
         "schema_version": mapping.schema_version,
         "format": 1,
     }
-    with scratch(file.parent) as folder:
+    with temporary_folder(file.parent) as folder:
         dump, draft = folder / DUMP, folder / "draft"
         dumps.write_out(mapping.server, mapping.name, dump)
-        steps.ended("written out")
+        steps.completed("written out")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
             with zipfile.ZipFile(out, "w") as packed:
                 packed.writestr(MANIFEST, json.dumps(manifest))
@@ -86,9 +86,9 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
     CopyFailed, ProgramMissing, JobRunning; then everything is as it was.
     """
     mapping = _mapping(tenant_id)
-    with scratch() as folder:
+    with temporary_folder() as folder:
         dump = _unpacked(file, tenant_id, folder)
-        with databases.working_on(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
+        with databases.job_lock(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
             name = _copy_into(mapping.server, tenant_id, dump)
             _close(Place(mapping.server.pk, mapping.server.revision, name, direct=True))
             # The backup may hold webhook endpoints that there were none of any more. Without any, the deliverer strikes
@@ -106,7 +106,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
     is in use), NoRoom, UnknownServer, CopyFailed, ProgramMissing, JobRunning, OSError; then everything is as it was.
     """
     mapping, target = final_backups.deleted_tenant_of(file), server_with_room(server)
-    with scratch() as folder, patience.lifted(), databases.working_on(mapping.server, mapping.pk):
+    with temporary_folder() as folder, statement_timeout.no_timeout(), databases.job_lock(mapping.server, mapping.pk):
         dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
         made_by = str(manifest["schema_version"])
         if made_by != schema_version() and not is_older(made_by):
@@ -118,7 +118,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
         finally:
             # Unless it has become the tenant's database.
             drop_copies(mapping.pk)
-    routes.forget()
+    lookup.forget()
     final_backups.remove(file)
     return _mapping(mapping.pk)
 
@@ -149,7 +149,7 @@ def _put_back(
         raise WrongState(
             f"Something of the tenant is in use by now, such as a username or a passkey domain: {reason_of(clash)}."
         ) from clash
-    steps.ended("switched")
+    steps.completed("switched")
 
 
 def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
@@ -161,20 +161,20 @@ def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
     mapping, target = _mapping(tenant_id), server_with_room(server)
     if target.pk == mapping.server_id:
         # Killed after the switch: only the old database is left to be dropped.
-        with databases.working_on(mapping.server, tenant_id):
+        with databases.job_lock(mapping.server, tenant_id):
             if drop_copies(tenant_id):
                 return mapping
         raise WrongState(f"The tenant is on {target.name} already.")
     with (
-        scratch() as folder,
-        databases.working_on(mapping.server, tenant_id) as raw,
+        temporary_folder() as folder,
+        databases.job_lock(mapping.server, tenant_id) as raw,
         _held_still(raw, mapping),
     ):
         dump = folder / DUMP
         dumps.write_out(mapping.server, mapping.name, dump)
-        steps.ended("written out")
+        steps.completed("written out")
         name = _copy_into(target, tenant_id, dump, like=mapping)
-        steps.ended("verified")
+        steps.completed("verified")
         _switch(mapping, target, name, "tenant.moved")
     return _mapping(tenant_id)
 
@@ -183,7 +183,7 @@ def drop_copies(tenant_id: UUID) -> int:
     """Drop what moves and restores of the tenant have left, by whoever holds the tenant's lock; gives how many."""
     copies = list(WarmDatabase.objects.select_related("server").filter(schema_version=f"{_MEANT_FOR}{tenant_id}"))
     for copy in copies:
-        with databases.administering(copy.server) as raw:
+        with databases.maintenance_connection(copy.server) as raw:
             databases.drop(raw, copy.name)
         copy.delete()
     return len(copies)
@@ -192,11 +192,11 @@ def drop_copies(tenant_id: UUID) -> int:
 def clear_up(tenant_id: UUID) -> None:
     """Drop what interrupted moves and restores of the tenant have left. Raises JobRunning."""
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
-    with databases.working_on(mapping.server, tenant_id) as raw:
+    with databases.job_lock(mapping.server, tenant_id) as raw:
         drop_copies(tenant_id)
         mapping.refresh_from_db(fields=["status", "name", "server"])
-        if mapping.status != State.MOVING and mapping.name in databases.held_still(raw):
-            databases.let_go(raw, mapping.name)
+        if mapping.status != State.MOVING and mapping.name in databases.read_only_names(raw):
+            databases.make_writable(raw, mapping.name)
 
 
 def _mapping(tenant_id: UUID) -> TenantDatabase:
@@ -209,20 +209,20 @@ def _mapping(tenant_id: UUID) -> TenantDatabase:
 @contextmanager
 def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
     """Keep the tenant's database as it is; at the end it is let go, unless the mapping has left it."""
-    look_again(mapping)
+    reload_mapping(mapping)
     if mapping.status == State.ACTIVE:
         change_state(mapping.pk, State.MOVING, only_from=State.ACTIVE)
     elif mapping.status not in (State.MOVING, State.SUSPENDED, State.FAILED):
         raise WrongState(f"The tenant is {mapping.status}.")
-    steps.ended("moving")
+    steps.completed("moving")
     database = mapping.name
     try:
         # A suspended tenant's too: operators look into it, and its trail is sealed and purged.
-        databases.hold_still(raw, database)
+        databases.make_read_only(raw, database)
         yield
     finally:
         if TenantDatabase.objects.filter(pk=mapping.pk, name=database).exists():
-            databases.let_go(raw, database)
+            databases.make_writable(raw, database)
             with suppress(WrongState):
                 change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
             drop_copies(mapping.pk)
@@ -232,13 +232,13 @@ def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: Tenant
     drop_copies(tenant_id)
     name = new_database_name()
     WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_MEANT_FOR}{tenant_id}", ready=False)
-    steps.ended("promised")
-    with databases.administering(server) as raw:
+    steps.completed("reserved")
+    with databases.maintenance_connection(server) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
-        steps.ended("created")
+        steps.completed("created")
         dumps.read_in(server, name, dump)
         databases.set_limits(raw, name)
-    steps.ended("read in")
+    steps.completed("read in")
     if like is not None and _row_counts(like.server, like.name) != _row_counts(server, name):
         raise CopyFailed("The copy does not hold as many rows as the original: everything is as it was.")
     place = Place(server.pk, server.revision, name, direct=True)
@@ -264,7 +264,7 @@ def _close(place: Place) -> None:
 
 
 def _row_counts(server: DatabaseServer, database: str) -> dict[str, int]:
-    with databases.inside(server, database) as raw:
+    with databases.connection_to(server, database) as raw:
         tables = raw.execute(
             "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1"
         ).fetchall()
@@ -279,8 +279,8 @@ def _switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: 
         rows.update(server=server, name=name, schema_version=schema_version(), status=to, reason="")
         WarmDatabase.objects.filter(name=name).update(server=mapping.server, name=mapping.name)
         record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk))
-    routes.forget()
-    steps.ended("switched")
+    lookup.forget()
+    steps.completed("switched")
     drop_copies(mapping.pk)
 
 

@@ -1,6 +1,6 @@
 """Letting go of what has had its time: expired rows of every database, and old events of the audit trails.
 
-A model says itself when its rows are over, by a class method `over(moment) -> Q`; nobody else knows its columns. What
+A model says itself when its rows are over, by a class method `expired(moment) -> Q`; nobody else knows its columns. What
 says nothing is kept.
 """
 
@@ -15,11 +15,11 @@ from django.db.models.functions import Cast
 from django.utils.timezone import now
 
 from identity_platform.audit.models import ChainHead
-from tenants import final_backups, trails
+from tenants import audit_trails, final_backups
+from tenants.audit_trails import Owner, TrailUnreachable, opened, reachable
 from tenants.models import TenantDatabase
 from tenants.router import GLOBAL_ALIAS, lives_in_tenant
 from tenants.states import State
-from tenants.trails import Owner, TrailUnreachable, opened, reachable
 
 AT_ONCE = 1000
 
@@ -28,13 +28,13 @@ class Passing(Protocol):
     """A model whose rows pass."""
 
     @classmethod
-    def over(cls, moment: Any) -> Q:
+    def expired(cls, moment: Any) -> Q:
         """Which rows nobody can use any more at this moment."""
 
 
 def passing_models(*, of_tenants: bool) -> list[type[Model]]:
     """The models that say when their rows are over, of tenant databases or of the global one."""
-    return [m for m in apps.get_models() if hasattr(m, "over") and lives_in_tenant(m) == of_tenants]
+    return [m for m in apps.get_models() if hasattr(m, "expired") and lives_in_tenant(m) == of_tenants]
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ def purge(owner: Owner, *, seen: Callable[[int], None] = lambda rows: None) -> P
             for model in passing_models(of_tenants=owner.tenant_id is not None):
                 if number := _purge_model(model, trail.alias if owner.tenant_id else GLOBAL_ALIAS, seen):
                     purged.rows[str(model._meta.verbose_name_plural)] = number
-        if number := trails.purge(owner, seen=seen):
+        if number := audit_trails.purge(owner, seen=seen):
             purged.rows["audit events"] = number
         if owner.tenant_id is None and (number := _forget_ends_of_deleted()):
             purged.rows["ends of deleted tenants' trails"] = number
@@ -73,7 +73,7 @@ def purge(owner: Owner, *, seen: Callable[[int], None] = lambda rows: None) -> P
 def purge_all(*, until: Callable[[], bool] = lambda: False) -> list[str]:
     """Purge the platform and every tenant, one after the other, until told to end; gives what failed."""
     problems = []
-    for owner in trails.owners():
+    for owner in audit_trails.owners():
         if until():
             break
         purged = purge(owner)
@@ -90,7 +90,7 @@ def _forget_ends_of_deleted() -> int:
 
 
 def _purge_model(model: type[Model], alias: str, seen: Callable[[int], None]) -> int:
-    over = cast(Passing, model).over(now())
+    over = cast(Passing, model).expired(now())
     total = 0
     while True:
         # The rows are named first: deleting by a condition would take whatever falls under it meanwhile.

@@ -15,7 +15,7 @@ from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 
 from identity_platform.api.errors import ApiError
-from identity_platform.postgresql import patience
+from identity_platform.postgresql import statement_timeout
 from tenants.context import TENANT_ALIAS, Place, in_place
 from tenants.errors import UpgradeFailed
 
@@ -89,7 +89,7 @@ def upgrade(place: Place) -> list[str]:
         if action == "apply_start" and migration is not None:
             at = f"{migration.app_label}.{migration.name}"
 
-    with in_place(place), patience.lifted():
+    with in_place(place), statement_timeout.no_timeout():
         connection = connections[TENANT_ALIAS]
         connection.ensure_connection()
         try:

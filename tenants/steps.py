@@ -7,7 +7,7 @@ from contextvars import ContextVar
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("steps_listener", default=None)
 
 
-def ended(step: str) -> None:
+def completed(step: str) -> None:
     """Called with the name of the step that has just ended: the place where tests kill the process."""
     listener = _listener.get()
     if listener is not None:
@@ -15,7 +15,7 @@ def ended(step: str) -> None:
 
 
 @contextmanager
-def told(listener: Callable[[str], None]) -> Iterator[None]:
+def observed_by(listener: Callable[[str], None]) -> Iterator[None]:
     """Let `listener` hear of every step that ends in this context."""
     token = _listener.set(listener)
     try:

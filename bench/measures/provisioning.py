@@ -17,10 +17,10 @@ import psycopg
 from bench import world
 from bench.home import ROOT, Home
 from bench.run import Row, Run
-from tenants import routes
+from tenants import lookup
 from tenants.capacity import main_server
 from tenants.models import Tenant
-from tenants.warm import refill
+from tenants.warm_pool import refill
 from userflow.tenants.actions import open_tenant
 
 PEER = ROOT / "bench" / "peers" / "django_tenants"
@@ -102,7 +102,7 @@ def _django_tenants(home: Home, say: world.Say) -> Iterator[Schemas]:
         raw.execute("DROP DATABASE IF EXISTS django_tenants WITH (FORCE)")
         raw.execute("CREATE DATABASE django_tenants")
     folder = home.folder / "django_tenants"
-    source = routes.find(Tenant.objects.filter(database__status="active").order_by("created_at")[0].pk).database
+    source = lookup.find(Tenant.objects.filter(database__status="active").order_by("created_at")[0].pk).database
     environment = {
         **os.environ,
         "PEER_FOLDER": str(folder),

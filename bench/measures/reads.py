@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bench import servers, world
 from bench.rounds import Sample, Subject, middle, ratio
 from bench.run import Row, Run
-from tenants import routes
+from tenants import lookup
 
 LIMIT = 20
 PAGES = 20
@@ -38,7 +38,7 @@ def measure_list(run: Run) -> list[Row]:
 def _beside_bare(
     run: Run, name: str, house: world.Customer, ours: Sequence[bytes], bare: Sequence[bytes]
 ) -> dict[str, list[Sample]]:
-    database = run.home.with_database(routes.find(house.tenant_id).database)
+    database = run.home.with_database(lookup.find(house.tenant_id).database)
     with servers.platform(run.home) as platform, servers.peer(run.home, "bare", PEER_DATABASE_URL=database) as peer:
         return run.compare(name, [Subject("platform", platform, ours), Subject("bare", peer, bare)])
 

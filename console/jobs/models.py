@@ -47,7 +47,7 @@ class Job(models.Model):
         return f"{self.kind} {self.id}"
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Begun long ago, and nobody works on it any more."""
         return models.Q(created_at__lt=moment - KEPT, seen_at__lt=moment - SILENT_AFTER)
 

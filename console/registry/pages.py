@@ -37,7 +37,7 @@ from console.registry.forms import CredentialForm, ExpiryForm, SecretForm, Servi
 from console.scope import tenant_at
 from registry import actions
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
-from tenants import routes
+from tenants import lookup
 from tenants.states import Purpose
 from userflow.sessions.assurance import Action
 
@@ -50,7 +50,7 @@ _SECRETS = "services:credentials"
 def _tenant_id(request: HttpRequest) -> UUID:
     """The chosen tenant's id; UnknownTenant for one that is deleted or still in the making, as at the API."""
     tenant_id = tenant_at(request).pk
-    routes.find(tenant_id).check(Purpose.INSPECT)
+    lookup.find(tenant_id).check(Purpose.INSPECT)
     return tenant_id
 
 

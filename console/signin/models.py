@@ -21,6 +21,6 @@ class BrowserSession(AbstractBaseSession):
         return self.session_key[:8]
 
     @classmethod
-    def over(cls, moment: datetime) -> Q:
+    def expired(cls, moment: datetime) -> Q:
         """Expired."""
         return Q(expire_date__lt=moment)

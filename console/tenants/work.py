@@ -50,7 +50,7 @@ def provision(job: Job, say: Say) -> None:
     # Nobody knows this one: the admin sets another with the link.
     admin = {"username": asked["username"], "email": asked["email"], "password": generated_password()}
     say(_("Making the tenant %(slug)s.") % asked)
-    with steps.told(lambda step: _step(say, step)):
+    with steps.observed_by(lambda step: _step(say, step)):
         try:
             tenant = open_tenant(
                 name=asked["name"], slug=asked["slug"], server=asked["server"] or None, admin=admin
@@ -71,7 +71,7 @@ def provision(job: Job, say: Say) -> None:
 @kind_of_job(FINISH)
 def finish(job: Job, say: Say) -> None:
     """Go on with a tenant whose provisioning was interrupted."""
-    with steps.told(lambda step: _step(say, step)):
+    with steps.observed_by(lambda step: _step(say, step)):
         provisioning.finish_provisioning(tenant_id=_tenant_of(job).pk)
 
 
@@ -79,7 +79,7 @@ def finish(job: Job, say: Say) -> None:
 def migrate(job: Job, say: Say) -> None:
     """Bring one tenant's database to this release's schema."""
     tenant = _tenant_of(job)
-    with steps.told(lambda step: _step(say, step)):
+    with steps.observed_by(lambda step: _step(say, step)):
         report = fleet.migrate_tenants(only=[tenant.slug])
     for failure in report.failed:
         raise UpgradeFailed(failure.reason)
@@ -110,7 +110,7 @@ def delete(job: Job, say: Say) -> None:
         # Killed after the last step.
         say(_("The tenant is deleted."))
         return
-    with steps.told(lambda step: _step(say, step)):
+    with steps.observed_by(lambda step: _step(say, step)):
         kept = remove_tenant(
             tenant_id=tenant.pk, confirm=tenant.slug, final_backup=not job.params.get("without_backup", False)
         )

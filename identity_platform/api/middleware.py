@@ -14,7 +14,7 @@ from identity_platform.api import errors, handlers, metrics
 from identity_platform.api.cors import CrossOrigin
 from identity_platform.api.ratelimit import client_address, is_callers_own
 from identity_platform.audit.origin import Origin, current_origin, set_origin
-from identity_platform.postgresql import patience
+from identity_platform.postgresql import statement_timeout
 
 access = structlog.get_logger("identity.access")
 
@@ -24,9 +24,9 @@ SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
 PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live"})
 CONSOLE = "/admin/"
 # Longer than the server's own limit, so that it is the server that ends what is only slow.
-PATIENCE_SECONDS = settings.TENANT_STATEMENT_TIMEOUT_MS / 1000 + 0.2
+STATEMENT_TIMEOUT_SECONDS = settings.TENANT_STATEMENT_TIMEOUT_MS / 1000 + 0.2
 # Its pages look at more, and somebody is looking at them.
-CONSOLE_PATIENCE_SECONDS = PATIENCE_SECONDS + 10
+CONSOLE_STATEMENT_TIMEOUT_SECONDS = STATEMENT_TIMEOUT_SECONDS + 10
 PAGES = (CONSOLE, "/docs/", "/demo/", "/static/")
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -63,7 +63,9 @@ class ApiMiddleware:
                 address_is_own=is_callers_own(request.META, settings.TRUSTED_PROXY_HOPS),
             )
         )
-        patience.limit(CONSOLE_PATIENCE_SECONDS if request.path.startswith(CONSOLE) else PATIENCE_SECONDS)
+        statement_timeout.limit(
+            CONSOLE_STATEMENT_TIMEOUT_SECONDS if request.path.startswith(CONSOLE) else STATEMENT_TIMEOUT_SECONDS
+        )
         try:
             response = self._answer(request)
             response.headers["X-Request-ID"] = request_id
@@ -100,7 +102,7 @@ class ApiMiddleware:
             )
             return response
         finally:
-            patience.limit(None)
+            statement_timeout.limit(None)
             structlog.contextvars.clear_contextvars()
 
     def _answer(self, request: HttpRequest) -> HttpResponse:

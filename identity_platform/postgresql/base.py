@@ -12,7 +12,7 @@ from psycopg import Connection, Cursor, Error
 from psycopg.errors import FeatureNotSupported
 from psycopg.pq import TransactionStatus
 
-from identity_platform.postgresql.patience import PatientConnection
+from identity_platform.postgresql.statement_timeout import TimeoutConnection
 
 # The server of DATABASE_URL.
 MAIN_SERVER: Final = "main"
@@ -79,10 +79,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
             params["cursor_factory"] = BoundByServer
         return params
 
-    def get_new_connection(self, conn_params: dict[str, Any]) -> PatientConnection:
+    def get_new_connection(self, conn_params: dict[str, Any]) -> TimeoutConnection:
         # As Django's own without its options `isolation_level` and `pool`, which are not used here.
         self.isolation_level = IsolationLevel.READ_COMMITTED
-        return PatientConnection.connect(**conn_params)
+        return TimeoutConnection.connect(**conn_params)
 
     def is_usable(self) -> bool:
         return self.connection is not None and not is_stale(self.connection)

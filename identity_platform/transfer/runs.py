@@ -53,7 +53,7 @@ class ImportRun(models.Model):
         return str(self.id)
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Ended, or given up by everybody, a month ago."""
         return models.Q(touched_at__lt=moment - RUN_KEPT)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from identity_platform.transfer.rows import CSV, marked
-from identity_platform.transfer.scratch import scratch
+from identity_platform.transfer.temporary_folder import temporary_folder
 
 
 def reject_special(path: Path) -> None:
@@ -31,7 +31,7 @@ def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
         return
     reject_special(path)
     try:
-        with scratch(path.absolute().parent) as folder:
+        with temporary_folder(path.absolute().parent) as folder:
             draft = folder / "draft"
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:

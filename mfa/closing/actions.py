@@ -5,7 +5,7 @@ from typing import Any
 
 from identity_platform.api.errors import NotAllowed
 from mfa.errors import AccountDeletionOff
-from tenants import routes
+from tenants import lookup
 from userflow.accounts.principals import END_USER, Principal
 from userflow.endusers.actions import erase_end_user
 from userflow.sessions.assurance import Action
@@ -20,7 +20,7 @@ def close_account(*, principal: Principal, proof: Mapping[str, Any], user_agent:
     """
     if principal.kind != END_USER or principal.tenant_id is None:
         raise NotAllowed("Only an end user can delete their own account.")
-    if routes.find(principal.tenant_id).setting("account_deletion") != "on":
+    if lookup.find(principal.tenant_id).setting("account_deletion") != "on":
         raise AccountDeletionOff
     prove_own_change(Action.CLOSE_ACCOUNT, principal=principal, proof=proof, user_agent=user_agent)
     return erase_end_user(tenant_id=principal.tenant_id, user_id=principal.id, by=principal)

@@ -40,6 +40,6 @@ class PushAuthenticationRequest(TenantModel):
         return str(self.id)
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Expired, answered or not: the answer has become a sign-in or nothing."""
         return models.Q(expires_at__lt=moment)

@@ -76,7 +76,7 @@ class SmsCode(TenantModel):
         return self.purpose
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Expired so long ago that its tries are forgotten too."""
         return models.Q(expires_at__lt=moment - CODES_KEPT)
 
@@ -102,6 +102,6 @@ class SmsMessage(TenantModel):
         return self.country_prefix
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Past every budget and every look at the conversion."""
         return models.Q(sent_at__lt=moment - MESSAGES_KEPT)

@@ -30,7 +30,7 @@ class TotpSecret(models.Model):
         return str(self.id)
 
     @classmethod
-    def over(cls, moment: datetime) -> Q:
+    def expired(cls, moment: datetime) -> Q:
         """Never confirmed in time."""
         return Q(confirmed_at=None, expires_at__lt=moment)
 

@@ -88,7 +88,7 @@ class Challenge(models.Model):
         return self.ceremony
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Expired."""
         return models.Q(expires_at__lt=moment)
 

@@ -120,7 +120,7 @@ def finish_registration_and_sign_in(
                 amr = SECOND_STEP_AMR if proof.second_step_only else ONLY_STEP_AMR
                 earned = only_step(realm, user, client_id=user.client_id, caller=caller, amr=amr)
                 tokens = signin.complete_sign_in(
-                    realm, user, earned.speaker, amr=earned.amr, route=earned.route, user_agent=earned.user_agent
+                    realm, user, earned.speaker, amr=earned.amr, tenant=earned.tenant, user_agent=earned.user_agent
                 )
     except UnknownTenant as problem:
         raise NoProof from problem

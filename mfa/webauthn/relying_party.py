@@ -8,7 +8,7 @@ from django.conf import settings
 from mfa.errors import NoRelyingParty, RelyingPartyInUse
 from mfa.webauthn.ceremony import RelyingParty
 from mfa.webauthn.models import EndUserPasskey
-from tenants import routes
+from tenants import lookup
 from tenants.context import current_tenant, in_tenant
 from tenants.models import Tenant
 from tenants.settings import value_of
@@ -52,7 +52,7 @@ def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
     ceremony accepts comes from the settings alone. Apps are no pages and are left out. Raises UnknownTenant (404).
     """
     if tenant_id is not None:
-        return _pages(_origins(routes.find(tenant_id).settings))
+        return _pages(_origins(lookup.find(tenant_id).settings))
     found: list[str] = []
     if domain == settings.WEBAUTHN_RP_ID:
         found += settings.WEBAUTHN_ORIGINS

@@ -29,10 +29,10 @@ def only_step(
     """
     set_actor(speaks_as(realm, user), str(user.pk))
     try:
-        speaker, route = speaker_of(realm, user, client_id, client_proof=ClientProof(caller.client_secret))
+        speaker, tenant = speaker_of(realm, user, client_id, client_proof=ClientProof(caller.client_secret))
     except NotSignedInByTicket as switched_off:
         raise PasskeyNotVerified from switched_off
-    return Earned(speaker, route, amr, caller.user_agent)
+    return Earned(speaker, tenant, amr, caller.user_agent)
 
 
 def speaks_as(realm: Realm, user: Any) -> str:

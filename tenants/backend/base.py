@@ -56,7 +56,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         place = context.entered()
         if place is None:
             return None, None
-        return servers.name_of(place.server_id), place.route.tenant_id if place.route else None
+        return servers.name_of(place.server_id), place.tenant.tenant_id if place.tenant else None
 
     def _open(self, place: context.Place) -> TenantConnection:
         # One server's address, password or TLS settings must not mix with another's.

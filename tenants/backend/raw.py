@@ -6,7 +6,7 @@ from typing import Any, Self
 from psycopg import ClientCursor
 
 from identity_platform.postgresql import base
-from identity_platform.postgresql.patience import PatientConnection
+from identity_platform.postgresql.statement_timeout import TimeoutConnection
 
 # Statements that outlive their transaction. They are not used here (a pooler in transaction mode would lose them, or
 # hand them to somebody else); a connection on which one appears all the same does not go back into the pool. Looking
@@ -19,7 +19,7 @@ _LEAVES_STATE = re.compile(
 )
 
 
-class TenantConnection(PatientConnection):
+class TenantConnection(TimeoutConnection):
     """A psycopg connection with a mark."""
 
     leaves_state: bool = False

@@ -39,7 +39,7 @@ def _run(asked: dict[str, Any], writing: int) -> None:
     from tenants import steps
 
     if asked["kill_after"]:
-        steps.ended = lambda step: os._exit(9) if step == asked["kill_after"] else None
+        steps.completed = lambda step: os._exit(9) if step == asked["kill_after"] else None
     code, said = 0, io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

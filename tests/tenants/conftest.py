@@ -18,7 +18,7 @@ import pytest
 from django.core.management import call_command
 
 from identity_platform.serving import embedded
-from tenants import databases, provisioning, servers, warm
+from tenants import databases, provisioning, servers, warm_pool
 from tenants.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
 from tests.environment import DATABASE
@@ -72,7 +72,7 @@ HOLDERS = (
 def _locks_are_let_go() -> None:
     """Wait for the jobs that hold a lock at this moment: the server notices a little later that a process was killed."""
     for server in DatabaseServer.objects.filter(accepts_tenants=True):
-        with suppress(psycopg.Error), databases.administering(server) as raw:
+        with suppress(psycopg.Error), databases.maintenance_connection(server) as raw:
             before = set(raw.execute(HOLDERS).fetchall())
             # Those of other tests are among them, which may take their time.
             within(10, lambda raw=raw, before=before: not before & set(raw.execute(HOLDERS).fetchall()))
@@ -96,7 +96,7 @@ def newer_release(django_db_setup: None) -> Iterator[AnotherProcess]:
 
 def make_tenants(number: int) -> list[Tenant]:
     """So many tenants with databases of their own, the fast way: by way of the warm pool."""
-    warm.refill(main_server(), number)
+    warm_pool.refill(main_server(), number)
     mark = secrets.token_hex(3)
     return [provisioning.create_tenant(name=f"Many {n}", slug=f"many-{mark}-{n}") for n in range(1, number + 1)]
 
@@ -105,7 +105,7 @@ def make_tenants(number: int) -> list[Tenant]:
 def no_spares() -> None:
     """An empty warm pool, so that a tenant's database is copied while its maker waits."""
     WarmDatabase.objects.update(schema_version="0-000000000000")
-    warm.refill(main_server(), 0)
+    warm_pool.refill(main_server(), 0)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def second(second_url: str) -> Iterator[DatabaseServer]:
     for tenant in tenants:
         throw_away(tenant)
     Tenant.objects.filter(pk__in=[tenant.pk for tenant in tenants]).delete()
-    with databases.administering(server) as raw:
+    with databases.maintenance_connection(server) as raw:
         for database in databases.names(raw):
             databases.drop(raw, database)
     WarmDatabase.objects.filter(server=server).delete()
@@ -169,13 +169,13 @@ def straight_to(tenant: Tenant) -> "psycopg.Connection[Any]":
 def invalidate(server: DatabaseServer, database: str) -> None:
     """Leave a database as an interrupted DROP DATABASE does. Needs a superuser: on the second server only."""
     databases.POOL.close_idle(database)
-    with databases.administering(server) as raw:
+    with databases.maintenance_connection(server) as raw:
         raw.execute("UPDATE pg_database SET datconnlimit = -2, datistemplate = false WHERE datname = %s", [database])
 
 
 def databases_on(server: DatabaseServer) -> set[str]:
     """The databases of this test run on a server."""
-    with databases.administering(server) as raw:
+    with databases.maintenance_connection(server) as raw:
         return databases.names(raw)
 
 

@@ -139,12 +139,12 @@ def spares_within(seconds: float, wanted: int) -> set[str]:
 
 
 def test_two_workers_do_not_make_twice_as_many(no_spares: None, another_process: AnotherProcess) -> None:
-    from tenants import databases, warm
+    from tenants import databases, warm_pool
 
-    with databases.working_on(main_server(), databases.WARM_POOL_JOB):
+    with databases.job_lock(main_server(), databases.WARM_POOL_JOB):
         assert another_process.run("tenant_worker", "--once", "--size", "1").said == "0 made.\n"
     assert another_process.run("tenant_worker", "--once", "--size", "1").said == "1 made.\n"
-    assert warm.refill(main_server(), 1) == 0
+    assert warm_pool.refill(main_server(), 1) == 0
 
 
 @pytest.mark.parametrize(

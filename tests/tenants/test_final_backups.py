@@ -10,7 +10,7 @@ from django.core.management import CommandError
 from django.db import connection
 from django.utils.timezone import now
 
-from tenants import databases, final_backups, retention, trails
+from tenants import audit_trails, databases, final_backups, retention
 from tenants.capacity import main_server
 from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import AnotherProcess, said_by, throw_away
@@ -89,7 +89,7 @@ def test_restore_deleted_brings_everything_back(folder: Path, furnished: tuple[H
     assert admin.get("/exsvc/api/v1/services").json()["pagination"]["total"] == 1
     assert Client.objects.filter(tenant_id=house.id, is_default=True).count() == 1
     assert (states(house), file.exists(), wrong_with(slug)) == (("active", True), False, [])
-    assert trails.verify(trails.Owner(slug, house.id)).faults == []
+    assert audit_trails.verify(audit_trails.Owner(slug, house.id)).faults == []
 
 
 def test_delete_keeps_backup_of_very_many_services(folder: Path, new_house: Callable[[], House]) -> None:
@@ -114,10 +114,10 @@ def test_an_expired_backup_is_deleted_with_its_key(folder: Path, furnished: tupl
     file = file_of(house)
     copy = file.rename(folder.parent / file.name)
     file.write_bytes(copy.read_bytes())
-    retention.purge(trails.THE_PLATFORM)
+    retention.purge(audit_trails.THE_PLATFORM)
     assert (file.exists(), states(house)) == (True, ("deleted", True))
     FinalBackup.objects.filter(pk=house.id).update(delete_after=now() - timedelta(seconds=1))
-    assert retention.purge(trails.THE_PLATFORM).rows["final backups"] == 1
+    assert retention.purge(audit_trails.THE_PLATFORM).rows["final backups"] == 1
     assert (file.exists(), states(house)) == (False, ("deleted", False))
     with pytest.raises(CommandError, match="no longer be restored"):
         said_by("restore_deleted_tenant", str(copy))
@@ -130,7 +130,7 @@ def test_purge_removes_files_that_no_key_opens(folder: Path, furnished: tuple[Ho
     FinalBackup.objects.filter(pk=house.id).delete()
     other = folder / "acme-20300101T000000Z.zip"
     other.touch()
-    retention.purge(trails.THE_PLATFORM)
+    retention.purge(audit_trails.THE_PLATFORM)
     assert list(folder.iterdir()) == [other]
     assert not file.exists()
 
@@ -196,7 +196,7 @@ def test_a_killed_deletion_is_finished_with_its_backup(
     assert house.sign_in(person)["access_token"]
 
 
-@pytest.mark.parametrize("step", ["promised", "created", "read in", "switched"])
+@pytest.mark.parametrize("step", ["reserved", "created", "read in", "switched"])
 def test_a_killed_restore_of_a_deleted_tenant_is_repeated(
     step: str, furnished: tuple[House, Person, str], deleting_process: AnotherProcess
 ) -> None:
@@ -245,7 +245,7 @@ def test_restore_deleted_needs_a_free_slug(folder: Path, new_house: Callable[[],
 
 def test_a_tenant_without_database_is_deleted_without_backup(folder: Path, new_house: Callable[[], House]) -> None:
     house = new_house()
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, house.made.tenant.database.name)
     assert "There is no final backup of it." in delete(house)
     assert states(house) == ("deleted", False)

@@ -159,7 +159,7 @@ def test_a_tenant_that_another_job_works_on_is_passed_over(many_tenants: list[Te
 
     tenant = many_tenants[FLEET + 40]
     TenantDatabase.objects.filter(pk=tenant.pk).update(schema_version="0-000000000000")
-    with databases.working_on(main_server(), tenant.pk):
+    with databases.job_lock(main_server(), tenant.pk):
         report = fleet.migrate_tenants(only=[tenant.slug])
     assert [outcome.result for outcome in report.outcomes] == ["passed"]
     assert mapping_of(tenant).status == "active"

@@ -1,9 +1,9 @@
 """A database that an interrupted DROP DATABASE left invalid (`datconnlimit = -2`): only another DROP can touch it."""
 
-from tenants import databases, provisioning, warm
+from tenants import databases, provisioning, warm_pool
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import databases_on, invalidate, said_by
-from tests.tenants.test_checkup import check
+from tests.tenants.test_repairs import check
 
 
 def tenant_on(server: DatabaseServer, name: str) -> Tenant:
@@ -13,12 +13,12 @@ def tenant_on(server: DatabaseServer, name: str) -> Tenant:
 def test_repair_mends_interrupted_drops_among_healthy(second: DatabaseServer) -> None:
     healthy, left, broken = (tenant_on(second, name) for name in ("Healthy", "Left", "Broken"))
     TenantDatabase.objects.filter(pk=left.pk).update(status="deleting")
-    warm.refill(second, 2)
+    warm_pool.refill(second, 2)
     spare = WarmDatabase.objects.filter(server=second, ready=True).first()
     assert spare is not None
-    copy, orphan = warm.new_database_name(), warm.new_database_name()
+    copy, orphan = warm_pool.new_database_name(), warm_pool.new_database_name()
     WarmDatabase.objects.create(server=second, name=copy, schema_version=f"for {healthy.pk}")
-    with databases.administering(second) as raw:
+    with databases.maintenance_connection(second) as raw:
         for database in (copy, orphan):
             raw.execute(f"CREATE DATABASE {database} TEMPLATE template0")
     gone = [left.database.name, broken.database.name, spare.name, copy, orphan]
@@ -48,12 +48,12 @@ def test_a_tenant_is_made_despite_an_invalid_template(second: DatabaseServer, no
 
 
 def test_refill_makes_an_invalid_spare_again(second: DatabaseServer) -> None:
-    warm.refill(second, 1)
+    warm_pool.refill(second, 1)
     spare = WarmDatabase.objects.get(server=second)
     WarmDatabase.objects.filter(pk=spare.pk).update(ready=False)
     invalidate(second, spare.name)
-    assert warm.refill(second, 1) == 1
-    with databases.administering(second) as raw:
+    assert warm_pool.refill(second, 1) == 1
+    with databases.maintenance_connection(second) as raw:
         assert databases.exists(raw, spare.name)
 
 

@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from tenants import checkup, provisioning, warm
+from tenants import provisioning, repairs, warm_pool
 from tenants.capacity import main_server
 from tenants.errors import UnknownTenant
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
@@ -20,8 +20,8 @@ DELETING = ["deleting", "dropped"]
 
 def wrong_with(*subjects: str) -> list[str]:
     """What the check finds about these tenants and databases, and every orphan."""
-    found = checkup.inspect()
-    return [f"{f.kind} {f.subject}" for f in found if f.subject in subjects or f.kind is checkup.Kind.ORPHAN]
+    found = repairs.find_problems()
+    return [f"{f.kind} {f.subject}" for f in found if f.subject in subjects or f.kind is repairs.Kind.ORPHAN]
 
 
 @pytest.mark.parametrize("step", MAKING[:-1])
@@ -56,8 +56,8 @@ def test_a_making_that_was_killed_can_be_finished_by_the_check(
     slug = f"killed-{secrets.token_hex(4)}"
     another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="copied")
     assert wrong_with(slug) == [f"half made {slug}"]
-    [finding] = [finding for finding in checkup.inspect() if finding.subject == slug]
-    assert checkup.cure(finding) == ""
+    [finding] = [finding for finding in repairs.find_problems() if finding.subject == slug]
+    assert repairs.repair(finding) == ""
     assert wrong_with(slug) == []
     assert Client.objects.filter(tenant__slug=slug, is_default=True).count() == 1
     throw_away(tenant_named(slug))
@@ -93,14 +93,14 @@ def test_a_deletion_that_was_killed_can_be_finished_over_http(operator: Api, ano
     assert operator.get(f"/uflow/admin/tenants/{tenant.pk}").status_code == 404
 
 
-@pytest.mark.parametrize("step", ["promised", "copied", "limited"])
+@pytest.mark.parametrize("step", ["reserved", "copied", "limited"])
 def test_a_refill_that_was_killed_is_finished_by_the_next_one(
     step: str, no_spares: None, another_process: AnotherProcess
 ) -> None:
     assert another_process.run("tenant_worker", "--once", "--size", "1", kill_after=step).code == 9
     [spare] = WarmDatabase.objects.all()
     assert wrong_with(spare.name) == [f"half-made spare {spare.name}"]
-    warm.refill(main_server(), 1)
+    warm_pool.refill(main_server(), 1)
     assert WarmDatabase.objects.get().name == spare.name
     assert wrong_with(spare.name) == []
     tenant = provisioning.create_tenant(name="Claims", slug=f"claims-{secrets.token_hex(4)}")

@@ -74,8 +74,8 @@ def test_a_random_walk_over_300_tenants_stays_in_the_budget(many_tenants: list[T
         choose = random.Random(seed)
         for _ in range(steps):
             tenant = choose.choice(many_tenants)
-            with in_tenant(tenant.pk) as route:
-                if answer("SELECT current_database()") != route.database:
+            with in_tenant(tenant.pk) as tenant:
+                if answer("SELECT current_database()") != tenant.database:
                     wrong.append(tenant.slug)
             most = max(most, POOL.open)
             most_threads = max(most_threads, threads_of_this_process())

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from tenants import checkup, provisioning, warm
+from tenants import provisioning, repairs, warm_pool
 from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.errors import NoRoom
@@ -26,7 +26,7 @@ def a_slug() -> str:
 
 
 def test_a_spare_is_claimed_without_a_word_to_the_database_server(new_tenant: Callable[[], Tenant]) -> None:
-    warm.refill(main_server(), 1)
+    warm_pool.refill(main_server(), 1)
     waiting = set(WarmDatabase.objects.values_list("name", flat=True))
     with CaptureQueriesContext(connection) as statements:
         tenant = new_tenant()
@@ -42,11 +42,11 @@ def test_without_a_spare_the_template_is_copied(no_spares: None, new_tenant: Cal
     assert tenant.database.status == "active"
     with in_tenant(tenant.pk):
         assert EndUser.objects.count() == 0
-    assert not [f for f in checkup.inspect() if f.kind is checkup.Kind.ORPHAN]
+    assert not [f for f in repairs.find_problems() if f.kind is repairs.Kind.ORPHAN]
 
 
 def test_each_spare_is_claimed_once(django_db_blocker: Any) -> None:
-    warm.refill(main_server(), 6)
+    warm_pool.refill(main_server(), 6)
 
     def make(number: int) -> Tenant:
         with django_db_blocker.unblock():
@@ -64,7 +64,7 @@ def test_each_spare_is_claimed_once(django_db_blocker: Any) -> None:
 
 @pytest.mark.parametrize("spares", [0, 4])
 def test_one_slug_wanted_at_once_goes_to_one(spares: int, no_spares: None, operator: Api) -> None:
-    warm.refill(main_server(), spares)
+    warm_pool.refill(main_server(), spares)
     slug, before = a_slug(), databases_on(main_server())
 
     def ask(number: int) -> int:
@@ -78,13 +78,13 @@ def test_one_slug_wanted_at_once_goes_to_one(spares: int, no_spares: None, opera
     assert answers == [201, 409, 409, 409]
     [mapping] = TenantDatabase.objects.select_related("tenant").filter(tenant__slug=slug)
     assert databases_on(main_server()) - before <= {mapping.name}
-    assert not [f for f in checkup.inspect() if f.kind in (checkup.Kind.ORPHAN, checkup.Kind.HALF_MADE)]
+    assert not [f for f in repairs.find_problems() if f.kind in (repairs.Kind.ORPHAN, repairs.Kind.HALF_MADE)]
     throw_away(mapping.tenant)
 
 
 @pytest.mark.parametrize("spares", [0, 1])
 def test_a_refused_making_leaves_nothing(spares: int, no_spares: None, house: House) -> None:
-    warm.refill(main_server(), spares)
+    warm_pool.refill(main_server(), spares)
     slug, before, keys = a_slug(), databases_on(main_server()), DataKey.objects.count()
     taken = {"username": house.admin.username, "email": "new@example.com", "password": house.admin.password}
     with pytest.raises(AdminNameTaken):

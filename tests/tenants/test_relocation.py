@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import connections
 
-from tenants import checkup, databases, steps
+from tenants import databases, repairs, steps
 from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
@@ -26,7 +26,7 @@ from userflow.events.models import WebhookEndpoint
 from userflow.models import EndUser
 from userflow.webhooks.signing import open_secret
 
-MOVING = ["moving", "written out", "promised", "created", "read in", "verified", "switched"]
+MOVING = ["moving", "written out", "reserved", "created", "read in", "verified", "switched"]
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def people(house: House) -> set[UUID]:
 
 
 def wrong() -> list[str]:
-    kinds = (checkup.Kind.ORPHAN, checkup.Kind.LEFT_COPY, checkup.Kind.LEFT_MOVING)
-    return [str(finding.kind) for finding in checkup.inspect() if finding.kind in kinds]
+    kinds = (repairs.Kind.ORPHAN, repairs.Kind.LEFT_COPY, repairs.Kind.LEFT_MOVING)
+    return [str(finding.kind) for finding in repairs.find_problems() if finding.kind in kinds]
 
 
 def test_a_backup_brings_back_what_was(settled: House, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_what_a_killed_backup_left_goes_with_the_next_one_beside_it(
 def test_a_lost_database_comes_back_from_its_backup(settled: House, tmp_path: Path) -> None:
     person, file = settled.register(), tmp_path / "settled.zip"
     said_by("backup_tenant", settled.made.tenant.slug, str(file))
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
     with pytest.raises(SystemExit):
         said_by("check_tenants", repair=True, yes=True)
@@ -184,7 +184,7 @@ def at_the_step(step: str, act: Callable[[], object]) -> Iterator[None]:
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(_and_hang_up, act).result()
 
-    with steps.told(listen):
+    with steps.observed_by(listen):
         yield
 
 
@@ -312,7 +312,7 @@ def test_move_rejects_a_copy_that_lacks(settled: House, second: DatabaseServer, 
 
     def lose_it() -> None:
         copy = WarmDatabase.objects.get(server=second, schema_version=f"for {settled.id}")
-        with databases.inside(second, copy.name) as raw:
+        with databases.connection_to(second, copy.name) as raw:
             raw.execute(lose, [person.id] if "%s" in lose else None)
 
     with at_the_step("read in", lose_it), pytest.raises(CommandError, match="rows as the original") as error:
@@ -380,7 +380,7 @@ def test_who_waits_for_a_restore_goes_on_with_what_it_made(
 
 
 def waits_for_a_lock() -> bool:
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         asked = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
         return raw.execute(asked).fetchone() == (True,)
 
@@ -390,11 +390,11 @@ def test_a_repair_that_was_long_asked_about_does_not_close_a_tenant_that_was_res
 ) -> None:
     slug, file = settled.made.tenant.slug, str(tmp_path / "settled.zip")
     said_by("backup_tenant", slug, file)
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
-    (missing,) = [finding for finding in checkup.inspect() if finding.subject == slug]
+    (missing,) = [finding for finding in repairs.find_problems() if finding.subject == slug]
     said_by("restore_tenant", slug, file, yes=True)
-    checkup.cure(missing)
+    repairs.repair(missing)
     assert mapping_of(settled).status == "active"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from tenants import databases, provisioning, warm
+from tenants import databases, provisioning, warm_pool
 from tenants.capacity import main_server
 from tenants.checks import budget_fits
 from tenants.context import in_tenant
@@ -57,7 +57,7 @@ def test_each_server_has_spares_of_its_own(second: DatabaseServer) -> None:
 def test_refill_goes_past_a_server_that_fails(second: DatabaseServer) -> None:
     name = f"a-broken-{secrets.token_hex(3)}"
     broken = DatabaseServer.objects.create(name=name, host="broken", url_sealed=b"does not open")
-    made, problems = warm.refill_all(1)
+    made, problems = warm_pool.refill_all(1)
     broken.delete()
     assert WarmDatabase.objects.filter(server=second, ready=True).exists()
     assert [problem.partition(":")[0] for problem in problems] == [name]
@@ -118,7 +118,7 @@ def test_a_server_that_cannot_take_tenants_is_refused(url: str, says: str) -> No
 
 def test_a_login_that_may_not_make_databases_is_refused(second: DatabaseServer, second_url: str) -> None:
     role = f"weak_{secrets.token_hex(3)}"
-    with databases.administering(second) as raw:
+    with databases.maintenance_connection(second) as raw:
         raw.execute(f"CREATE ROLE {role} LOGIN")
     weak = second_url.replace("postgres@", f"{role}@")
     with pytest.raises(CommandError, match="CREATEDB"):
@@ -128,7 +128,7 @@ def test_a_login_that_may_not_make_databases_is_refused(second: DatabaseServer, 
 def test_a_known_name_is_not_given_other_urls_by_accident(second: DatabaseServer, second_url: str) -> None:
     with pytest.raises(CommandError, match="has this name"):
         call_command("add_database_server", second.name, second_url, stdout=StringIO())
-    assert warm.refill(second, 0) == 0
+    assert warm_pool.refill(second, 0) == 0
 
 
 def test_check_counts_connections_of_every_server(second: DatabaseServer, settings: Any) -> None:

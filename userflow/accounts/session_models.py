@@ -48,7 +48,7 @@ class Session(models.Model):
         return str(self.id)
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Ended or expired long ago; its refresh tokens go with it."""
         return models.Q(expires_at__lt=moment - SESSION_KEPT)
 
@@ -95,7 +95,7 @@ class RefreshToken(models.Model):
         return bytes(self.digest).hex()[:8]
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Used so long ago that it has expired itself, in a session that goes on."""
         return models.Q(used_at__lt=moment - USED_TOKEN_KEPT)
 
@@ -130,7 +130,7 @@ class Attempts(models.Model):
         return f"{self.factor}: {self.failures}"
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Rested so long that it counts for nothing."""
         return models.Q(updated_at__lt=moment - ATTEMPTS_KEPT)
 
@@ -176,7 +176,7 @@ class Ticket(models.Model):
         return self.purpose
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Expired."""
         return models.Q(expires_at__lt=moment)
 
@@ -219,7 +219,7 @@ class EnrollmentWindow(models.Model):
         return self.cause
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Closed."""
         return models.Q(expires_at__lt=moment)
 

@@ -11,7 +11,7 @@ from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
-from tenants import routes
+from tenants import lookup
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminRole, AdminUser, username_is
 from userflow.accounts.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
@@ -55,7 +55,7 @@ def create_admin_user(
     verified = by is None
     least = passwords.SHORTEST
     if tenant_id is not None:
-        least = routes.find(tenant_id).setting("password_min_length")
+        least = lookup.find(tenant_id).setting("password_min_length")
     granted = grantable_roles(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
     _reject_foreign_address(username, email)
     reject_reserved_address(email_key(email))
@@ -213,7 +213,7 @@ def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | No
     reject_reserved_address(email_key(wanted))
     admin_proofs.limit_changes(user)
     pending = bool(user.mfa_methods)
-    undo.offer_undo(ADMINS, user, routes.find(user.tenant_id) if user.tenant_id else None, pending=pending)
+    undo.offer_undo(ADMINS, user, lookup.find(user.tenant_id) if user.tenant_id else None, pending=pending)
     admin_proofs.start_admin_proof(user, wanted, keep=keep)
     if pending:
         del changes["email"]

@@ -16,7 +16,7 @@ from identity_platform.api.errors import Unavailable, ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, new_token
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.models import Tenant
@@ -128,7 +128,7 @@ def create_client(
         require_assurance(Action.WRITE_CLIENT_SECRET, by)
     if scopes:
         require_assurance(Action.GRANT_ROLES, by)
-    routes.find(tenant_id).check(Purpose.WRITE)
+    lookup.find(tenant_id).check(Purpose.WRITE)
     members.setdefault("owner_id", str(by.id))
     secret = new_token(SECRET_PREFIX) if type == CONFIDENTIAL else None
     client = Client(

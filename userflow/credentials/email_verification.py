@@ -16,7 +16,7 @@ from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
 from identity_platform.crypto import hash_token, keyed_digest
-from tenants import keys, routes
+from tenants import keys, lookup
 from tenants.context import current_tenant
 from userflow import mail
 from userflow.accounts.models import EndUser
@@ -31,30 +31,30 @@ WRONG_CODES_ALLOWED = 5
 REQUIRED = "required"
 
 
-def is_required(route: routes.Route) -> bool:
+def is_required(tenant: lookup.TenantContext) -> bool:
     """Whether the tenant lets nobody in whose address is not proven."""
-    return bool(route.setting("email_verification") == REQUIRED)
+    return bool(tenant.setting("email_verification") == REQUIRED)
 
 
-def is_unproven(user: Any, route: routes.Route | None) -> bool:
+def is_unproven(user: Any, tenant: lookup.TenantContext | None) -> bool:
     """Whether it is an end user whose address must be verified before any sign-in, session, ticket or factor.
 
     Every entry point asks this. Ask only after the password (or a passkey) was right: a response before that tells who
     exists.
     """
-    return route is not None and isinstance(user, EndUser) and is_required(route) and user.email_verified_at is None
+    return tenant is not None and isinstance(user, EndUser) and is_required(tenant) and user.email_verified_at is None
 
 
-def code_digest(route: routes.Route, user_id: object, code: str) -> bytes:
+def code_digest(tenant: lookup.TenantContext, user_id: object, code: str) -> bytes:
     """What is stored of a code: six digits are soon tried against a bare hash, so it is keyed, and bound to the user."""
-    return keyed_digest(f"{user_id} {code}", key=keys.tenant_key(route.tenant_id), purpose="email code")
+    return keyed_digest(f"{user_id} {code}", key=keys.tenant_key(tenant.tenant_id), purpose="email code")
 
 
 def start_proof(
     user: EndUser,
     email: str,
     key: str,
-    route: routes.Route,
+    tenant: lookup.TenantContext,
     *,
     until: datetime | None = None,
     keep: UUID | None = None,
@@ -65,13 +65,13 @@ def start_proof(
     """
     begun = now()
     expires = until or begun + LINK_LIFETIME
-    token, code = placed_token(route.tenant_id), f"{secrets.randbelow(1_000_000):06d}"
+    token, code = placed_token(tenant.tenant_id), f"{secrets.randbelow(1_000_000):06d}"
     proof = EmailProof(
         user=user,
         email=email,
         email_key=key,
         token_digest=hash_token(token),
-        code_digest=code_digest(route, user.pk, code),
+        code_digest=code_digest(tenant, user.pk, code),
         session_id=keep,
         created_at=begun,
         expires_at=expires,
@@ -79,9 +79,9 @@ def start_proof(
     # One statement, also over an older proof.
     columns = [field.name for field in EmailProof._meta.concrete_fields if not field.primary_key]
     EmailProof.objects.bulk_create([proof], update_conflicts=True, unique_fields=["user"], update_fields=columns)
-    page = route.setting("email_verification_url")
+    page = tenant.setting("email_verification_url")
     facts = {
-        "issuer": issuer_of(route),
+        "issuer": issuer_of(tenant),
         # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
         "link": f"{page}#token={token}",
         "token": token,
@@ -89,7 +89,7 @@ def start_proof(
         "minutes": int(CODE_LIFETIME.total_seconds() // 60),
         "until": expires,
         "changes": key != user.email_key,
-        "required": is_required(route),
+        "required": is_required(tenant),
     }
     mail.tell("email_proof", to=email, facts=facts, after="tenant")
 
@@ -115,10 +115,10 @@ def limit_changes(user_id: object) -> None:
 def tell_of_ended_use(user: EndUser) -> None:
     """Tell the owner of an address, verified for the first time, that sessions or factors ended. Call it inside the
     tenant's transaction."""
-    route = current_tenant()
-    mail.tell("email_verified", to=user.email, facts={"issuer": issuer_of(route)}, after="tenant")
+    tenant = current_tenant()
+    mail.tell("email_verified", to=user.email, facts={"issuer": issuer_of(tenant)}, after="tenant")
 
 
-def issuer_of(route: routes.Route) -> str:
+def issuer_of(tenant: lookup.TenantContext) -> str:
     """Under which name the tenant speaks to its people."""
-    return str(route.setting("issuer_name"))
+    return str(tenant.setting("issuer_name"))

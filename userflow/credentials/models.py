@@ -33,7 +33,7 @@ class EmailProof(TenantModel):
         return str(self.user_id)
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Expired; a new one can be asked for."""
         return models.Q(expires_at__lt=moment)
 
@@ -65,7 +65,7 @@ class AdminEmailProof(models.Model):
         return str(self.user_id)
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Expired."""
         return models.Q(expires_at__lt=moment)
 
@@ -90,7 +90,7 @@ class EmailUndo(models.Model):
         return str(self.pk)
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Expired."""
         return models.Q(expires_at__lt=moment)
 

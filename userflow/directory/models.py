@@ -100,7 +100,7 @@ class DirectoryRun(models.Model):
         return f"{self.id} {self.state}"
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Ended long ago."""
         return models.Q(started_at__lt=moment - RUNS_KEPT)
 

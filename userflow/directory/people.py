@@ -12,7 +12,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
-from tenants.routes import decoded
+from tenants.lookup import decoded
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group
 from userflow.accounts.realms import END_USERS

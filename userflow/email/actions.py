@@ -13,7 +13,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, same
-from tenants import routes
+from tenants import lookup
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
@@ -87,13 +87,13 @@ def verify_email_by_code(*, tenant_id: UUID, email: str, code: str, registrant: 
     """
     _guard()
     try:
-        with in_tenant(tenant_id, Purpose.WRITE) as route:
+        with in_tenant(tenant_id, Purpose.WRITE) as tenant:
             # Several users may be about to prove one address; the code tells whose proof is meant.
             asked = EmailProof.objects.filter(
                 email_key=email_key(email), expires_at__gt=now(), created_at__gt=now() - proofs.CODE_LIFETIME
             )
             for proof in asked.order_by("-created_at")[:MOST_RIVALS]:
-                if _is_code_of(proof, code, route):
+                if _is_code_of(proof, code, tenant):
                     attempts.clear(END_USERS, proof.pk, factor=FACTOR)
                     return _prove(proof, registrant)
             raise EmailProofInvalid
@@ -102,7 +102,7 @@ def verify_email_by_code(*, tenant_id: UUID, email: str, code: str, registrant: 
         raise EmailProofInvalid from problem
 
 
-def _is_code_of(proof: EmailProof, code: str, route: routes.Route) -> bool:
+def _is_code_of(proof: EmailProof, code: str, tenant: lookup.TenantContext) -> bool:
     """Count the try, then look. Both counts are committed first: parallel guesses are counted one by one.
 
     The proof's own count gives a mail five tries. The user's is there because a new mail brings five more: who asks for
@@ -116,7 +116,7 @@ def _is_code_of(proof: EmailProof, code: str, route: routes.Route) -> bool:
     counted = EmailProof.objects.filter(
         pk=proof.pk, token_digest=proof.token_digest, wrong_codes__lt=proofs.WRONG_CODES_ALLOWED
     ).update(wrong_codes=F("wrong_codes") + 1)
-    if counted and same(proofs.code_digest(route, proof.pk, code), bytes(proof.code_digest)):
+    if counted and same(proofs.code_digest(tenant, proof.pk, code), bytes(proof.code_digest)):
         return True
     record_for_tenant("email.proof_refused", target=("end_user", proof.pk), outcome="refused")
     return False
@@ -207,8 +207,8 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
 
     def work() -> None:
         try:
-            with in_tenant(tenant_id, Purpose.WRITE) as route:
-                _send_again(key, route)
+            with in_tenant(tenant_id, Purpose.WRITE) as tenant:
+                _send_again(key, tenant)
         except ApiError:
             # A tenant that is unknown or not at work sends no mail, and nobody is told.
             return
@@ -216,7 +216,7 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
     mail.later(work)
 
 
-def _send_again(key: str, route: routes.Route) -> None:
+def _send_again(key: str, tenant: lookup.TenantContext) -> None:
     """Anybody may ask for any address. Three things must not come of it.
 
     A mail that proves the address for somebody else goes to who waits for one of their own: whoever has the address is
@@ -232,7 +232,7 @@ def _send_again(key: str, route: routes.Route) -> None:
             pending = EmailProof.objects.filter(user=owner).values_list("email_key", flat=True).first()
             # A proof of another address of this user goes on undisturbed.
             if pending in (key, None) and owner.active and owner.email_verified_at is None:
-                proofs.start_proof(owner, owner.email, owner.email_key, route)
+                proofs.start_proof(owner, owner.email, owner.email_key, tenant)
             return
     wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
     for user_id in list(wanted.values_list("pk", flat=True)[:MOST_RIVALS]):
@@ -240,5 +240,5 @@ def _send_again(key: str, route: routes.Route) -> None:
             proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=user_id).first()
             if proof is not None and proof.user.active:
                 proofs.start_proof(
-                    proof.user, proof.email, proof.email_key, route, until=proof.expires_at, keep=proof.session_id
+                    proof.user, proof.email, proof.email_key, tenant, until=proof.expires_at, keep=proof.session_id
                 )

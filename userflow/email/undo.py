@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
@@ -33,7 +33,7 @@ from userflow.sessions.ending import end_everything
 LIFETIME: Final = timedelta(days=7)
 
 
-def offer_undo(realm: Realm, user: Any, route: routes.Route | None, *, pending: bool) -> None:
+def offer_undo(realm: Realm, user: Any, tenant: lookup.TenantContext | None, *, pending: bool) -> None:
     """Tell the present address of the user that it is being replaced, with a link that undoes the change.
 
     Call it in the realm's transaction, with the user's row locked, before the address changes. `pending`: the new address
@@ -43,7 +43,7 @@ def offer_undo(realm: Realm, user: Any, route: routes.Route | None, *, pending: 
     """
     token = ""
     if user.email_verified_at is not None:
-        token = placed_token(route.tenant_id if realm is END_USERS and route else None)
+        token = placed_token(tenant.tenant_id if realm is END_USERS and tenant else None)
         _undos(realm).create(
             user=user,
             email=user.email,
@@ -52,14 +52,14 @@ def offer_undo(realm: Realm, user: Any, route: routes.Route | None, *, pending: 
             expires_at=now() + LIFETIME,
         )
     facts = {
-        "issuer": issuer_of(route) if route and realm is END_USERS else "the identity platform",
+        "issuer": issuer_of(tenant) if tenant and realm is END_USERS else "the identity platform",
         "pending": pending,
         # Behind the `#` it is sent to no server, so no log and no Referer has it.
         "link": f"{settings.EMAIL_UNDO_URL}#token={token}" if token else "",
         "token": token,
         "days": LIFETIME.days,
     }
-    tenant_id = route.tenant_id if route else None
+    tenant_id = tenant.tenant_id if tenant else None
     mail.tell("email_changed", to=user.email, facts=facts, after=realm.alias, tenant_id=tenant_id)
 
 

@@ -14,7 +14,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import Unavailable
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_tenant
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
@@ -75,16 +75,16 @@ def register_end_user(
     """
     attempts.limit_address("registration")
     key = email_key(email)
-    with in_tenant(tenant_id, Purpose.WRITE) as route:
+    with in_tenant(tenant_id, Purpose.WRITE) as tenant:
         client = Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
         if client is None:
             raise UnknownClient
-        is_open = client.self_registration and route.setting("self_registration")
+        is_open = client.self_registration and tenant.setting("self_registration")
         entitled = _may_register(by, provider, is_open=is_open)
         if password is None and provider == LOCAL:
             raise WeakPassword("Send a password.", details={"password": ["A local user needs a password."]})
         if password is not None:
-            passwords.check_strength(password, least=route.setting("password_min_length"), personal=(email, name))
+            passwords.check_strength(password, least=tenant.setting("password_min_length"), personal=(email, name))
         # Cheaper than a hash; the unique index below decides races.
         holders = EndUser.objects.filter(Q(email_key=key) | undo.reserving(key)).annotate(yields=_yields(key))
         found = list(holders.values_list("yields", flat=True))
@@ -108,7 +108,7 @@ def register_end_user(
                     RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
                 )
                 ticket = tickets.open_enrollment(END_USERS, user, cause="registration")
-                proofs.start_proof(user, user.email, user.email_key, route)
+                proofs.start_proof(user, user.email, user.email_key, tenant)
                 record_for_tenant(
                     "end_user.registered", target=("end_user", user.pk), details={"client_id": str(client_id)}
                 )
@@ -186,7 +186,7 @@ def update_end_user(
     proven = own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
         prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
-    with in_tenant(tenant_id, editing_users(by)) as route:
+    with in_tenant(tenant_id, editing_users(by)) as tenant:
         try:
             with tenant_atomic():
                 user = EndUser.objects.select_for_update().filter(pk=user_id).first()
@@ -203,7 +203,7 @@ def update_end_user(
                         if not proven:  # the address has changed since the token was checked
                             raise proof_missing()
                         must_still_stand(END_USERS, by)
-                    _change_address(user, changes, route, keep=by.session_id if own else None)
+                    _change_address(user, changes, tenant, keep=by.session_id if own else None)
                 for member, value in changes.items():
                     setattr(user, member, value)
                 user.email_key = email_key(user.email)
@@ -212,7 +212,7 @@ def update_end_user(
                     # Links to set a new password have gone to the old address.
                     tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
                 if user.email_key != old_key:
-                    proofs.start_proof(user, user.email, user.email_key, route)
+                    proofs.start_proof(user, user.email, user.email_key, tenant)
                     keep = by.session_id if own else None
                     end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
                 record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
@@ -224,7 +224,7 @@ def update_end_user(
     return user
 
 
-def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route, *, keep: UUID | None) -> None:
+def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, keep: UUID | None) -> None:
     """Decide what becomes of a new address in `changes`: it counts at once, or once it is verified.
 
     It waits where the tenant requires verification, for a user who has a factor and for one whose address is verified:
@@ -237,14 +237,14 @@ def _change_address(user: EndUser, changes: dict[str, Any], route: routes.Route,
         # Another spelling of the same address; whatever else was about to be proven is given up.
         proofs.give_up_changes([user.pk])
         return
-    pending = proofs.is_required(route) or bool(user.mfa_methods) or user.email_verified_at is not None
+    pending = proofs.is_required(tenant) or bool(user.mfa_methods) or user.email_verified_at is not None
     held = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | undo.reserving(key)
     if EndUser.objects.filter(held).exclude(pk=user.pk).exists():
         raise EmailTaken
     proofs.limit_changes(user.pk)
-    undo.offer_undo(END_USERS, user, route, pending=pending)
+    undo.offer_undo(END_USERS, user, tenant, pending=pending)
     if pending:
-        proofs.start_proof(user, wanted, key, route, keep=keep)
+        proofs.start_proof(user, wanted, key, tenant, keep=keep)
         del changes["email"]
     else:
         EmailProof.objects.filter(user=user).delete()
@@ -336,7 +336,7 @@ def _kind(model: Any) -> str:
 
 def database_mapping(*, tenant_id: UUID) -> dict[str, Any]:
     """The specification's tenant database mapping. UnknownTenant if there is none."""
-    routes.find(tenant_id)
+    lookup.find(tenant_id)
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
     return {
         "tenant_id": tenant_id,

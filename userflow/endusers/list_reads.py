@@ -36,9 +36,9 @@ def record_list_read(filters: Mapping[str, Any]) -> None:
     The event names the filters and never their values, which may be a user's address. A database that takes no writes,
     while the tenant is moved or migrated, does not stop a read.
     """
-    route, origin = current_tenant(), current_origin()
-    asked = orjson.dumps([route.tenant_id, origin.actor_kind, origin.actor_id, sorted(filters.items())])
-    if _recorded.get(asked, 0) > time.time() or not route.allows(Purpose.EDIT_USERS):
+    tenant, origin = current_tenant(), current_origin()
+    asked = orjson.dumps([tenant.tenant_id, origin.actor_kind, origin.actor_id, sorted(filters.items())])
+    if _recorded.get(asked, 0) > time.time() or not tenant.allows(Purpose.EDIT_USERS):
         return
     key = keyed_digest(asked.decode(), key=keys.platform_key(), purpose="list read").hex()
     used = ratelimit.count(group="list_read", key=key, limit=1, period=SECONDS)

@@ -85,7 +85,7 @@ class WebhookMessage(TenantModel):
         return self.message_id
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Delivered, given up, or waiting for an endpoint that is off, for long enough; or the endpoint was removed."""
         delivered = moment - timedelta(days=settings.WEBHOOK_DELIVERED_DAYS)
         dead = moment - timedelta(days=settings.WEBHOOK_DEAD_DAYS)

@@ -1,6 +1,6 @@
 """Writes messages to the tenant's webhook endpoints, in the transaction of the deed: undone with it, and never lost.
 
-A tenant without endpoints pays nothing: its route, which every request reads anyway, says so. With endpoints a deed pays
+A tenant without endpoints pays nothing: its context, which every request reads anyway, says so. With endpoints a deed pays
 one statement, which writes a row for each endpoint that listens to the event.
 """
 
@@ -53,7 +53,7 @@ def publish_for_each(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """The same for many: one message for each of `rows` (each as `data` of `publish`), in their order.
 
     For bulk writers: a statement for every 500 rows, and one in all for a tenant where nobody listens. `rows` is not
-    touched then, so it may be a generator. It asks the tenant's database and not the route, since a long run must not
+    touched then, so it may be a generator. It asks the tenant's database and not the tenant context, since a long run must not
     miss an endpoint that was made after its start.
     """
     wanted = list(filters_for(event))
@@ -90,7 +90,7 @@ def forget(subjects: Sequence[UUID]) -> None:
     `subjects` are the person and the invitations to their addresses, which were sent before there was a person.
 
     What waits for one that is on is still sent, and purged in its time: a consumer that misses a deed would go wrong.
-    Always, and not by what the route knows of endpoints: the first one may have been made since, and have heard of the
+    Always, and not by what the tenant context knows of endpoints: the first one may have been made since, and have heard of the
     person.
     """
     with connections[TENANT_ALIAS].cursor() as cursor:

@@ -19,7 +19,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import InsufficientScope, ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.crypto import hash_token
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantRequired, UnknownTenant
 from tenants.states import Purpose
@@ -110,7 +110,7 @@ def _limit_mails(inviter: object) -> None:
 
 def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequence[str] | None) -> Shown:
     _must_make_admins(by)
-    route = _writable(tenant_id)
+    tenant = _writable(tenant_id)
     granted = grantable_roles(roles or [TENANT_ADMIN if tenant_id else OPERATOR], tenant_id, by)
     _reject_taken(ADMINS, email_key(email))
     token = placed_token(None)
@@ -118,7 +118,7 @@ def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequ
     with ADMINS.atomic():
         _save_as_only_one(ADMINS, row, AdminInvitation.objects.filter(Q(tenant_id=tenant_id)))
         _record(ADMINS, "invitation.made", row, tenant_id, roles=row.roles)
-        _mail(row, token, route)
+        _mail(row, token, tenant)
     return shown(row, tenant_id, row.roles)
 
 
@@ -127,7 +127,7 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
     client = Client.objects.filter(wanted, tenant_id=tenant_id).first()
     if client is None:
         raise UnknownClient
-    with in_tenant(tenant_id) as route:
+    with in_tenant(tenant_id) as tenant:
         _reject_taken(END_USERS, email_key(email))
         token = placed_token(tenant_id)
         row = EndUserInvitation(**_common(by, email, token), client_id=client.pk)
@@ -138,7 +138,7 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
             _save_as_only_one(END_USERS, row, EndUserInvitation.objects.all())
             _record(END_USERS, "invitation.made", row, tenant_id, roles=row.roles)
             publish("invitation.created", _data(row, roles=sorted(role.name for role in granted)))
-            _mail(row, token, route)
+            _mail(row, token, tenant)
     return shown(row, tenant_id, [role.name for role in granted])
 
 
@@ -197,20 +197,20 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
     InsufficientAuthentication (an invitation that `invite` would not store either).
     """
 
-    def again(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
+    def again(realm: Realm, row: Row, tenant: lookup.TenantContext | None) -> Shown:
         if row.kind == ADMIN or row.roles:
             require_assurance(Action.GRANT_ROLES, by)
         _reject_beyond(by, row)
         _limit_mails(by.id)
         _reject_taken(realm, row.email_key)
-        token = placed_token(_place(realm, route))
+        token = placed_token(_place(realm, tenant))
         row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME
         # Whoever sends it stands for it from now on: who invited first may have left, and then nobody could accept it.
         row.invited_by_kind, row.invited_by_id = by.kind, by.id
         row.save(update_fields=["token_digest", "expires_at", "invited_by_kind", "invited_by_id"])
-        _record(realm, "invitation.sent_again", row, route.tenant_id if route else None)
-        _mail(row, token, route)
-        return with_role_names(row, route)
+        _record(realm, "invitation.sent_again", row, tenant.tenant_id if tenant else None)
+        _mail(row, token, tenant)
+        return with_role_names(row, tenant)
 
     return _change(by, tenant_id, invitation_id, again)
 
@@ -219,11 +219,11 @@ def cancel_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
     """Make an invitation's token worthless. Raises UnknownInvitation, InvitationClosed, NotAllowed (an admin
     user's, by who may not make one)."""
 
-    def cancel(realm: Realm, row: Row, route: routes.Route | None) -> Shown:
+    def cancel(realm: Realm, row: Row, tenant: lookup.TenantContext | None) -> Shown:
         row.cancelled_at = now()
         row.save(update_fields=["cancelled_at"])
-        _record(realm, "invitation.cancelled", row, route.tenant_id if route else None)
-        return with_role_names(row, route)
+        _record(realm, "invitation.cancelled", row, tenant.tenant_id if tenant else None)
+        return with_role_names(row, tenant)
 
     return _change(by, tenant_id, invitation_id, cancel)
 
@@ -241,11 +241,11 @@ def _change(by: Principal, tenant_id: UUID | None, invitation_id: UUID, change: 
             return change(ADMINS, _open(row), _writable(row.tenant_id))  # type: ignore[no-any-return]  # as `change` says
     if tenant_id is None:
         raise UnknownInvitation
-    with in_tenant(tenant_id) as route, END_USERS.atomic():
+    with in_tenant(tenant_id) as tenant, END_USERS.atomic():
         row = EndUserInvitation.objects.select_for_update().filter(pk=invitation_id).first()
         if row is None:
             raise UnknownInvitation
-        return change(END_USERS, _open(row), route)  # type: ignore[no-any-return]  # as `change` says
+        return change(END_USERS, _open(row), tenant)  # type: ignore[no-any-return]  # as `change` says
 
 
 def _must_make_admins(by: Principal) -> None:
@@ -284,8 +284,8 @@ def accept_invitation(*, token: str, password: str, username: str | None = None,
         tenant_id = place_of(token)
         if tenant_id is None:
             return _accept_as_admin(token, password, username, name)
-        with in_tenant(tenant_id) as route:
-            return _accept_as_end_user(route, token, password, name)
+        with in_tenant(tenant_id) as tenant:
+            return _accept_as_end_user(tenant, token, password, name)
     except (NotAToken, UnknownTenant, InvitationInvalid, GrantsMoreThanHeld) as problem:
         attempts.count_wrong_secret()
         raise InvitationInvalid from problem
@@ -323,11 +323,11 @@ def _accept_as_admin(token: str, password: str, username: str | None, name: str)
     return Accepted(user, ADMIN, invitation.tenant_id, None, ticket)
 
 
-def _accept_as_end_user(route: routes.Route, token: str, password: str, name: str) -> Accepted:
+def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str, name: str) -> Accepted:
     invitation = _acceptable(EndUserInvitation, token)
-    if not Client.objects.filter(pk=invitation.client_id, tenant_id=route.tenant_id, active=True).exists():
+    if not Client.objects.filter(pk=invitation.client_id, tenant_id=tenant.tenant_id, active=True).exists():
         raise InvitationInvalid
-    least = route.setting("password_min_length")
+    least = tenant.setting("password_min_length")
     passwords.check_strength(password, least=least, personal=(invitation.email, name))
     _reject_taken(END_USERS, invitation.email_key)
     user = EndUser(
@@ -351,12 +351,12 @@ def _accept_as_end_user(route: routes.Route, token: str, password: str, name: st
                 reject_granting(inviter_now(invitation), granted)
             RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for role in roles)
             ticket = tickets.open_enrollment(END_USERS, user, cause="invitation")
-            _close(END_USERS, EndUserInvitation, invitation, user.pk, route.tenant_id)
+            _close(END_USERS, EndUserInvitation, invitation, user.pk, tenant.tenant_id)
             publish("end_user.created", person(user, via="invitation"))
             publish("invitation.accepted", _data(invitation, user_id=user.pk))
     except IntegrityError as clash:
         raise EmailTaken from clash
-    return Accepted(user, END_USER, route.tenant_id, invitation.client_id, ticket)
+    return Accepted(user, END_USER, tenant.tenant_id, invitation.client_id, ticket)
 
 
 def _acceptable(model: Any, token: str) -> Any:
@@ -394,12 +394,12 @@ def _common(by: Principal, email: str, token: str) -> dict[str, Any]:
     }
 
 
-def _writable(tenant_id: UUID | None) -> routes.Route | None:
+def _writable(tenant_id: UUID | None) -> lookup.TenantContext | None:
     if tenant_id is None:
         return None
-    route = routes.find(tenant_id)
-    route.check(Purpose.WRITE)
-    return route
+    tenant = lookup.find(tenant_id)
+    tenant.check(Purpose.WRITE)
+    return tenant
 
 
 def _reject_taken(realm: Realm, key: str) -> None:
@@ -413,15 +413,15 @@ def _reject_taken(realm: Realm, key: str) -> None:
         raise EmailTaken
 
 
-def _place(realm: Realm, route: routes.Route | None) -> UUID | None:
-    return route.tenant_id if realm is END_USERS and route is not None else None
+def _place(realm: Realm, tenant: lookup.TenantContext | None) -> UUID | None:
+    return tenant.tenant_id if realm is END_USERS and tenant is not None else None
 
 
-def _mail(row: Row, token: str, route: routes.Route | None) -> None:
+def _mail(row: Row, token: str, tenant: lookup.TenantContext | None) -> None:
     # Admin users are the platform's: a tenant's own page is for its end users.
-    page = route.setting("invitation_url") if route and row.kind == END_USER else settings.INVITATION_URL
+    page = tenant.setting("invitation_url") if tenant and row.kind == END_USER else settings.INVITATION_URL
     facts = {
-        "issuer": proofs.issuer_of(route) if route else PLATFORM,
+        "issuer": proofs.issuer_of(tenant) if tenant else PLATFORM,
         "kind": row.kind,
         # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
         "link": f"{page}#token={token}",
@@ -433,7 +433,7 @@ def _mail(row: Row, token: str, route: routes.Route | None) -> None:
         to=row.email,
         facts=facts,
         after="tenant" if row.kind == END_USER else "default",
-        tenant_id=route.tenant_id if route else None,
+        tenant_id=tenant.tenant_id if tenant else None,
     )
 
 

@@ -42,7 +42,7 @@ class Invitation(models.Model):
         return str(self.id)
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Expired long ago."""
         return models.Q(expires_at__lt=moment - KEPT)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.utils.timezone import now
 
 from identity_platform.api.pagination import Page, offset
-from tenants import routes
+from tenants import lookup
 from userflow.accounts.models import Role
 from userflow.invitations import models
 from userflow.invitations.models import ADMIN, END_USER, AdminInvitation, EndUserInvitation, Invitation
@@ -71,10 +71,10 @@ def merged_page(sources: dict[str, Any], tenant_id: UUID, page: int, limit: int)
     )
 
 
-def with_role_names(row: Row, route: routes.Route | None) -> Shown:
+def with_role_names(row: Row, tenant: lookup.TenantContext | None) -> Shown:
     """One invitation as it is answered; the tenant of an end user's must be entered."""
     roles = row.roles if row.kind == ADMIN else _role_names([row])[row.pk]
-    return shown(row, route.tenant_id if route else None, roles)
+    return shown(row, tenant.tenant_id if tenant else None, roles)
 
 
 def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:

@@ -13,7 +13,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
@@ -57,16 +57,16 @@ def change_password(*, principal: Principal, proof: Mapping[str, Any], new_passw
     require_assurance(Action.CHANGE_OWN_PASSWORD, principal)
     if principal.kind == END_USER:
         assert principal.tenant_id is not None  # an end user always has a tenant
-        with in_tenant(principal.tenant_id) as route:
-            return _change(END_USERS, principal, route, proof, new_password, user_agent)
-    own = routes.find(principal.tenant_id) if principal.tenant_id else None
+        with in_tenant(principal.tenant_id) as tenant:
+            return _change(END_USERS, principal, tenant, proof, new_password, user_agent)
+    own = lookup.find(principal.tenant_id) if principal.tenant_id else None
     return _change(ADMINS, principal, own, proof, new_password, user_agent)
 
 
 def _change(
     realm: Realm,
     principal: Principal,
-    route: routes.Route | None,
+    tenant: lookup.TenantContext | None,
     proof: Mapping[str, Any],
     new: str,
     user_agent: str,
@@ -75,12 +75,12 @@ def _change(
     if user is None or not _has_password_here(realm, user) or not user.password:
         raise NoPasswordHere
     # Before the proof, which may be a code that works once.
-    _check(realm, user, new, route, member="new_password")
+    _check(realm, user, new, tenant, member="new_password")
     check_proof(principal=principal, proof=proof, user_agent=user_agent)
     encoded = passwords.hashed(new)
     with realm.atomic():
         ended = _set(
-            realm, user, encoded, route, keep=principal.session_id, reason="password_changed", present=user.password
+            realm, user, encoded, tenant, keep=principal.session_id, reason="password_changed", present=user.password
         )
         must_still_stand(realm, principal)
         realm.record("password.changed", target=("user", user.pk), tenant_id=principal.tenant_id)
@@ -95,11 +95,11 @@ def set_admin_password(*, username: str, password: str) -> int:
     user = admins_named(username).first()
     if user is None:
         raise UnknownUser
-    route = routes.find(user.tenant_id) if user.tenant_id else None
-    _check(ADMINS, user, password, route, member="password")
+    tenant = lookup.find(user.tenant_id) if user.tenant_id else None
+    _check(ADMINS, user, password, tenant, member="password")
     encoded = passwords.hashed(password)
     with ADMINS.atomic():
-        ended = _set(ADMINS, user, encoded, route, keep=None, reason="password_set")
+        ended = _set(ADMINS, user, encoded, tenant, keep=None, reason="password_set")
         for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
             attempts.clear(ADMINS, user.pk, factor=attempts.PASSWORD, caller=caller)
         ADMINS.record("password.set", target=("user", user.pk), tenant_id=user.tenant_id)
@@ -136,10 +136,10 @@ def _admins_at(key: str) -> list[AdminUser]:
 
 
 def _send_admin_link(user: AdminUser) -> None:
-    route = routes.find(user.tenant_id) if user.tenant_id else None
-    if route is not None:
-        route.check(Purpose.READ)
-    _send_link(ADMINS, user, route)
+    tenant = lookup.find(user.tenant_id) if user.tenant_id else None
+    if tenant is not None:
+        tenant.check(Purpose.READ)
+    _send_link(ADMINS, user, tenant)
 
 
 def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_id: UUID | None = None) -> None:
@@ -159,12 +159,12 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
             named = client.tenant_id
         if named is None:
             return
-        with in_tenant(named, Purpose.WRITE) as route:
+        with in_tenant(named, Purpose.WRITE) as tenant:
             # Another provider counts only for a verified address: anyone could have written it there.
             with_password = Q(provider=LOCAL) | Q(email_verified_at=None)
             user = EndUser.objects.filter(with_password, email_key=key, active=True).first()
             if user is not None:
-                _send_link(END_USERS, user, route)
+                _send_link(END_USERS, user, tenant)
 
     mail.later(lambda: _quietly(work))
 
@@ -188,8 +188,8 @@ def _limit(realm: Realm, place: str, key: str) -> None:
         )
 
 
-def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
-    tenant_id = route.tenant_id if route else None
+def _send_link(realm: Realm, user: Any, tenant: lookup.TenantContext | None) -> None:
+    tenant_id = tenant.tenant_id if tenant else None
     most, seconds = settings.LIMITS["forgot"]
     # Once more by the user: a tenant has several clients to be named by. By tenant too: an import may give somebody
     # elsewhere the same id.
@@ -199,12 +199,12 @@ def _send_link(realm: Realm, user: Any, route: routes.Route | None) -> None:
     with realm.atomic():
         token = tickets.issue_ticket(realm, user, tickets.PASSWORD_RESET)
         realm.record("password.reset_asked", target=("user", user.pk), tenant_id=tenant_id)
-    if realm is END_USERS and route is not None:
+    if realm is END_USERS and tenant is not None:
         # The token says in which tenant's database it is to be looked up; its hash covers the tenant too.
-        token = f"{route.tenant_id.hex}.{token}"
-    facts = _facts(route)
+        token = f"{tenant.tenant_id.hex}.{token}"
+    facts = _facts(tenant)
     # Admin users sign in to the platform: a tenant's own page must not receive their tokens.
-    page = route.setting("password_reset_url") if route and realm is END_USERS else settings.PASSWORD_RESET_URL
+    page = tenant.setting("password_reset_url") if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
     # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
     link = f"{page}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
     mail.send(
@@ -241,8 +241,8 @@ def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None
         attempts.count_wrong_secret()
         raise ResetTokenInvalid
     try:
-        with in_tenant(named, Purpose.WRITE) as route:
-            return _reset(END_USERS, secret, password, route)
+        with in_tenant(named, Purpose.WRITE) as tenant:
+            return _reset(END_USERS, secret, password, tenant)
     except (UnknownTenant, TenantMismatch) as problem:
         raise ResetTokenInvalid from problem
 
@@ -251,7 +251,7 @@ def _dashed(place: str) -> str:
     return f"{place[:8]}-{place[8:12]}-{place[12:16]}-{place[16:20]}-{place[20:]}"
 
 
-def _reset(realm: Realm, token: str, password: str, route: routes.Route | None = None) -> int:
+def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext | None = None) -> int:
     attempts.reject_guessing_address()
     try:
         ticket = tickets.find_ticket(realm, token, tickets.PASSWORD_RESET)
@@ -261,21 +261,21 @@ def _reset(realm: Realm, token: str, password: str, route: routes.Route | None =
     user = ticket.user
     if realm is ADMINS and user.tenant_id:
         try:
-            route = routes.find(user.tenant_id)
-            route.check(Purpose.READ)
+            tenant = lookup.find(user.tenant_id)
+            tenant.check(Purpose.READ)
         except (UnknownTenant, TenantSuspended, TenantBusy) as problem:
             # The same answer as for a bad token, which names no tenant. The token stays good until it expires.
             attempts.count_wrong_secret()
             raise ResetTokenInvalid from problem
-    tenant_id = route.tenant_id if route else None
-    _check(realm, user, password, route, member="password")
+    tenant_id = tenant.tenant_id if tenant else None
+    _check(realm, user, password, tenant, member="password")
     encoded = passwords.hashed(password)
     try:
         with realm.atomic():
             # The user before any ticket, as everywhere: two links at once would wait for each other's otherwise.
             locked = realm.users._default_manager.select_for_update(no_key=True).filter(pk=user.pk).first()
             tickets.spend_ticket(realm, ticket)
-            ended = _set(realm, user, encoded, route, keep=None, reason="password_reset")
+            ended = _set(realm, user, encoded, tenant, keep=None, reason="password_reset")
             verify_by_reset(realm, locked)
             for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
                 attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
@@ -292,9 +292,9 @@ def _has_password_here(realm: Realm, user: Any) -> bool:
     return realm is ADMINS or user.provider == LOCAL
 
 
-def _check(realm: Realm, user: Any, password: str, route: routes.Route | None, *, member: str) -> None:
+def _check(realm: Realm, user: Any, password: str, tenant: lookup.TenantContext | None, *, member: str) -> None:
     own = (user.username, user.first_name, user.last_name) if realm is ADMINS else (user.name,)
-    least = route.setting("password_min_length") if route else passwords.SHORTEST
+    least = tenant.setting("password_min_length") if tenant else passwords.SHORTEST
     passwords.check_strength(password, least=least, personal=(user.email, *own), member=member)
 
 
@@ -302,7 +302,7 @@ def _set(
     realm: Realm,
     user: Any,
     encoded: str,
-    route: routes.Route | None,
+    tenant: lookup.TenantContext | None,
     *,
     keep: UUID | None,
     reason: str,
@@ -327,13 +327,13 @@ def _set(
         # Whoever had the session before may have asked for another address; links are mailed to it from then on.
         proofs.give_up_changes([user.pk])
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
-    facts = {**_facts(route), "at": now(), "address": current_origin().address}
-    tenant_id = route.tenant_id if route else None
+    facts = {**_facts(tenant), "at": now(), "address": current_origin().address}
+    tenant_id = tenant.tenant_id if tenant else None
     mail.tell("password_changed", to=user.email, facts=facts, after=realm.alias, tenant_id=tenant_id)
     return ended
 
 
-def _facts(route: routes.Route | None) -> dict[str, Any]:
-    issuer = route.setting("issuer_name") if route else PLATFORM
+def _facts(tenant: lookup.TenantContext | None) -> dict[str, Any]:
+    issuer = tenant.setting("issuer_name") if tenant else PLATFORM
     # Not the user's name: whoever registers somebody else's address chooses it, and could write a message there.
     return {"issuer": issuer}

@@ -13,7 +13,7 @@ from django.db import connection
 from identity_platform.audit.origin import set_tenant
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, same
-from tenants import routes
+from tenants import lookup
 from tenants.states import Purpose
 from userflow.accounts.models import CONFIDENTIAL
 from userflow.credentials import attempts
@@ -24,8 +24,8 @@ from userflow.sessions.client_usage import STALE_USE, note_use
 # Columns of a client `c` for `is_authenticated`.
 PROOF_COLUMNS = "c.type, c.secret_digest, CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END"
 _FIND = (
-    f"SELECT {routes.COLUMNS}, c.active, c.scopes::text, c.generation, {STALE_USE.format(client='c')}, {PROOF_COLUMNS}"
-    f" FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {routes.JOINS} WHERE c.id = %s"
+    f"SELECT {lookup.COLUMNS}, c.active, c.scopes::text, c.generation, {STALE_USE.format(client='c')}, {PROOF_COLUMNS}"
+    f" FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS} WHERE c.id = %s"
 )
 
 
@@ -50,7 +50,7 @@ class KnownClient:
     """
 
     id: UUID
-    route: routes.Route
+    tenant: lookup.TenantContext
     confidential: bool
     scopes: tuple[str, ...]
     generation: int
@@ -70,18 +70,18 @@ def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
     if row is None:
         attempts.count_wrong_secret()
         raise InvalidClient
-    active, scopes, generation, stale, *proof = row[routes.WIDTH :]
-    route = routes.from_row(row[: routes.WIDTH])
-    set_tenant(route.tenant_id, UUID(client_id))
+    active, scopes, generation, stale, *proof = row[lookup.WIDTH :]
+    tenant = lookup.from_row(row[: lookup.WIDTH])
+    set_tenant(tenant.tenant_id, UUID(client_id))
     if not active or not is_authenticated(secret, *proof):
-        _count_rejected(route.tenant_id, client_id)
+        _count_rejected(tenant.tenant_id, client_id)
         raise InvalidClient
-    if route.status in routes.GONE:
+    if tenant.status in lookup.GONE:
         raise InvalidClient
-    routes.remember(route)
-    if stale and route.allows(Purpose.READ):
+    lookup.remember(tenant)
+    if stale and tenant.allows(Purpose.READ):
         note_use(UUID(client_id))
-    return KnownClient(UUID(client_id), route, proof[0] == CONFIDENTIAL, tuple(orjson.loads(scopes)), generation)
+    return KnownClient(UUID(client_id), tenant, proof[0] == CONFIDENTIAL, tuple(orjson.loads(scopes)), generation)
 
 
 def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:

@@ -14,7 +14,7 @@ from django.utils.timezone import now
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.parts import Part, together
-from tenants import routes
+from tenants import lookup
 from userflow.accounts import principals
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
@@ -63,14 +63,14 @@ class TokenPair:
         }
 
 
-def access_token_seconds(route: routes.Route | None) -> int:
+def access_token_seconds(tenant: lookup.TenantContext | None) -> int:
     """Lifetime of an access token: the tenant's setting, else the platform's."""
-    return int(route.setting("access_token_seconds") if route else settings.ACCESS_TOKEN_SECONDS)
+    return int(tenant.setting("access_token_seconds") if tenant else settings.ACCESS_TOKEN_SECONDS)
 
 
-def limits_of(subject: Speaker, route: routes.Route | None) -> SessionLimits:
+def limits_of(subject: Speaker, tenant: lookup.TenantContext | None) -> SessionLimits:
     """The limits now in force for a session of the subject."""
-    return session_limits(subject.kind, route.settings if route else {})
+    return session_limits(subject.kind, tenant.settings if tenant else {})
 
 
 # Session, its first refresh token and the user's last_login are one statement: a sign-in pays one round trip. The user
@@ -101,7 +101,7 @@ def open_session(
     speaker: Speaker,
     *,
     amr: tuple[str, ...],
-    route: routes.Route | None,
+    tenant: lookup.TenantContext | None,
     user_agent: str = "",
     password: str | None = None,
     password_only: bool = False,
@@ -116,7 +116,7 @@ def open_session(
     Raises WrongCredentials; then nothing is written.
     """
     moment = now()
-    limits = limits_of(speaker, route)
+    limits = limits_of(speaker, tenant)
     expires = moment + timedelta(seconds=min(limits.idle, limits.absolute))
     refresh_token = new_refresh_token(realm, speaker.tenant_id)
     standing = {
@@ -153,7 +153,7 @@ def open_session(
     session_id, found, found_groups = row
     names, permissions = roles_in(found)
     speaker = replace(speaker, roles=names, permissions=tuple(sorted(permissions)), groups=groups_in(found_groups))
-    access, seconds = access_token(speaker, session_id, amr=amr, auth_time=moment, ends=expires, route=route)
+    access, seconds = access_token(speaker, session_id, amr=amr, auth_time=moment, ends=expires, tenant=tenant)
     return TokenPair(access, refresh_token, seconds, session_id)
 
 
@@ -164,10 +164,10 @@ def access_token(
     amr: tuple[str, ...],
     auth_time: datetime,
     ends: datetime,
-    route: routes.Route | None,
+    tenant: lookup.TenantContext | None,
 ) -> tuple[str, int]:
     """An access token of the session, which `ends` by then unless it is used, and the token's lifetime in seconds."""
-    seconds = min(access_token_seconds(route), max(1, round((ends - now()).total_seconds())))
+    seconds = min(access_token_seconds(tenant), max(1, round((ends - now()).total_seconds())))
     access = _stamped(AccessToken(), subject, seconds)
     access["sid"] = str(session_id)
     access["amr"] = list(amr)
@@ -191,10 +191,12 @@ def _groups_claim(groups: tuple[str, ...]) -> dict[str, Any]:
     return {"groups": list(groups)}
 
 
-def client_token(*, client_id: UUID, generation: int, scopes: tuple[str, ...], route: routes.Route) -> tuple[str, int]:
+def client_token(
+    *, client_id: UUID, generation: int, scopes: tuple[str, ...], tenant: lookup.TenantContext
+) -> tuple[str, int]:
     """An access token of a client that speaks for itself (RFC 6749 section 4.4), and its lifetime in seconds."""
-    seconds = access_token_seconds(route)
-    speaker = Speaker(principals.CLIENT, client_id, route.tenant_id, client_id, (), scopes)
+    seconds = access_token_seconds(tenant)
+    speaker = Speaker(principals.CLIENT, client_id, tenant.tenant_id, client_id, (), scopes)
     access = _stamped(AccessToken(), speaker, seconds)
     access["scope"] = " ".join(scopes)
     access["gen"] = generation

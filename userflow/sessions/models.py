@@ -25,7 +25,7 @@ class SigningKey(models.Model):
         return self.kid
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Its last token has expired."""
         return models.Q(verifies_until__lt=moment)
 
@@ -43,6 +43,6 @@ class RevokedToken(models.Model):
         return self.jti
 
     @classmethod
-    def over(cls, moment: datetime) -> models.Q:
+    def expired(cls, moment: datetime) -> models.Q:
         """Refused by its own expiry from now on."""
         return models.Q(expires_at__lt=moment)

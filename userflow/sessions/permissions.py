@@ -12,7 +12,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from identity_platform.api.errors import InsufficientScope, NotAllowed, NotSignedIn, ValidationFailed
-from tenants import routes
+from tenants import lookup
 from tenants.errors import TenantMismatch, TenantRequired
 from tenants.states import Purpose
 from userflow.accounts.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
@@ -128,7 +128,7 @@ def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     if tenant_id is None:
         raise TenantRequired
     if principal.tenant_id is None:
-        routes.find(tenant_id)
+        lookup.find(tenant_id)
     return tenant_id
 
 

@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import SealContext, hash_token, seal, unseal
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
@@ -158,15 +158,15 @@ def _context(realm: Realm, link: Any) -> SealContext:
 def _successor(realm: Realm, principal: Principal, link: Any) -> TokenPair:
     moment = now()
     session = link.session
-    route = routes.find(principal.tenant_id) if principal.tenant_id else None
+    tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
     subject = issue.subject_of(principal)
-    limits = issue.limits_of(subject, route)
+    limits = issue.limits_of(subject, tenant)
     session.last_used_at = moment
     session.expires_at = min(
         moment + timedelta(seconds=limits.idle), session.created_at + timedelta(seconds=limits.absolute)
     )
     access, seconds = issue.access_token(
-        subject, session.pk, amr=tuple(session.amr), auth_time=session.auth_time, ends=session.expires_at, route=route
+        subject, session.pk, amr=tuple(session.amr), auth_time=session.auth_time, ends=session.expires_at, tenant=tenant
     )
     pair = TokenPair(access, new_refresh_token(realm, principal.tenant_id), seconds, session.pk)
     link.successor_sealed = seal(orjson.dumps(pair.members()), data_key=realm.data_key(), context=_context(realm, link))

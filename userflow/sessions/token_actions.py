@@ -7,7 +7,7 @@ from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
@@ -35,15 +35,15 @@ def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, A
     if not client.confidential:
         raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
     with _suspension_told():
-        client.route.check(Purpose.READ)
+        client.tenant.check(Purpose.READ)
     wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split(" ")))
     if not set(wanted) <= set(client.scopes):
         raise InvalidScope
     token, seconds = issue.client_token(
-        client_id=client.id, generation=client.generation, scopes=wanted, route=client.route
+        client_id=client.id, generation=client.generation, scopes=wanted, tenant=client.tenant
     )
     set_actor(principals.CLIENT, str(client.id), client.id)
-    record_for_platform("client.signed_in", tenant_id=client.route.tenant_id, target=("client", client.id))
+    record_for_platform("client.signed_in", tenant_id=client.tenant.tenant_id, target=("client", client.id))
     answer = {"access_token": token, "token_type": "Bearer", "expires_in": seconds}
     return {**answer, "scope": " ".join(wanted)}
 
@@ -80,7 +80,7 @@ def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> No
     set_actor(claims["kind"], claims["sub"])
     if claims["kind"] == principals.CLIENT:
         with _suspension_told():
-            routes.find(UUID(claims["tenant_id"])).check(Purpose.READ)
+            lookup.find(UUID(claims["tenant_id"])).check(Purpose.READ)
         revoke_client_token(claims)
     elif claims["kind"] == principals.END_USER:
         with _suspension_told(), in_tenant(UUID(claims["tenant_id"])):
@@ -133,7 +133,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, An
 
 def _may_know(by: KnownClient | Principal, claims: dict[str, Any]) -> bool:
     if isinstance(by, KnownClient):
-        return str(by.route.tenant_id) == claims.get("tenant_id")
+        return str(by.tenant.tenant_id) == claims.get("tenant_id")
     if by.kind == principals.OPERATOR:
         return True
     return by.kind in (principals.ADMIN, principals.CLIENT) and str(by.tenant_id) == claims.get("tenant_id")

@@ -1,7 +1,7 @@
 """What the store says now about a token's principal: one statement per database.
 
 A deactivated user, an ended session, a suspended tenant, a deactivated client and a removed role count from the next
-request on, so none of this is cached. An admin's or a client's state, with the tenant's route, is one statement on the
+request on, so none of this is cached. An admin's or a client's state, with the tenant's context, is one statement on the
 global database. An end user needs that one (tenant and client) and one in the tenant's database.
 """
 
@@ -13,7 +13,7 @@ from uuid import UUID
 import orjson
 from django.db import connection, connections
 
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantMismatch, TenantSuspended
 from tenants.states import Purpose
@@ -47,16 +47,16 @@ GROUPS_OF_END_USER = (
 # Seconds by the database's clock: since the session was opened, and since it was last used.
 SESSION_AGES = "extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float"
 ADMIN_STATE = (
-    f"SELECT {routes.COLUMNS}, {SESSION_AGES}, extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr,"
+    f"SELECT {lookup.COLUMNS}, {SESSION_AGES}, extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr,"
     " u.username, u.email, u.tenant_id, u.mfa_methods::text,"
     f" {ROLES_OF_ADMIN.format(user='u.id')} FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
     + _ROUTE_OR_NULLS.format(owner="u.tenant_id")
     + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
 )
 TENANT_AND_CLIENT = (
-    f"SELECT {routes.COLUMNS}, c.active, c.scopes::text, c.name, c.project_id, c.generation,"
+    f"SELECT {lookup.COLUMNS}, c.active, c.scopes::text, c.name, c.project_id, c.generation,"
     f" {STALE_USE.format(client='c')}, EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s)"
-    f" FROM tenants_tenant t {routes.JOINS}"
+    f" FROM tenants_tenant t {lookup.JOINS}"
     " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
 )
 END_USER_STATE = (
@@ -110,12 +110,12 @@ def _admin(claims: dict[str, Any]) -> Principal:
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
-    age, unused, auth_time, amr, acr, username, email, tenant_id, mfa_methods, roles_text = row[routes.WIDTH :]
+    age, unused, auth_time, amr, acr, username, email, tenant_id, mfa_methods, roles_text = row[lookup.WIDTH :]
     kind = principals.ADMIN if tenant_id else principals.OPERATOR
     # An admin user never changes sides; a token that says otherwise is of another time or another platform.
     if kind != claims["kind"] or _uuid(claims.get("tenant_id")) != tenant_id:
         raise NotStanding
-    tenant_settings = _checked(row[: routes.WIDTH], Purpose.INSPECT).settings if tenant_id else {}
+    tenant_settings = _checked(row[: lookup.WIDTH], Purpose.INSPECT).settings if tenant_id else {}
     _check_limits(kind, tenant_settings, age=age, unused=unused)
     if "auth_time" not in claims:
         # The console has no token that says what was proven: the stored session does, with every step-up since.
@@ -135,18 +135,18 @@ def _check_limits(kind: str, tenant_settings: Mapping[str, Any], *, age: float, 
         raise NotStanding
 
 
-def _checked(columns: Any, purpose: Purpose) -> routes.Route:
-    route = routes.from_row(columns)
-    if route.status in routes.GONE:
+def _checked(columns: Any, purpose: Purpose) -> lookup.TenantContext:
+    tenant = lookup.from_row(columns)
+    if tenant.status in lookup.GONE:
         raise NotStanding
     # A suspended tenant's own people are shut out; only operators inspect it.
-    if route.status == "suspended":
+    if tenant.status == "suspended":
         raise TenantSuspended
-    route.check(purpose)
-    return routes.remember(route)
+    tenant.check(purpose)
+    return lookup.remember(tenant)
 
 
-def _tenant_and_client(claims: dict[str, Any]) -> tuple[routes.Route, Any]:
+def _tenant_and_client(claims: dict[str, Any]) -> tuple[lookup.TenantContext, Any]:
     with connection.cursor() as cursor:
         # Only a client's own tokens can be revoked one by one; a user's end with the session.
         jti = claims["jti"] if claims["kind"] == principals.CLIENT else None
@@ -154,45 +154,45 @@ def _tenant_and_client(claims: dict[str, Any]) -> tuple[routes.Route, Any]:
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
-    active, *client = row[routes.WIDTH :]
-    route = _checked(row[: routes.WIDTH], Purpose.READ)
+    active, *client = row[lookup.WIDTH :]
+    tenant = _checked(row[: lookup.WIDTH], Purpose.READ)
     # A client that was deleted (no row) stands as little as one that was switched off.
     if claims.get("client_id") and not active:
         raise NotStanding
-    return route, client
+    return tenant, client
 
 
 def _end_user(claims: dict[str, Any]) -> Principal:
-    route, _ = _tenant_and_client(claims)
-    with in_tenant(route.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
+    tenant, _ = _tenant_and_client(claims)
+    with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
         cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
         row = cursor.fetchone()
     if row is None:
         raise NotStanding
     age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text = row
-    _check_limits(principals.END_USER, route.settings, age=age, unused=unused)
+    _check_limits(principals.END_USER, tenant.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
     return _principal(
         claims,
         roles,
         permissions,
-        route.settings,
+        tenant.settings,
         user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)},
         groups=groups_in(groups_text),
-        must_verify_email=is_required(route) and verified_at is None,
+        must_verify_email=is_required(tenant) and verified_at is None,
     )
 
 
 def _client(claims: dict[str, Any]) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
         raise NotStanding
-    route, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
+    tenant, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
     if revoked or claims.get("gen") != generation:
         raise NotStanding
     if stale:
         note_use(UUID(claims["client_id"]))
     granted = frozenset(orjson.loads(scopes)) & frozenset((claims.get("scope") or "").split())
-    return _principal(claims, (), granted, route.settings, user={"name": name, "project_id": project_id})
+    return _principal(claims, (), granted, tenant.settings, user={"name": name, "project_id": project_id})
 
 
 def _principal(

@@ -12,7 +12,7 @@ from django.db.models.expressions import RawSQL
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import set_actor, set_tenant
 from identity_platform.postgresql.parts import Part
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts import principals
@@ -71,16 +71,16 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
         if not right or user is None or not user.active or not user.enters:
             raise _rejected(ADMINS, user, tenant_id=user.tenant_id if user else None)
         _renew_hash(ADMINS, user, password)
-    route = None
+    tenant = None
     if user.tenant_id:
-        route = routes.find(user.tenant_id)
-        route.check(Purpose.READ)
+        tenant = lookup.find(user.tenant_id)
+        tenant.check(Purpose.READ)
     set_actor(principals.ADMIN if user.tenant_id else principals.OPERATOR, str(user.pk))
     return _after_password(
         ADMINS,
         user,
         admin_speaker(user),
-        route=route,
+        tenant=tenant,
         user_agent=user_agent,
         caller=caller,
     )
@@ -102,12 +102,12 @@ def sign_in_end_user(
     TenantSuspended, TenantBusy.
     """
     attempts.limit_guessing_address("signin")
-    route, client_stands, stale = _route_of_client(client_id, client_secret)
-    if route is None or (tenant_id is not None and tenant_id != route.tenant_id):
+    tenant, client_stands, stale = _tenant_of_client(client_id, client_secret)
+    if tenant is None or (tenant_id is not None and tenant_id != tenant.tenant_id):
         passwords.matches(password, None)
         attempts.count_wrong_secret()
         raise WrongCredentials
-    with in_tenant(route.tenant_id, Purpose.SIGN_IN):
+    with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
         user, caller = queries.count_password_try(email_key(email))
         who = user.pk if user else email_key(email)
         with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
@@ -115,7 +115,7 @@ def sign_in_end_user(
             if not right or user is None or not user.active or not client_stands:
                 raise _rejected(END_USERS, user)
             _renew_hash(END_USERS, user, password)
-        if proofs.is_unproven(user, route):
+        if proofs.is_unproven(user, tenant):
             # The password was right, so neither the try nor the error is held against anybody.
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
             END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
@@ -123,8 +123,8 @@ def sign_in_end_user(
         set_actor(principals.END_USER, str(user.pk))
         if stale:
             note_use(client_id)
-        speaker = end_user_speaker(user, route.tenant_id, client_id)
-        return _after_password(END_USERS, user, speaker, route=route, user_agent=user_agent, caller=caller)
+        speaker = end_user_speaker(user, tenant.tenant_id, client_id)
+        return _after_password(END_USERS, user, speaker, tenant=tenant, user_agent=user_agent, caller=caller)
 
 
 def _rejected(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> WrongCredentials:
@@ -152,26 +152,26 @@ def _renew_hash(realm: Realm, user: Any, password: str) -> None:
         raise WrongCredentials
 
 
-def _route_of_client(client_id: UUID, secret: str | None) -> tuple[routes.Route | None, bool, bool]:
-    """The tenant's route, whether the client is active, and whether its last use is to be noted.
+def _tenant_of_client(client_id: UUID, secret: str | None) -> tuple[lookup.TenantContext | None, bool, bool]:
+    """The tenant's context, whether the client is active, and whether its last use is to be noted.
 
     Raises ClientNotAuthenticated for a confidential client without its secret. This depends on nothing about the user.
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {routes.COLUMNS}, c.active, {STALE_USE.format(client='c')}, {PROOF_COLUMNS} FROM userflow_client c"
-            f" JOIN tenants_tenant t ON t.id = c.tenant_id {routes.JOINS} WHERE c.id = %s",
+            f"SELECT {lookup.COLUMNS}, c.active, {STALE_USE.format(client='c')}, {PROOF_COLUMNS} FROM userflow_client c"
+            f" JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS} WHERE c.id = %s",
             [client_id],
         )
         row = cursor.fetchone()
     if row is None:
         return None, False, False
-    active, stale, *proof = row[routes.WIDTH :]
-    route = routes.remember(routes.from_row(row[: routes.WIDTH]))
-    set_tenant(route.tenant_id, client_id)
+    active, stale, *proof = row[lookup.WIDTH :]
+    tenant = lookup.remember(lookup.from_row(row[: lookup.WIDTH]))
+    set_tenant(tenant.tenant_id, client_id)
     if not is_authenticated(secret, *proof):
-        reject_sign_in(route.tenant_id, client_id)
-    return route, bool(active), bool(stale)
+        reject_sign_in(tenant.tenant_id, client_id)
+    return tenant, bool(active), bool(stale)
 
 
 def admin_speaker(user: AdminUser) -> Speaker:
@@ -190,7 +190,7 @@ def _after_password(
     user: Any,
     speaker: Speaker,
     *,
-    route: routes.Route | None,
+    tenant: lookup.TenantContext | None,
     user_agent: str,
     caller: str,
 ) -> SignIn:
@@ -211,7 +211,7 @@ def _after_password(
             )
             realm.record("signin.first_step", target=person, tenant_id=speaker.tenant_id)
         return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
-    if required_acr(speaker.kind, route.settings if route else {}) == AAL2:
+    if required_acr(speaker.kind, tenant.settings if tenant else {}) == AAL2:
         # No session before there is a factor: one ticket enrolls it, the other one completes the sign-in with it.
         with realm.atomic():
             _hold(realm, user, without_factor=True)
@@ -222,7 +222,7 @@ def _after_password(
     enrollment, parts = tickets.opening_enrollment(realm, cause="login", source=STANDING)
     parts.append(attempts.clearing(realm, user.pk, factor=attempts.PASSWORD, source=STANDING, caller=caller))
     tokens = complete_sign_in(
-        realm, user, speaker, amr=PASSWORD_AMR, route=route, user_agent=user_agent, password_only=True, also=parts
+        realm, user, speaker, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, password_only=True, also=parts
     )
     return SignIn(**facts, tokens=tokens, enrollment_ticket=enrollment)
 
@@ -248,7 +248,7 @@ def complete_sign_in(
     speaker: Speaker,
     *,
     amr: tuple[str, ...],
-    route: routes.Route | None,
+    tenant: lookup.TenantContext | None,
     user_agent: str = "",
     password_only: bool = False,
     given: Part | None = None,
@@ -261,7 +261,7 @@ def complete_sign_in(
     WrongCredentials then, and with EmailNotVerified where the tenant wants the address proven first: also a passkey opens
     no session then.
     """
-    if proofs.is_unproven(user, route):
+    if proofs.is_unproven(user, tenant):
         raise EmailNotVerified
     event = realm.recording(
         "signin.succeeded",
@@ -274,7 +274,7 @@ def complete_sign_in(
         realm,
         speaker,
         amr=amr,
-        route=route,
+        tenant=tenant,
         user_agent=user_agent,
         password=user.password,
         password_only=password_only,

@@ -8,7 +8,7 @@ from django.db.models import F
 from django.db.models.functions import Least
 from django.utils.timezone import now
 
-from tenants import routes
+from tenants import lookup
 from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
@@ -53,7 +53,7 @@ def keep_for_console(opened: TokenPair, *, user: AdminUser) -> None:
 def note_console_use(principal: Principal) -> None:
     """Extend the idle limit of a console session that was just used, as a refresh does for the API."""
     assert principal.session_id is not None  # an admin user signs in with a session
-    tenant_settings = routes.find(principal.tenant_id).settings if principal.tenant_id else {}
+    tenant_settings = lookup.find(principal.tenant_id).settings if principal.tenant_id else {}
     limits = session_limits(principal.kind, tenant_settings)
     moment = now()
     ends = Least(moment + timedelta(seconds=limits.idle), F("created_at") + timedelta(seconds=limits.absolute))

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
-from tenants import routes
+from tenants import lookup
 from tenants.context import in_tenant
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.realms import Realm
@@ -69,9 +69,9 @@ def proof_token_for(*, principal: Principal, proven: tuple[str, ...]) -> str:
 def access_token_for(*, principal: Principal, raised: StepUp) -> tuple[str, int]:
     """An access token of the raised session, and its lifetime in seconds."""
     subject = issue.subject_of(principal)
-    route = routes.find(principal.tenant_id) if principal.tenant_id else None
+    tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
     return issue.access_token(
-        subject, raised.session_id, amr=raised.amr, auth_time=raised.auth_time, ends=raised.ends, route=route
+        subject, raised.session_id, amr=raised.amr, auth_time=raised.auth_time, ends=raised.ends, tenant=tenant
     )
 
 

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_platform
-from tenants import provisioning, routes
+from tenants import lookup, provisioning
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.final_backups import Deletion
 from tenants.models import Tenant, TenantDatabase
@@ -117,8 +117,8 @@ def _standing() -> "QuerySet[Tenant]":
 
 def read_settings(*, tenant_id: UUID) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a tenant has set, and every setting with the value that applies. Raises UnknownTenant."""
-    route = routes.find(tenant_id)
-    return route.settings, effective(route.settings, tenant_name=route.name)
+    tenant = lookup.find(tenant_id)
+    return tenant.settings, effective(tenant.settings, tenant_name=tenant.name)
 
 
 def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:
@@ -167,7 +167,7 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
                 )
     except IntegrityError as clash:
         raise SlugTaken from clash
-    routes.forget()
+    lookup.forget()
     if status is not None and TenantDatabase.objects.get(pk=tenant_id).status != status:
         step = resume_tenant if status == State.ACTIVE else suspend_tenant
         step(tenant_id=tenant_id, by=by)

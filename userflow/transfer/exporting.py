@@ -13,7 +13,7 @@ from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_platform
-from tenants import routes
+from tenants import lookup
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow import mail
@@ -132,7 +132,7 @@ def page_of_export(
 def _tell_admins(tenant_id: UUID, number: int, *, who: str) -> None:
     """Mail the tenant's active admins after the commit: who holds hashes can guess passwords without any limit."""
     facts = {
-        "tenant": routes.find(tenant_id).name,
+        "tenant": lookup.find(tenant_id).name,
         "who": who,
         "moment": f"{now():%Y-%m-%d %H:%M} UTC",
         "number": number,

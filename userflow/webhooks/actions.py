@@ -13,7 +13,7 @@ from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import TargetRejected, check_url
 from identity_platform.places import Places
-from tenants import routes
+from tenants import lookup
 from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
@@ -73,14 +73,14 @@ def create_endpoint(
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     # With no tenant entered: a name server takes its time, and a tenant's connections are few.
-    routes.find(tenant_id).check(Purpose.WRITE)
+    lookup.find(tenant_id).check(Purpose.WRITE)
     _check(url)
     secret = signing.new_secret()
     endpoint_id = uuid4()
     # First where everybody looks, then where it is. The other way round a deed in between would be told to nobody, and a
     # deliverer would not come by.
     WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
-    routes.forget()
+    lookup.forget()
     with in_tenant(tenant_id), tenant_atomic():
         with connections[TENANT_ALIAS].cursor() as cursor:
             # One after the other, or parallel requests would all see the last free place.
@@ -109,7 +109,7 @@ def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, An
     InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
-    routes.find(tenant_id).check(Purpose.WRITE)
+    lookup.find(tenant_id).check(Purpose.WRITE)
     if "url" in changes:
         _check(changes["url"])
     with in_tenant(tenant_id), tenant_atomic():

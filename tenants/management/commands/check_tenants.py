@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from tenants import checkup
+from tenants import repairs
 from tenants.management import terminal
 
 
@@ -27,20 +27,20 @@ class Command(BaseCommand):
         parser.add_argument("--yes", action="store_true", help="Do not ask.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = checkup.inspect()
+        found = repairs.find_problems()
         if found and (options["repair"] or options["drop_orphans"]):
             self._show(found)
             self._repair(found, **options)
-            found = checkup.inspect()
+            found = repairs.find_problems()
         if not found:
             self.stdout.write("Nothing is wrong.")
             return
         self._show(found)
         sys.exit(1)
 
-    def _repair(self, found: list[checkup.Finding], **options: Any) -> None:
+    def _repair(self, found: list[repairs.Finding], **options: Any) -> None:
         orphans = [finding for finding in found if finding.destroys and options["drop_orphans"]]
-        harmless = [finding for finding in found if finding.cure and not finding.destroys and options["repair"]]
+        harmless = [finding for finding in found if finding.repair and not finding.destroys and options["repair"]]
         if orphans:
             number = terminal.counted(len(orphans), "orphan database")
             question = (
@@ -53,8 +53,8 @@ class Command(BaseCommand):
         with terminal.progress(self.stdout, "Repairing") as (begun, step):
             begun(len(orphans) + len(harmless))
             for finding in [*harmless, *orphans]:
-                step(f"{finding.subject}: {checkup.cure(finding) or 'done'}")
+                step(f"{finding.subject}: {repairs.repair(finding) or 'done'}")
 
-    def _show(self, found: list[checkup.Finding]) -> None:
+    def _show(self, found: list[repairs.Finding]) -> None:
         rows = [(finding.kind, finding.server.name, finding.subject, finding.says) for finding in found]
         terminal.table(self.stdout, ("what", "server", "tenant or database", "more"), rows)

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from identity_platform.api.errors import ApiError
-from tenants import retention, trails
+from tenants import audit_trails, retention
 from tenants.management import terminal
 
 
@@ -26,7 +26,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            owners = trails.owners(options["only"])
+            owners = audit_trails.owners(options["only"])
         except ApiError as error:
             raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         total: Counter[str] = Counter()

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 
 from identity_platform.api.errors import ApiError
-from tenants import rejections, trails
+from tenants import audit_trails, rejections
 from tenants.management import terminal
 from tenants.schema import why
 
@@ -46,7 +46,7 @@ class Command(BaseCommand):
     def _round(self, only: list[str], *, ending: Any) -> int:
         """One look at every trail; gives how many could not be reached."""
         try:
-            owners = trails.owners(only)
+            owners = audit_trails.owners(only)
         except ApiError as error:
             raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         # Events of this round, and of whichever trails they are.
@@ -56,8 +56,8 @@ class Command(BaseCommand):
             if ending():
                 break
             try:
-                sealed = trails.seal(owner)
-            except trails.TrailUnreachable as problem:
+                sealed = audit_trails.seal(owner)
+            except audit_trails.TrailUnreachable as problem:
                 failed += 1
                 self.stderr.write(f"{owner.name}: {problem}")
                 continue

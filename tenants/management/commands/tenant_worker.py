@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand
 from django.db import close_old_connections, connections
 
 from identity_platform.serving import embedded
-from tenants import rejections, retention, trails, warm
+from tenants import audit_trails, rejections, retention, warm_pool
 from tenants.schema import why
 
 log = structlog.get_logger("identity.tenants")
@@ -49,7 +49,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["once"]:
-            made, problems = warm.refill_all(options["size"])
+            made, problems = warm_pool.refill_all(options["size"])
             self.stdout.write(f"{made} made.")
             for problem in problems:
                 self.stderr.write(problem)
@@ -77,7 +77,7 @@ class Command(BaseCommand):
         while not ending.wait(every):
             try:
                 rejections.record_leftovers()
-                events, problems = trails.seal_all(until=ending.is_set)
+                events, problems = audit_trails.seal_all(until=ending.is_set)
                 if problems:
                     log.warning("audit_trails_not_sealed", trails=len(problems), first=problems[0])
                 if events:
@@ -120,7 +120,7 @@ class Command(BaseCommand):
     def _look(self, size: int, ending: Any) -> None:
         close_old_connections()
         try:
-            made, problems = warm.refill_all(size, until=ending)
+            made, problems = warm_pool.refill_all(size, until=ending)
         except Exception as problem:
             # The server comes back or is repaired; a stock that is low only makes new tenants slower.
             made, problems = 0, [why(problem)]

@@ -10,7 +10,7 @@ from django.db import DatabaseError
 from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
-from tenants import trails
+from tenants import audit_trails
 from tenants.management import terminal
 from tenants.schema import why
 from tenants.states import State
@@ -35,7 +35,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             # A failed tenant's trail cannot be read, and is reported: its database may have been removed on purpose.
-            owners = trails.owners(options["only"], states=(*trails.READABLE, State.FAILED))
+            owners = audit_trails.owners(options["only"], states=(*audit_trails.READABLE, State.FAILED))
         except ApiError as error:
             raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
         except (DatabaseError, DriverError) as problem:
@@ -44,8 +44,8 @@ class Command(BaseCommand):
             if len(owners) != 1:
                 raise CommandError("--accept-end needs exactly one TENANT.", returncode=terminal.NOT_TRIED)
             try:
-                number = trails.accept_end(owners[0])
-            except trails.TrailUnreachable as problem:
+                number = audit_trails.accept_end(owners[0])
+            except audit_trails.TrailUnreachable as problem:
                 raise CommandError(f"{owners[0].name}: {problem}", returncode=terminal.UNREACHABLE) from problem
             self.stdout.write(f"{owners[0].name}: the chain ends with link {number}.")
         began, events, broken, unread = time.monotonic(), 0, 0, 0
@@ -53,8 +53,8 @@ class Command(BaseCommand):
             begun(len(owners))
             for owner in owners:
                 try:
-                    verdict = trails.verify(owner)
-                except trails.TrailUnreachable as problem:
+                    verdict = audit_trails.verify(owner)
+                except audit_trails.TrailUnreachable as problem:
                     unread += 1
                     step(f"{owner.name}: not read, {problem}")
                     self.stderr.write(f"{owner.name}: not read, {problem}")

@@ -135,7 +135,7 @@ def test_counting_many_people_may_take_longer_than_a_requests_statement(new_hous
     house = new_house()
     house.register()
     name = house.made.tenant.database.name
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         raw.execute(sql.SQL("ALTER DATABASE {} SET statement_timeout = '300ms'").format(sql.Identifier(name)))
         databases.end_sessions(raw, name)
     with straight_to(house.made.tenant) as raw, ThreadPoolExecutor(1) as pool:

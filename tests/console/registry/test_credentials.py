@@ -215,6 +215,6 @@ def test_a_services_page_costs_the_same_with_many_credentials(keeper: Staff, ser
         bound(service)
     with statements() as seen:
         assert keeper.get(page_of(service)).status_code == 200
-    # Session, who asks (with the tenant's route), tenant; then the service and its credentials.
+    # Session, who asks (with the tenant's context), tenant; then the service and its credentials.
     assert seen.counts == (5, 0), "\n".join(seen.shared)
     assert not [statement for statement in seen.shared if '"secret"' in statement]

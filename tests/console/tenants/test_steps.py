@@ -17,7 +17,7 @@ from identity_platform.audit.models import PlatformEvent
 from tenants import keys
 from tenants.capacity import main_server
 from tenants.models import Tenant, TenantDatabase
-from tenants.warm import new_database_name
+from tenants.warm_pool import new_database_name
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST, page
 from tests.userflow.mailbox import mails_to

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connections
 
-from tenants import trails
+from tenants import audit_trails
 from tenants.context import in_tenant
 from tests.world import House
 
@@ -45,6 +45,6 @@ def fill(house: House, events: int, *, days_ago: int = 0) -> None:
 
 def seal(house: House) -> int:
     """Seal all that there is and give how many events: transactions of other tests on the same server are waited for."""
-    sealed = trails.seal(trails.Owner(house.made.tenant.slug, house.id), wait=120)
+    sealed = audit_trails.seal(audit_trails.Owner(house.made.tenant.slug, house.id), wait=120)
     assert not sealed.held_back
     return sealed.events

@@ -3,7 +3,7 @@
 import pytest
 from django.db import ProgrammingError, connection
 
-from tenants import trails
+from tenants import audit_trails
 from tests.identity_platform.audit.conftest import fill, run
 from tests.world import House
 
@@ -21,7 +21,7 @@ FORBIDDEN = [
 @pytest.mark.parametrize("statement", FORBIDDEN)
 def test_a_tenants_trail_takes_no_change(house: House, statement: str) -> None:
     fill(house, 3)
-    trails.seal(trails.Owner(house.made.tenant.slug, house.id))
+    audit_trails.seal(audit_trails.Owner(house.made.tenant.slug, house.id))
     before = run(house, "SELECT count(*), max(id) FROM audit_tenantevent")
     with pytest.raises(ProgrammingError, match="append-only"):
         run(house, statement.format(events="audit_tenantevent", links="audit_tenantseal"))
@@ -30,7 +30,7 @@ def test_a_tenants_trail_takes_no_change(house: House, statement: str) -> None:
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
 def test_the_platforms_trail_takes_no_change(house: House, statement: str) -> None:
-    trails.seal(trails.THE_PLATFORM)
+    audit_trails.seal(audit_trails.THE_PLATFORM)
     with connection.cursor() as cursor, pytest.raises(ProgrammingError, match="append-only"):
         cursor.execute(statement.format(events="audit_platformevent", links="audit_platformseal"))
 

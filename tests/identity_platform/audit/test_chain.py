@@ -12,7 +12,7 @@ from django.db import connections
 
 from identity_platform.audit import chain
 from identity_platform.audit.writer import record_for_tenant
-from tenants import databases, keys, trails
+from tenants import audit_trails, databases, keys
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import DataKey, TenantDatabase
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
@@ -34,12 +34,12 @@ def long_trail(django_db_setup: None, django_db_blocker: Any) -> House:
         return house
 
 
-def owner(house: House) -> trails.Owner:
-    return trails.Owner(house.made.tenant.slug, house.id)
+def owner(house: House) -> audit_trails.Owner:
+    return audit_trails.Owner(house.made.tenant.slug, house.id)
 
 
 def faults(house: House) -> list[str]:
-    return trails.verify(owner(house)).faults
+    return audit_trails.verify(owner(house)).faults
 
 
 def verify_command(*arguments: str) -> tuple[int, str, str]:
@@ -167,7 +167,7 @@ def test_late_sealer_does_not_hide_a_cut_end(new_house: Callable[[], House]) -> 
         fill(house, 10)
         seal(house)
     # A sealer that was held up between its commit and the head: another one has sealed more since.
-    with trails.opened(owner(house)) as trail:
+    with audit_trails.opened(owner(house)) as trail:
         *_, older, newest = chain.links_from(trail, 1)
         chain.keep_head(trail, older)
         assert chain.head_of(trail) == (newest.number, newest.mac)
@@ -207,7 +207,7 @@ def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_house: Callab
     # It has a higher id and is committed first.
     with in_tenant(house.id):
         record_for_tenant("test.quick")
-    held_back = trails.seal(owner(house), wait=0.2)
+    held_back = audit_trails.seal(owner(house), wait=0.2)
     may_end.set()
     writer.join()
     assert (held_back.events, held_back.held_back) == (0, True)
@@ -227,7 +227,7 @@ def test_writers_and_sealers_at_once_leave_one_whole_chain(new_house: Callable[[
 
     def keep_sealing() -> None:
         for _ in range(15):
-            trails.seal(owner(house))
+            audit_trails.seal(owner(house))
         connections.close_all()
 
     threads = [threading.Thread(target=work) for work in (write, write, write, keep_sealing, keep_sealing)]
@@ -236,7 +236,7 @@ def test_writers_and_sealers_at_once_leave_one_whole_chain(new_house: Callable[[
     for thread in threads:
         thread.join()
     seal(house)
-    verdict = trails.verify(owner(house))
+    verdict = audit_trails.verify(owner(house))
     assert (verdict.faults, verdict.unsealed) == ([], 0)
     assert verdict.events >= 450
 
@@ -262,19 +262,19 @@ def test_one_round_seals_every_trail_and_goes_past_a_broken_one(new_house: Calla
     for house in (sound, broken):
         fill(house, 5)
     run(broken, "ALTER TABLE audit_tenantseal RENAME TO hidden")
-    _, problems = trails.seal_all(wait=120)
+    _, problems = audit_trails.seal_all(wait=120)
     run(broken, "ALTER TABLE hidden RENAME TO audit_tenantseal")
     named = {problem.partition(":")[0] for problem in problems}
     assert named & {house.made.tenant.slug for house in (sound, broken)} == {broken.made.tenant.slug}
-    assert trails.verify(owner(sound)).unsealed == 0
-    assert trails.seal_all(until=lambda: True) == (0, [])
+    assert audit_trails.verify(owner(sound)).unsealed == 0
+    assert audit_trails.seal_all(until=lambda: True) == (0, [])
 
 
 def test_verify_reports_unreachable_apart_from_broken(new_house: Callable[[], House]) -> None:
     gone, tampered = new_house(), new_house()
     fill(tampered, 5)
     seal(tampered)
-    with databases.administering(gone.made.tenant.database.server) as raw:
+    with databases.maintenance_connection(gone.made.tenant.database.server) as raw:
         databases.drop(raw, gone.made.tenant.database.name)
     code, said, complained = verify_command(gone.made.tenant.slug)
     assert (code, "0 trails broken, 1 not read." in said) == (3, True)
@@ -293,7 +293,7 @@ def test_a_missing_data_key_stops_no_other_trail(new_house: Callable[[], House])
         fill(house, 5)
     DataKey.objects.filter(owner=str(broken.id)).delete()
     keys.forget()
-    _, problems = trails.seal_all(wait=120)
+    _, problems = audit_trails.seal_all(wait=120)
     assert f"{broken.made.tenant.slug}: its data key is missing or cannot be opened" in problems
-    assert trails.verify(owner(sound)).unsealed == 0
+    assert audit_trails.verify(owner(sound)).unsealed == 0
     assert verify_command(broken.made.tenant.slug)[0] == 3

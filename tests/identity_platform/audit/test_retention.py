@@ -13,15 +13,15 @@ from django.utils.timezone import now
 from identity_platform.audit import purging
 from identity_platform.audit.models import ChainHead
 from mfa.push.models import PushAuthenticationRequest, PushDevice
-from tenants import provisioning, retention, trails
+from tenants import audit_trails, provisioning, retention
 from tenants.context import in_tenant
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
 from tests.world import Api, House
 from userflow.accounts.session_models import EndUserEnrollmentWindow, EndUserRefreshToken, EndUserSession, EndUserTicket
 
 
-def owner(house: House) -> trails.Owner:
-    return trails.Owner(house.made.tenant.slug, house.id)
+def owner(house: House) -> audit_trails.Owner:
+    return audit_trails.Owner(house.made.tenant.slug, house.id)
 
 
 def numbers(house: House) -> tuple[int, int]:
@@ -39,9 +39,9 @@ def test_old_events_behind_a_young_one_wait_for_it(new_house: Callable[[], House
     for days_ago in (0, 500):
         fill(house, 1500, days_ago=days_ago)
         seal(house)
-    assert trails.purge(owner(house)) == 0
+    assert audit_trails.purge(owner(house)) == 0
     assert numbers(house) == (1500, 1500)
-    assert trails.verify(owner(house)).faults == []
+    assert audit_trails.verify(owner(house)).faults == []
 
 
 def aged(new_house: Callable[[], House], *, old: int = 4000, young: int = 2000) -> House:
@@ -58,14 +58,14 @@ def aged(new_house: Callable[[], House], *, old: int = 4000, young: int = 2000) 
 
 def test_a_purged_trail_verifies_and_grows_on(new_house: Callable[[], House]) -> None:
     house = aged(new_house)
-    assert trails.purge(owner(house)) >= 4000
+    assert audit_trails.purge(owner(house)) >= 4000
     assert numbers(house) == (0, 2000)
-    verdict = trails.verify(owner(house))
+    verdict = audit_trails.verify(owner(house))
     assert (verdict.faults, verdict.events) == ([], 2000)
     fill(house, 10)
     seal(house)
-    assert trails.purge(owner(house)) == 0
-    assert trails.verify(owner(house)).faults == []
+    assert audit_trails.purge(owner(house)) == 0
+    assert audit_trails.verify(owner(house)).faults == []
 
 
 def test_the_end_of_a_chain_is_forgotten_with_its_tenant_and_no_other(
@@ -81,30 +81,30 @@ def test_the_end_of_a_chain_is_forgotten_with_its_tenant_and_no_other(
     assert heads.get().owner == str(other_house.id)
     # A sealer that was at work at that moment writes what it has just sealed.
     ChainHead.objects.create(owner=str(house.id), number=2, mac=b"late")
-    retention.purge(trails.THE_PLATFORM)
+    retention.purge(audit_trails.THE_PLATFORM)
     assert heads.get().owner == str(other_house.id)
-    assert trails.verify(owner(other_house)).faults == []
+    assert audit_trails.verify(owner(other_house)).faults == []
 
 
 def test_after_everything_was_purged_the_chain_goes_on(new_house: Callable[[], House]) -> None:
     house = aged(new_house, old=1500, young=0)
-    trails.purge(owner(house))
+    audit_trails.purge(owner(house))
     assert run(house, "SELECT count(*) FROM audit_tenantevent") == [(0,)]
     fill(house, 1200)
     assert seal(house) == 1200
-    verdict = trails.verify(owner(house))
+    verdict = audit_trails.verify(owner(house))
     assert (verdict.faults, verdict.events, verdict.unsealed) == ([], 1200, 0)
 
 
 def test_a_change_after_a_purge_is_still_found_and_a_removed_anchor_too(new_house: Callable[[], House]) -> None:
     house = aged(new_house)
-    trails.purge(owner(house))
+    audit_trails.purge(owner(house))
     with as_owner(house) as sql:
         sql("UPDATE audit_tenantevent SET actor_id = 'x' WHERE id = (SELECT max(id) FROM audit_tenantevent)")
-    assert len(trails.verify(owner(house)).faults) == 1
+    assert len(audit_trails.verify(owner(house)).faults) == 1
     with as_owner(house) as sql:
         sql("DELETE FROM audit_tenantseal WHERE kind = 'anchor'")
-    assert any("missing" in fault for fault in trails.verify(owner(house)).faults)
+    assert any("missing" in fault for fault in audit_trails.verify(owner(house)).faults)
 
 
 def test_an_anchor_that_the_platform_has_not_made_is_found(new_house: Callable[[], House]) -> None:
@@ -117,7 +117,7 @@ def test_an_anchor_that_the_platform_has_not_made_is_found(new_house: Callable[[
         " FROM audit_tenantseal",
     )
     run(house, "DELETE FROM audit_tenantevent WHERE id <= 1000")
-    assert any("not made by this platform" in fault for fault in trails.verify(owner(house)).faults)
+    assert any("not made by this platform" in fault for fault in audit_trails.verify(owner(house)).faults)
 
 
 def test_a_purge_that_was_killed_goes_on_where_it_was(new_house: Callable[[], House]) -> None:
@@ -130,20 +130,20 @@ def test_a_purge_that_was_killed_goes_on_where_it_was(new_house: Callable[[], Ho
         raise Killed
 
     with pytest.raises(Killed):
-        trails.purge(owner(house), seen=kill)
+        audit_trails.purge(owner(house), seen=kill)
     assert 0 < numbers(house)[0] < 6000
-    assert trails.verify(owner(house)).faults == []
-    trails.purge(owner(house))
+    assert audit_trails.verify(owner(house)).faults == []
+    audit_trails.purge(owner(house))
     assert numbers(house) == (0, 2000)
     assert run(house, "SELECT count(*) FROM audit_tenantseal WHERE kind = 'anchor'") == [(1,)]
-    assert trails.verify(owner(house)).faults == []
+    assert audit_trails.verify(owner(house)).faults == []
 
 
 def test_events_under_thirty_days_stay_whatever_is_asked(new_house: Callable[[], House]) -> None:
     house = new_house()
     fill(house, 1000)
     seal(house)
-    with in_tenant(house.id), trails.opened(owner(house)) as trail, pytest.raises(Exception, match="append-only"):
+    with in_tenant(house.id), audit_trails.opened(owner(house)) as trail, pytest.raises(Exception, match="append-only"):
         purging.purge(trail, before=now() + timedelta(days=1))
     assert numbers(house) == (0, 1000)
 
@@ -202,6 +202,6 @@ def test_every_kind_of_row_that_expires_is_known_to_the_purge() -> None:
     # Rows that only say until when they count, not that they may go.
     kept = {"registry.ServiceCredential"}
     expiring: list[Any] = [m for m in apps.get_models() if any(f.name == "expires_at" for f in m._meta.get_fields())]
-    silent = {m._meta.label for m in expiring if not hasattr(m, "over")} - kept
+    silent = {m._meta.label for m in expiring if not hasattr(m, "expired")} - kept
     assert silent == set()
     connections.close_all()

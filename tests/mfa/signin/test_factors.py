@@ -9,9 +9,9 @@ import pytest
 from identity_platform.audit.models import TenantEvent
 from mfa.sms.models import SmsCode, SmsMessage
 from mfa.totp.models import EndUserTotpSecret
+from tenants.audit_trails import Owner
 from tenants.context import in_tenant
 from tenants.retention import purge
-from tenants.trails import Owner
 from tests.mfa.people import Somebody, somebody
 from tests.userflow.sessions.aged import aged, strong
 from tests.world import PASSWORD, Api, House, sign_in_admin

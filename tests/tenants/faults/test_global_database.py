@@ -22,7 +22,7 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_eve
 
 def ask(statement: str) -> list[int]:
     """A column of the server's, on a connection that has nothing to do with the database."""
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         return [row[0] for row in raw.execute(statement, [connection.settings_dict["NAME"]]).fetchall()]
 
 

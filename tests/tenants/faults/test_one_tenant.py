@@ -32,7 +32,7 @@ def struck(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[Hous
 @contextmanager
 def gone(house: House) -> Iterator[None]:
     """The database does not exist while this lasts."""
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         database = house.made.tenant.database.name
         raw.execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS false')
         raw.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [database])
@@ -127,7 +127,7 @@ def test_connections_that_the_server_ended_are_replaced(struck: tuple[House, Per
     house, person, user = struck
     path = f"/uflow/user/enduser/{house.id}/{person.id}"
     assert user.get(path).status_code == 200
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         raw.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             " WHERE application_name = 'identity' AND (datname = %s OR starts_with(datname, %s))",

@@ -492,7 +492,7 @@ def test_the_number_of_statements_is_known(strict: House) -> None:
     token = token_in(last_proof(person.email))
     with statements() as seen:
         assert verify(token=token).status_code == 200
-    # The tenant's route; the proof, its end, the user locked and saved, the audit event; and the end of sessions, tickets,
+    # The tenant's context; the proof, its end, the user locked and saved, the audit event; and the end of sessions, tickets,
     # windows, codes by SMS and of the four kinds of factors from before.
     assert [len(seen.shared), len(seen.own)] == [1, 13]
     with statements() as asked:

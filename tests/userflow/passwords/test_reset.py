@@ -324,8 +324,8 @@ def test_a_sign_in_that_has_checked_the_old_password_gets_no_session_after_the_r
         half_way = EndUser.objects.get(pk=person.id)
         speaker = signin.end_user_speaker(half_way, house.id, house.client_id)
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
-    with in_tenant(house.id) as route, pytest.raises(WrongCredentials), END_USERS.atomic():
-        signin.complete_sign_in(END_USERS, half_way, speaker, amr=("pwd",), route=route)
+    with in_tenant(house.id) as tenant, pytest.raises(WrongCredentials), END_USERS.atomic():
+        signin.complete_sign_in(END_USERS, half_way, speaker, amr=("pwd",), tenant=tenant)
     with in_tenant(house.id):
         assert not EndUserSession.objects.filter(user_id=person.id, ended_at=None).exists()
 

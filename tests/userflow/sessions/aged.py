@@ -28,6 +28,6 @@ def aged(token: str, minutes: int, *, amr: tuple[str, ...] = ("pwd",)) -> str:
     )
     then = now() - timedelta(minutes=minutes)
     token, _ = issue.access_token(
-        speaker, UUID(claims["sid"]), amr=amr, auth_time=then, ends=now() + timedelta(hours=1), route=None
+        speaker, UUID(claims["sid"]), amr=amr, auth_time=then, ends=now() + timedelta(hours=1), tenant=None
     )
     return token

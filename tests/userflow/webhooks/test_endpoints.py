@@ -14,7 +14,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
-from tenants import retention, trails
+from tenants import audit_trails, retention
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
@@ -271,7 +271,7 @@ def test_what_waits_too_long_for_an_endpoint_that_is_off_is_purged(listening: Li
         # The first of each endpoint: the other endpoint is on and keeps its own.
         oldest = WebhookMessage.objects.order_by("pk").values("pk")[:2]
         WebhookMessage.objects.filter(pk__in=oldest).update(queued_at=now() - timedelta(days=31))
-    owner = trails.Owner(home.made.tenant.slug, home.id)
+    owner = audit_trails.Owner(home.made.tenant.slug, home.id)
     assert "webhook messages" not in retention.purge(owner).rows
     home.api.patch(listening.path, {"enabled": False})
     assert retention.purge(owner).rows["webhook messages"] == 1
@@ -309,7 +309,7 @@ def test_messages_that_have_had_their_time_are_purged(listening: Listening) -> N
         oldest = WebhookMessage.objects.filter(endpoint_id=listening.endpoint_id).order_by("pk").first()
         assert oldest is not None
         WebhookMessage.objects.filter(pk=oldest.pk).update(settled_at=now() - timedelta(days=8))
-    owner = trails.Owner(home.made.tenant.slug, home.id)
+    owner = audit_trails.Owner(home.made.tenant.slug, home.id)
     assert retention.purge(owner).rows["webhook messages"] == 1
     home.api.delete(listening.path)
     assert retention.purge(owner).rows["webhook messages"] == 2

@@ -9,7 +9,7 @@ import orjson
 from django.core.management.base import BaseCommand, CommandError
 
 from identity_platform.api.errors import ApiError
-from tenants import trails
+from tenants import audit_trails
 from tenants.management import terminal
 from userflow.audit.actions import Filters, export_events
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         filters = Filters(since=options["since"], until=options["until"])
         try:
             name = "platform" if options["platform"] else options["tenant"]
-            (owner,) = trails.owners([name], states=trails.READABLE)
+            (owner,) = audit_trails.owners([name], states=audit_trails.READABLE)
             written = 0
             for event in export_events(tenant_id=owner.tenant_id, filters=filters):
                 self.stdout.write(orjson.dumps(event, default=str).decode())

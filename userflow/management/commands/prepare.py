@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from identity_platform.crypto import SealBroken
-from tenants import fleet, keys, warm
+from tenants import fleet, keys, warm_pool
 from tenants.capacity import main_server
 from tenants.databases import ensure_template
 from tenants.errors import DataKeyLocked
@@ -58,7 +58,7 @@ class Command(BaseCommand):
             self._upgrade_tenants()
         if demo:
             self._first_steps()
-        warm.refill(server, settings.TENANT_WARM_POOL)
+        warm_pool.refill(server, settings.TENANT_WARM_POOL)
 
     def _behind(self) -> bool:
         executor = MigrationExecutor(connection)

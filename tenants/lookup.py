@@ -1,6 +1,6 @@
 """Where a tenant is right now: one statement on the global database, remembered for the rest of the request only.
 
-A route is not cached across requests on purpose. Suspending, moving or deleting a tenant must count from the very next
+A tenant is not cached across requests on purpose. Suspending, moving or deleting a tenant must count from the very next
 request in every process on every host; a cache would need an invalidation that can get lost, the statement is one
 primary-key look-up. Signing in with a token reads the route together with the caller's state, so that an authenticated
 request pays nothing extra (`userflow.sessions.verify`).
@@ -23,7 +23,7 @@ GONE = frozenset({State.DELETED, State.DELETING})
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TenantContext:
     """A tenant's place and state."""
 
     tenant_id: UUID
@@ -62,13 +62,15 @@ COLUMNS = (
 JOINS = "JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id"
 WIDTH = 9
 
-_seen: ContextVar[dict[UUID, Route] | None] = ContextVar("routes_of_this_request", default=None)
+_seen: ContextVar[dict[UUID, TenantContext] | None] = ContextVar("routes_of_this_request", default=None)
 
 
-def from_row(row: Any) -> Route:
+def from_row(row: Any) -> TenantContext:
     """A route from the values of COLUMNS."""
     tenant_id, slug, name, status, database, server_id, revision, settings, has_webhooks = row
-    return Route(tenant_id, slug, name, State(status), database, server_id, revision, decoded(settings), has_webhooks)
+    return TenantContext(
+        tenant_id, slug, name, State(status), database, server_id, revision, decoded(settings), has_webhooks
+    )
 
 
 def decoded(value: Any) -> dict[str, Any]:
@@ -80,16 +82,16 @@ def decoded(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
-def remember(route: Route) -> Route:
+def remember(tenant: TenantContext) -> TenantContext:
     """Keep the route for the rest of this request."""
     seen = _seen.get()
     if seen is not None:
-        seen[route.tenant_id] = route
-        set_tenant(route.tenant_id)
-    return route
+        seen[tenant.tenant_id] = tenant
+        set_tenant(tenant.tenant_id)
+    return tenant
 
 
-def find(tenant_id: UUID) -> Route:
+def find(tenant_id: UUID) -> TenantContext:
     """The tenant's route; UnknownTenant if there is none or it was deleted."""
     seen = _seen.get()
     if seen is not None and tenant_id in seen:
@@ -99,10 +101,10 @@ def find(tenant_id: UUID) -> Route:
         row = cursor.fetchone()
     if row is None:
         raise UnknownTenant
-    route = from_row(row)
-    if route.status in GONE:
+    tenant = from_row(row)
+    if tenant.status in GONE:
         raise UnknownTenant
-    return remember(route)
+    return remember(tenant)
 
 
 def forget() -> None:

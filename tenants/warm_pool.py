@@ -45,7 +45,7 @@ def refill(server: DatabaseServer, size: int, *, until: Callable[[], bool] = lam
     stop early.
     """
     try:
-        with databases.working_on(server, databases.WARM_POOL_JOB, patience=0) as raw:
+        with databases.job_lock(server, databases.WARM_POOL_JOB, patience=0) as raw:
             return _refill(raw, server, size, until)
     except JobRunning:
         return 0
@@ -72,7 +72,7 @@ def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callab
         except Exception as problem:
             failed.append(problem)
     while not until() and current.filter(ready=True).count() < size:
-        made += _made(raw, server, _promise_spare(server))
+        made += _made(raw, server, _reserve_spare(server))
     if failed:
         raise failed[0]
     return made
@@ -84,15 +84,15 @@ def _made(raw: databases.Raw, server: DatabaseServer, spare: WarmDatabase) -> in
     return 1
 
 
-def _promise_spare(server: DatabaseServer) -> WarmDatabase:
+def _reserve_spare(server: DatabaseServer) -> WarmDatabase:
     spare = WarmDatabase.objects.create(server=server, name=new_database_name(), schema_version=schema_version())
-    steps.ended("promised")
+    steps.completed("reserved")
     return spare
 
 
 def copy(raw: databases.Raw, server: DatabaseServer, database: str) -> None:
     """Make the database from the template, with its limits; harmless when it is there."""
     databases.copy_template(raw, server, database)
-    steps.ended("copied")
+    steps.completed("copied")
     databases.set_limits(raw, database)
-    steps.ended("limited")
+    steps.completed("limited")

@@ -13,7 +13,7 @@ from functools import partial
 from django.conf import settings
 
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases, fleet, provisioning, relocation, warm, webauthn_claims
+from tenants import databases, fleet, provisioning, relocation, warm_pool, webauthn_claims
 from tenants.errors import JobRunning, UpgradeFailed
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.schema import is_older, schema_version, why
@@ -49,23 +49,23 @@ class Finding:
     subject: str
     says: str
     # None where only a person can decide.
-    cure: Callable[[], object] | None = None
-    # Whether the cure throws a database away that might be somebody's.
+    repair: Callable[[], object] | None = None
+    # Whether the repair throws a database away that might be somebody's.
     destroys: bool = False
 
 
-def inspect() -> list[Finding]:
+def find_problems() -> list[Finding]:
     """Everything that is wrong at the moment, on all servers."""
     found = [finding for server in DatabaseServer.objects.order_by("name") for finding in _on(server)]
     return [*found, *_shared_domains()]
 
 
-def cure(finding: Finding) -> str:
+def repair(finding: Finding) -> str:
     """Put a finding right; gives why it could not be, or "" when it is done."""
-    if finding.cure is None:
+    if finding.repair is None:
         return "a person must decide"
     try:
-        finding.cure()
+        finding.repair()
     except JobRunning:
         return "a job is working on it"
     except Exception as problem:
@@ -77,24 +77,24 @@ def cure(finding: Finding) -> str:
 
 def _on(server: DatabaseServer) -> Iterator[Finding]:
     try:
-        with databases.administering(server) as raw:
-            names, invalid, held = databases.names(raw), databases.invalid_names(raw), databases.held_still(raw)
+        with databases.maintenance_connection(server) as raw:
+            names, invalid, held = databases.names(raw), databases.invalid_names(raw), databases.read_only_names(raw)
             there = names - invalid
             # In the order in which a database passes from one list to the next.
             spares = list(WarmDatabase.objects.filter(server=server))
             mappings = list(TenantDatabase.objects.select_related("tenant", "server").filter(server=server))
             for mapping in mappings:
-                if _tenant(mapping, there, held) is None or databases.is_worked_on(raw, mapping.pk):
+                if _tenant(mapping, there, held) is None or databases.is_job_running(raw, mapping.pk):
                     continue
                 # Looked at again, now that no job is at it: one may have ended between the two lists.
                 mapping.refresh_from_db(fields=["status", "name", "server_id"])
                 there_now = {mapping.name} if databases.exists(raw, mapping.name) else set()
-                if found := _tenant(mapping, there_now, databases.held_still(raw)):
+                if found := _tenant(mapping, there_now, databases.read_only_names(raw)):
                     yield found
             yield from _copies(server, spares)
-            if not databases.is_worked_on(raw, databases.WARM_POOL_JOB):
+            if not databases.is_job_running(raw, databases.WARM_POOL_JOB):
                 yield from _spares(server, spares, there)
-            making = databases.is_worked_on(raw, databases.TEMPLATE_JOB)
+            making = databases.is_job_running(raw, databases.TEMPLATE_JOB)
     except Exception as problem:
         # Also a URL that does not open: the other servers are looked at all the same.
         yield Finding(Kind.SERVER, server, server.name, why(problem))
@@ -147,9 +147,9 @@ def _finish(mapping: TenantDatabase) -> None:
 
 def _mark_failed(mapping: TenantDatabase) -> None:
     reason = "the database is missing"
-    with databases.working_on(mapping.server, mapping.pk) as raw:
+    with databases.job_lock(mapping.server, mapping.pk) as raw:
         # Restored, perhaps, while a person was asked.
-        provisioning.look_again(mapping)
+        provisioning.reload_mapping(mapping)
         if databases.exists(raw, mapping.name):
             return
         if mapping.status == State.SUSPENDED:
@@ -162,14 +162,14 @@ def _mark_failed(mapping: TenantDatabase) -> None:
 
 
 def _revive(mapping: TenantDatabase) -> None:
-    with databases.working_on(mapping.server, mapping.pk):
+    with databases.job_lock(mapping.server, mapping.pk):
         provisioning.change_state(mapping.pk, State.ACTIVE, only_from=State.FAILED)
 
 
 def _stay(mapping: TenantDatabase) -> None:
-    with databases.working_on(mapping.server, mapping.pk) as raw:
-        provisioning.look_again(mapping)
-        databases.let_go(raw, mapping.name)
+    with databases.job_lock(mapping.server, mapping.pk) as raw:
+        provisioning.reload_mapping(mapping)
+        databases.make_writable(raw, mapping.name)
         provisioning.change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
 
 
@@ -207,8 +207,8 @@ def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Find
         if (tenant_id := relocation.meant_for(spare)) is not None:
             mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
             try:
-                with databases.administering(mapping.server) as raw:
-                    if databases.is_worked_on(raw, tenant_id):
+                with databases.maintenance_connection(mapping.server) as raw:
+                    if databases.is_job_running(raw, tenant_id):
                         continue
             except Exception as problem:
                 says = f"whether a job still fills this copy is unknown: {mapping.server.name}: {why(problem)}"
@@ -219,12 +219,12 @@ def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Find
 
 
 def _refill(server: DatabaseServer) -> None:
-    warm.refill(server, settings.TENANT_WARM_POOL)
+    warm_pool.refill(server, settings.TENANT_WARM_POOL)
 
 
 def _forget_spare(spare: WarmDatabase) -> None:
     # By name and readiness: it may have been claimed meanwhile, then there is no row.
-    with databases.administering(spare.server) as raw:
+    with databases.maintenance_connection(spare.server) as raw:
         if databases.exists(raw, spare.name):
             return
         if WarmDatabase.objects.filter(pk=spare.pk, ready=True).update(ready=False):
@@ -236,7 +236,7 @@ def _nobodys(server: DatabaseServer, name: str, template_in_the_making: bool, *,
     def drop() -> None:
         claimed = TenantDatabase.objects.filter(server=server, name=name).exclude(status=State.DELETED)
         if not claimed.exists() and not WarmDatabase.objects.filter(server=server, name=name).exists():
-            with databases.administering(server) as raw:
+            with databases.maintenance_connection(server) as raw:
                 databases.drop(raw, name)
 
     if is_invalid:

@@ -17,7 +17,7 @@ _QUIET_SECONDS = 600
 
 
 @contextmanager
-def scratch(parent: Path | None = None) -> Iterator[Path]:
+def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
     """A folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
 
     Those that killed jobs have left beside it ten minutes ago or earlier are removed first: nobody else would, and a

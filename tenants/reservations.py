@@ -16,7 +16,7 @@ from identity_platform.postgresql.parts import Part, together
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.schema import schema_version
 from tenants.states import State
-from tenants.warm import new_database_name
+from tenants.warm_pool import new_database_name
 
 # Where the slug is taken there is no row, and nothing else is written.
 _TENANT = """
@@ -44,7 +44,7 @@ FROM tenant LEFT JOIN ready ON true RETURNING name, status, schema_version
 """
 
 
-def promise(server: DatabaseServer, *, name: str, slug: str, tenant_settings: dict[str, Any]) -> Tenant | None:
+def reserve(server: DatabaseServer, *, name: str, slug: str, tenant_settings: dict[str, Any]) -> Tenant | None:
     """A tenant with its data key and its mapping, in the caller's transaction; None when the slug is taken.
 
     The mapping is `active` when a ready-made database waited on the server, else `provisioning`.

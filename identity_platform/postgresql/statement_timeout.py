@@ -31,7 +31,7 @@ def limit(seconds: float | None) -> None:
 
 
 @contextmanager
-def lifted() -> Iterator[None]:
+def no_timeout() -> Iterator[None]:
     """Wait as long as it takes, for what cannot be done in the time of a request."""
     before, _mine.seconds = _mine.seconds, None
     try:
@@ -40,7 +40,7 @@ def lifted() -> Iterator[None]:
         _mine.seconds = before
 
 
-class PatientConnection(Connection[Any]):
+class TimeoutConnection(Connection[Any]):
     """A connection that is given up when the server has not answered for as long as the thread waits.
 
     The statement then raises OperationalError, like that of a server that has gone; whether it was carried out is not

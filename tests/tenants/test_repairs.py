@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError
 from psycopg import sql
 
-from tenants import checkup, databases, warm
+from tenants import databases, repairs, warm_pool
 from tenants.capacity import main_server
 from tenants.databases import template_prefix
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
@@ -15,7 +15,7 @@ from tests.tenants.conftest import databases_on, said_by
 
 
 def found_about(subject: str) -> list[str]:
-    return [str(finding.kind) for finding in checkup.inspect() if finding.subject == subject]
+    return [str(finding.kind) for finding in repairs.find_problems() if finding.subject == subject]
 
 
 def check(**options: bool) -> tuple[int, str]:
@@ -33,12 +33,12 @@ def check(**options: bool) -> tuple[int, str]:
 
 
 def make_database(name: str) -> None:
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
 
 
 def drop_database(name: str) -> None:
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, name)
 
 
@@ -47,7 +47,7 @@ def test_nothing_is_said_of_a_healthy_tenant(new_tenant: Callable[[], Tenant]) -
 
 
 def test_an_orphan_is_found_and_dropped_only_when_asked_for() -> None:
-    name = warm.new_database_name()
+    name = warm_pool.new_database_name()
     make_database(name)
     code, said = check()
     assert (code, f"orphan database\tmain\t{name}" in said) == (1, True)
@@ -59,7 +59,7 @@ def test_an_orphan_is_found_and_dropped_only_when_asked_for() -> None:
 
 
 def test_nothing_is_dropped_without_a_word_from_a_person() -> None:
-    name = warm.new_database_name()
+    name = warm_pool.new_database_name()
     make_database(name)
     with pytest.raises(CommandError, match="--yes"):
         check(drop_orphans=True)
@@ -106,18 +106,18 @@ def test_what_a_crash_left_is_found_and_finished(left: str, kind: str, new_tenan
 def test_a_job_that_runs_is_left_alone(new_tenant: Callable[[], Tenant]) -> None:
     tenant = new_tenant()
     TenantDatabase.objects.filter(pk=tenant.pk).update(status="migrating")
-    with databases.working_on(main_server(), tenant.pk):
+    with databases.job_lock(main_server(), tenant.pk):
         assert found_about(tenant.slug) == []
     assert found_about(tenant.slug) == ["left migrating"]
 
 
 def test_a_job_that_has_ended_has_let_go_of_its_lock() -> None:
     subject = secrets.token_hex(8)
-    with databases.administering(main_server()) as raw:
+    with databases.maintenance_connection(main_server()) as raw:
         for _ in range(100):
-            with databases.working_on(main_server(), subject):
+            with databases.job_lock(main_server(), subject):
                 pass
-            assert not databases.is_worked_on(raw, subject)
+            assert not databases.is_job_running(raw, subject)
 
 
 def test_old_templates_go_and_newer_ones_stay() -> None:
@@ -132,7 +132,7 @@ def test_old_templates_go_and_newer_ones_stay() -> None:
 
 
 def test_a_spare_that_is_gone_is_forgotten() -> None:
-    warm.refill(main_server(), 1)
+    warm_pool.refill(main_server(), 1)
     spare = WarmDatabase.objects.filter(ready=True).first()
     assert spare is not None
     drop_database(spare.name)
