@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -47,17 +48,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=4.0, help="how long a subject is under load in a round (4)")
     parser.add_argument("--smoke", action="store_true", help="tiny data and one short round: shows that it works")
     parser.add_argument("--keep", action="store_true", help="use the data of an earlier --keep and leave it there")
-    parser.add_argument("--results", type=Path, default=home.ROOT / "bench" / "results", help="where the files go")
+    parser.add_argument(
+        "--results", type=Path, help="folder for the files (bench/results; a smoke run: var/bench-smoke)"
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"there is no measurement {', '.join(sorted(unknown))}")
     if options.smoke:
         options.rounds, options.seconds = 1, 0.3
+    if options.results is None:
+        options.results = home.ROOT / ("var/bench-smoke" if options.smoke else "bench/results")
     return options
 
 
 def _prepare() -> None:
-    """Django on the run's databases; from here on the platform's own actions may be used."""
+    """Set Django up on the databases of the run, so that the platform's actions can be used."""
     import django
     from django.core.management import call_command
 
@@ -84,7 +89,7 @@ def _measure(own: home.Home, options: argparse.Namespace) -> None:
                 raw,
             )
             try:
-                rows += MEASURES[name](run)
+                rows += [replace(row, measurement=name) for row in MEASURES[name](run)]
             except NotThere as missing:
                 console.print(f"{name}: {missing}")
     about["load_average_after"] = report.load_average()

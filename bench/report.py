@@ -1,4 +1,8 @@
-"""The result: a table on the terminal, and JSON and Markdown in bench/results/."""
+"""The result: a table on the terminal, and JSON and Markdown in bench/results/.
+
+`bench.json` and `bench.md` hold the newest result of each measurement: a run replaces the rows and samples
+of what it has measured and keeps the others.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,12 @@ from bench.home import ROOT, Home
 from bench.run import Row
 
 COLUMNS = ("#", "what", "ours", "against", "ratio", "wanted", "met", "beside")
+LOADS = ("load_average_before", "load_average_after")
+RUN_COLUMNS = ("measured", "commit", "threads", "load average")
 
 
 def machine(home: Home) -> dict[str, Any]:
-    """Where the figures come from; the load average at the start shows whether it had other things to do."""
+    """Describe the machine; the load average before the run shows whether other programs were running."""
     with psycopg.connect(home.environment["DATABASE_URL"]) as raw:
         row = raw.execute("SHOW server_version").fetchone()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
@@ -42,7 +48,7 @@ def machine(home: Home) -> dict[str, Any]:
 
 
 def load_average() -> list[float]:
-    """Of the last 1, 5 and 15 minutes."""
+    """Return the load average of the last 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
 
 
@@ -65,17 +71,30 @@ def show(console: Console, rows: list[Row], about: dict[str, Any]) -> None:
 
 
 def write(folder: Path, rows: list[Row], about: dict[str, Any], raw: dict[str, Any]) -> Path:
-    """Write `<time>.json` and `<time>.md`; gives the Markdown's path."""
+    """Merge the run into `bench.json` and `bench.md`; return the path of the Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = about["began"].replace(":", "").partition("+")[0]
-    document = {"about": about, "rows": [asdict(row) for row in rows], "samples": raw}
-    (folder / f"{stem}.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    lines = [f"# bin/bench, {about['began']}", "", *(f"- {name}: {value}" for name, value in about.items()), ""]
-    lines += [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    lines += [f"| {' | '.join(_cells(row))} |" for row in rows]
-    path = folder / f"{stem}.md"
+    stored = folder / "bench.json"
+    earlier = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"rows": [], "samples": {}}
+    measured = {row.measurement for row in rows}
+    run = {name: about.get(name) for name in ("began", "commit", "web_threads", *LOADS)}
+    kept = [row for row in earlier["rows"] if row["measurement"] not in measured]
+    merged = kept + [{**asdict(row), "run": run} for row in rows]
+    document = {"about": about, "rows": merged, "samples": earlier["samples"] | raw}
+    stored.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    lines = ["# Newest result of each measurement of bin/bench", "", "Machine of the last run:", ""]
+    lines += [f"- {name}: {value}" for name, value in about.items() if name not in run]
+    lines += ["", f"| {' | '.join((*COLUMNS, *RUN_COLUMNS))} |", "|" + "---|" * len((*COLUMNS, *RUN_COLUMNS))]
+    for row in merged:
+        cells = _cells(Row(**{name: value for name, value in row.items() if name != "run"}))
+        lines.append(f"| {' | '.join((*cells, *_run_cells(row['run'])))} |")
+    path = folder / "bench.md"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def _run_cells(run: dict[str, Any]) -> tuple[str, ...]:
+    began, commit, threads, before, after = run.values()
+    return (began, str(commit), str(threads), f"{before} → {after}")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One run: how long, how large, and what it found."""
+"""One run: its length, the sizes of its data, and its results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.rounds import Sample, Subject, side_by_side
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much there is of everything."""
+    """Numbers of users, tenants and rows in the measured data."""
 
     users: int = 1000
     tenants: int = 500
@@ -29,7 +29,7 @@ SMOKE = Sizes(users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known
 
 @dataclass(frozen=True)
 class Row:
-    """A target and what was measured. `beside` says what does not count but explains: CPU, spread."""
+    """One measured ratio with its target. `beside` holds explanations that do not count: CPU, spread."""
 
     target: str
     what: str
@@ -39,11 +39,12 @@ class Row:
     wanted: str
     met: bool
     beside: str = ""
+    measurement: str = ""
 
 
 @dataclass
 class Run:
-    """What a measurement needs; it puts its raw samples into `raw`."""
+    """Arguments of a measurement, which stores its samples in `raw`."""
 
     home: Home
     rounds: int
@@ -53,7 +54,7 @@ class Run:
     raw: dict[str, Any] = field(default_factory=dict)
 
     def compare(self, name: str, subjects: Sequence[Subject]) -> dict[str, list[Sample]]:
-        """Load the subjects side by side and keep every sample."""
+        """Measure the subjects side by side and keep every sample."""
         taken = side_by_side(self.home, subjects, rounds=self.rounds, seconds=self.seconds, say=self.say)
         self.raw[name] = {subject: [asdict(one) for one in samples] for subject, samples in taken.items()}
         return taken
