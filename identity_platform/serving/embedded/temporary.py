@@ -14,11 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+import psutil
+
 from identity_platform.serving.embedded import attach, leave, starting_or_stopping
 from identity_platform.serving.embedded.postgres import Postgres
 from identity_platform.serving.embedded.valkey import Valkey
 
 TEMPORARY_PREFIX = "identity-test-"
+MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of Linux; what is created there has a name of its own
+# The whole test suite leaves about 9 GB of databases behind until it ends.
+ENOUGH_MEMORY = 14 * 2**30
 
 
 def run_in_temporary_home(command: Sequence[str]) -> int:
@@ -27,7 +32,7 @@ def run_in_temporary_home(command: Sequence[str]) -> int:
     A server whose URL is in the environment is not started. The servers are those of `unsafe_fast`.
     """
     _remove_forgotten_homes()
-    home = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
+    home = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=folder_for_databases()))
     try:
         attach(var=home, postgres=not _given("DATABASE_URL"), valkey=not _given("REDIS_URL"), unsafe_fast=True)
         child = subprocess.Popen(command, env=os.environ | {"IDENTITY_VAR": str(home)})
@@ -45,13 +50,31 @@ def run_in_temporary_home(command: Sequence[str]) -> int:
         shutil.rmtree(home, ignore_errors=True)
 
 
+def folder_for_databases() -> Path:
+    """Return the folder for databases that last as long as one run.
+
+    They are in memory if the machine has plenty of it, and TMPDIR names no other folder: on a disk, the files of a
+    thousand databases that are about to be dropped take as long to write as the tests to run.
+    """
+    usual = Path(tempfile.gettempdir())
+    if "TMPDIR" in os.environ or not MEMORY.is_dir():
+        return usual
+    free = [shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available]
+    limit = Path("/sys/fs/cgroup/memory.max")
+    with contextlib.suppress(OSError, ValueError):  # no such file outside a container, and "max" without a limit
+        free.append(int(limit.read_text()))
+    return MEMORY if min(free) > ENOUGH_MEMORY else usual
+
+
 def _given(name: str) -> bool:
     return bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
 
 
 def _remove_forgotten_homes() -> None:
     """Remove the homes whose owner was killed: those with a lock that nobody holds."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{TEMPORARY_PREFIX}*/embedded.lock"):
+    folders = {Path(tempfile.gettempdir()), MEMORY}
+    locks = [lock for folder in folders for lock in folder.glob(f"{TEMPORARY_PREFIX}*/embedded.lock")]
+    for lock in locks:
         home = lock.parent
         with contextlib.suppress(OSError):
             if home.stat().st_uid != os.getuid():
