@@ -1,0 +1,92 @@
+"""Code, templates and pages use plain words: see "Language" and "Glossary" in CONTRIBUTING.md."""
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXTS = {".py", ".md", ".html", ".txt", ".js", ".toml", ".yaml", ".conf", ".ini", ".sql", ".in", ""}
+# The word, and what to write instead.
+WORDS = {
+    "whoever": "the caller, the user, the operator",
+    "whomever": "the caller, the user, the operator",
+    "whatever": "every, any, all",
+    "somebody": "a user, a caller, another user",
+    "nobody": "no user, no caller",
+    "anew": "again",
+    "thereof": "of it",
+    "befell": "affected",
+    "forsaken": "stale",
+    "furnish": "initialize",
+    "furnished": "initialized",
+    "furniture": "initial data",
+    "deed": "change, event",
+    "deeds": "changes, events",
+    "tallies": "daily counters",
+    "patience": "statement_timeout",
+    "stranger": "unknown caller or network",
+    "strangers": "unknown callers or networks",
+    "neighbour": "other tenant",
+    "bury": "dead-letter",
+    "buried": "dead-lettered",
+    "companions": "worker processes",
+    "rung": "proof level",
+    "rungs": "proof levels",
+    "promised": "reserved",
+    "promises": "reservations",
+    "forgive": "reset",
+    "forgiven": "reset",
+    "hears": "receives",
+    "spendable": "single-use",
+}
+PHRASES = {
+    r"switch(?:ed|es|ing)? (?:off|on)": "deactivate, activate",
+    r"looks? inside": "open the tenant",
+    r"drawn for": "form_tenant_id",
+}
+# This file, and texts that are not ours.
+ALLOWED = {
+    "LICENSE": {"thereof"},
+    "tests/architecture/test_language.py": {*WORDS, *PHRASES},
+}
+NOT_YET = {
+    "console", "identity_platform", "manage.py", "mfa", "registry", "templates/console", "templates/unfold", "tenants", "tests",
+    "userflow", "docs", "CHANGELOG.md", "deploy", "templates/email", "templates/pages", "bench", "bin", ".ci",
+}  # fmt: skip
+
+
+def files() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    return [
+        name
+        for name in listed
+        if name
+        and Path(name).suffix in TEXTS
+        and (ROOT / name).exists()
+        and "/migrations/" not in name
+        and not name.startswith("tests/data/")
+        and not any(name == folder or name.startswith(f"{folder}/") for folder in NOT_YET)
+    ]
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words, those inside identifiers included, in lower case."""
+    return set(re.findall(r"[a-z]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text).lower()))
+
+
+def banned(name: str) -> dict[str, str]:
+    """Return the words and phrases of a file that are not allowed in it, with what to write instead."""
+    text = (ROOT / name).read_text()
+    found = {word: WORDS[word] for word in words_of(text) & WORDS.keys()}
+    spaced = re.sub(r"[\s_]+", " ", text)
+    found |= {
+        phrase: advice for phrase, advice in PHRASES.items() if re.search(rf"\b{phrase}\b", spaced, re.IGNORECASE)
+    }
+    return {words: advice for words, advice in found.items() if words not in ALLOWED.get(name, set())}
+
+
+def test_texts_use_plain_words() -> None:
+    found = {name: banned(name) for name in files()}
+    assert {name: words for name, words in found.items() if words} == {}
