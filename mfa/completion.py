@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from mfa.people import active_client
+from mfa.users import active_client
 from mfa.verification import Earned
 from tenants import lookup
 from tenants.context import current_tenant
@@ -38,11 +38,11 @@ def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> Spendabl
     return ticket
 
 
-def spend_login(realm: Realm, login: Spendable | None) -> None:
+def consume_login(realm: Realm, login: Spendable | None) -> None:
     """Use up the sign-in that the factor about to be stored completes; nothing without one.
 
-    Call it in the confirmation's transaction, behind `factors.claim` and before `factors.settle`, which ends the tickets
-    of a user with a first factor. Of two completions at once one wins. Raises NotSignedInByTicket (401).
+    Call it in the transaction of the confirmation, after `factors.lock_and_check` and before `factors.finalize`, which
+    ends the tickets of a user with a first factor. Of two completions at once one wins. Raises NotSignedInByTicket.
     """
     if login is not None:
         tickets.spend_ticket(realm, login)
@@ -51,9 +51,9 @@ def spend_login(realm: Realm, login: Spendable | None) -> None:
 def complete_by_enrollment(
     *, realm: Realm, user: Any, login: Spendable | None, amr: tuple[str, ...], user_agent: str
 ) -> TokenPair | None:
-    """Open the session of the sign-in that `spend_login` has used up; None without one.
+    """Open the session of the sign-in that `consume_login` has used up; None without one.
 
-    The new factor's own proof, `amr`, counts as the second step. Call it behind `factors.settle`, which ends the sessions
+    The new factor's own proof, `amr`, counts as the second step. Call it behind `factors.finalize`, which ends the sessions
     from before a first factor. Raises NotSignedInByTicket (401), EmailNotVerified (403), TenantSuspended.
     """
     return None if login is None else _open_session(realm, user, login, amr, user_agent)

@@ -3,7 +3,7 @@
 The specification's examples carry no token and name the user by e-mail address. Taken literally, anyone who knows an
 address could enroll a key for its user. So every begin, confirm and finish of every kind of factor calls
 `enrollment_proof`, for admin users and end users alike, and a confirmation calls `check_again` under the lock of the
-user's row (`mfa.factors.claim`).
+user's row (`mfa.factors.lock_and_check`).
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from uuid import UUID
 from django.utils.timezone import now
 
 from identity_platform.api.errors import NotSignedIn
-from mfa.errors import NoProof, NotFirstFactor, SomebodyElse
-from mfa.people import settings_of
+from mfa.errors import NoProof, NotFirstFactor, TokenOfAnotherUser
+from mfa.users import settings_of
 from tenants.context import current_tenant
 from tenants.settings import value_of
 from userflow.accounts.principals import END_USER, Principal
@@ -29,7 +29,7 @@ from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import must_still_stand
 
 Kind = Literal["totp", "sms", "webauthn"]
-Rung = Literal["bearer", "ticket", "pass", "window"]
+ProofLevel = Literal["bearer", "ticket", "pass", "window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Proof:
     """The proof for one kind of factor of one user."""
 
     kind: Kind
-    rung: Rung
+    level: ProofLevel
     may_replace: bool
     # Consumed for this kind when the factor is confirmed.
     ticket: Spendable | None = None
@@ -70,7 +70,7 @@ class Proof:
 
         An address is shared, and an administrator may have read the pass: neither shows that it is the user.
         """
-        return self.rung in ("window", "pass")
+        return self.level in ("window", "pass")
 
 
 def enrollment_proof(
@@ -79,14 +79,14 @@ def enrollment_proof(
     """Return the proof that lets the caller add (or with `needs_replace` change or remove) a factor of this kind.
 
     A proof that is sent must be valid and never falls through to a lower level. `signs_in` is the stricter rule of the
-    general finishRegistration. Call it inside the realm (`people.entered`) at begin and at confirm. Raises NoProof,
-    InsufficientAuthentication (401), SomebodyElse, EmailNotVerified (403), NotFirstFactor (409); then nothing may be
+    general finishRegistration. Call it inside the realm (`users.in_realm`) at begin and at confirm. Raises NoProof,
+    InsufficientAuthentication (401), TokenOfAnotherUser, EmailNotVerified (403), NotFirstFactor (409); then nothing may be
     stored or sent.
     """
     mode = value_of(settings_of(realm, user), "enrollment_mode")
     own = caller.principal
     if own is not None and not is_this_user(realm, user, own):
-        raise SomebodyElse
+        raise TokenOfAnotherUser
     ticket = _valid_ticket(realm, user, caller.ticket) if caller.ticket is not None else None
     if own is not None:
         proof = Proof(kind, "bearer", may_replace=True, own=own, signs_in=signs_in)
@@ -94,9 +94,9 @@ def enrollment_proof(
     elif needs_replace:
         raise NoProof
     elif ticket is not None:
-        rung: Rung = "pass" if ticket.purpose == tickets.PASS else "ticket"
-        proof = Proof(kind, rung, may_replace=False, ticket=ticket, signs_in=signs_in)
-        if (mode == "bearer" and rung == "ticket") or (signs_in and rung == "pass") or not ticket.may_add(kind):
+        level: ProofLevel = "pass" if ticket.purpose == tickets.PASS else "ticket"
+        proof = Proof(kind, level, may_replace=False, ticket=ticket, signs_in=signs_in)
+        if (mode == "bearer" and level == "ticket") or (signs_in and level == "pass") or not ticket.may_add(kind):
             raise NoProof
         if kind in user.mfa_methods:
             raise NoProof

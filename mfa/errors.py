@@ -3,7 +3,7 @@
 from identity_platform.api import errors
 
 
-class UnknownPerson(errors.NotFound):
+class UnknownEmail(errors.NotFound):
     """404: no active user has this address here. The specification tells such users apart at TOTP and WebAuthn calls."""
 
     message = "No active user has this e-mail address here: check it, and tenant_id where one is sent."
@@ -18,7 +18,7 @@ class NoProof(errors.NotSignedIn):
     )
 
 
-class SomebodyElse(errors.NotAllowed):
+class TokenOfAnotherUser(errors.NotAllowed):
     """403: the access token is not this user's. Admins enroll no factor on behalf of a user."""
 
     message = (

@@ -1,11 +1,11 @@
-"""What every kind of factor has in common: enrolling under the proof ladder, listing, removing, resetting.
+"""Enroll, list, remove and reset factors of every kind.
 
-A room's confirmation is: `locked = claim(realm, user, proof)`, store the factor, `settle(realm, locked, ...)`, all in one
-`realm.atomic()`. Factors hang on the user by the relations of `_ENROLLED`; each factor model has `kind` and `summary()`.
+A confirmation runs in one `realm.atomic()`: `locked = lock_and_check(realm, user, proof)`, store the factor,
+`finalize(realm, locked, ...)`. The relations of `_ENROLLED` lead from a user to the factors; each model has `summary()`.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from django.db.models import Q
@@ -13,9 +13,8 @@ from django.utils.timezone import now
 
 from mfa import notices, passes
 from mfa.enrollment import Caller, Kind, Proof, address_is_missing, check_again, is_this_user
-from mfa.errors import LastFactor, NoProof, SomebodyElse, UnknownFactor
-from mfa.people import entered
-from mfa.people import lock as lock
+from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
+from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm
@@ -53,12 +52,12 @@ _EVENTS: Final[Mapping[str, str]] = {
 }
 
 
-def claim(realm: Realm, user: Any, proof: Proof) -> Any:
+def lock_and_check(realm: Realm, user: Any, proof: Proof) -> Any:
     """Lock the user's row, check the proof again and consume it for its kind; return the user as stored now.
 
     Call it first in the transaction that confirms. Raises as `enrollment_proof`.
     """
-    locked = lock(realm, user.pk)
+    locked = lock_user(realm, user.pk)
     if locked is None:
         raise NoProof
     check_again(realm, locked, proof)
@@ -66,15 +65,15 @@ def claim(realm: Realm, user: Any, proof: Proof) -> Any:
 
 
 def own_change(action: Action, *, realm: Realm, user: Any, kind: Kind, caller: Caller) -> Proof:
-    """The caller's right to change a factor of their own, for `claim`; the proof in the request is checked and used up.
+    """Check and consume the proof in the request; return the caller's right to change an own factor, for `lock_and_check`.
 
-    Call it outside a transaction. Raises NoProof, InsufficientAuthentication (401), SomebodyElse (403), and the errors of
+    Call it outside a transaction. Raises NoProof, InsufficientAuthentication (401), TokenOfAnotherUser (403), and the errors of
     `check_proof` where the action needs a proof.
     """
     if caller.principal is None:
         raise NoProof
     if not is_this_user(realm, user, caller.principal):
-        raise SomebodyElse
+        raise TokenOfAnotherUser
     require_assurance(action, caller.principal)
     if REQUIREMENTS[action].proof:
         check_proof(principal=caller.principal, proof=caller.proof, user_agent=caller.user_agent)
@@ -92,27 +91,27 @@ def prove_replacement(*, realm: Realm, user: Any, proof: Proof, caller: Caller) 
     return True
 
 
-def settle(
+def finalize(
     realm: Realm,
     user: Any,
     *,
     change: str,
     kind: str,
-    rung: str,
-    proof: Proof | None = None,
-    factor_id: object = None,
+    proof: Proof | Literal["admin", "first_link"],
+    factor_id: UUID | None = None,
     **details: Any,
 ) -> None:
-    """Finish a change in its transaction: `mfa_methods`, audit row with rung, mail to the user once it is committed.
+    """Finish a change in its transaction: store `mfa_methods`, write the audit event, mail the user after the commit.
 
-    `change` is enrolled, replaced, removed, reset or regenerated; `proof` is what the user has shown for it, if it was
-    the user. What was issued under the state before ends here: see `_end_what_was_issued`.
+    `change` is enrolled, replaced, removed, reset or regenerated. `proof` is the user's own, or names why there is none.
     """
+    own = proof if isinstance(proof, Proof) else None
     before = bool(user.mfa_methods)
     user.mfa_methods = methods_of(user)
     realm.users._default_manager.filter(pk=user.pk).update(mfa_methods=user.mfa_methods, updated_at=now())
-    _end_what_was_issued(realm, user, change, proof, had_factors=before)
-    facts = {"kind": kind, "rung": rung, **({"factor_id": str(factor_id)} if factor_id else {}), **details}
+    _end_older_sessions_and_tickets(realm, user, change, own, had_factors=before)
+    level = proof.level if isinstance(proof, Proof) else proof
+    facts = {"kind": kind, "rung": level, **({"factor_id": str(factor_id)} if factor_id else {}), **details}
     realm.record(
         f"factor.{change}",
         target=("end_user" if realm is END_USERS else "admin_user", user.pk),
@@ -122,10 +121,12 @@ def settle(
     if realm is END_USERS:
         data = {"user_id": user.pk, "kind": kind, "change": change, "mfa_methods": user.mfa_methods}
         publish(_EVENTS[change], data)
-    notices.tell_of_change(realm, user, change=change, kind=kind, by_admin=rung == "admin")
+    notices.mail_factor_change(realm, user, change=change, kind=kind, by_admin=level == "admin")
 
 
-def _end_what_was_issued(realm: Realm, user: Any, change: str, proof: Proof | None, *, had_factors: bool) -> None:
+def _end_older_sessions_and_tickets(
+    realm: Realm, user: Any, change: str, proof: Proof | None, *, had_factors: bool
+) -> None:
     """End the sessions, tickets and windows that the state before the change had earned.
 
     The first factor and the loss of the last one change what a session must have proven: every other session of the user
@@ -175,7 +176,7 @@ def list_factors(
     `purpose` is what the tenant is entered for: operators look into one that its own people cannot use. Raises
     UnknownUser (404) when the user has just been erased.
     """
-    with entered(realm, tenant_id, purpose):
+    with in_realm(realm, tenant_id, purpose):
         user: Any = realm.users._default_manager.filter(pk=user_id).first()
         if user is None:
             raise UnknownUser
@@ -199,19 +200,19 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
     """
     realm = realm_of(principal.kind)
     caller = Caller(principal=principal, user_agent=user_agent, proof=proof)
-    with entered(realm, principal.tenant_id):
+    with in_realm(realm, principal.tenant_id):
         require_assurance(Action.REMOVE_FACTOR, principal)
         user: Any = realm.users._default_manager.filter(pk=principal.id).first()
         # Before the proof, which may be a code that works once.
         kind = _kind_of(user, factor_id)
         owned = own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=kind, caller=caller)
         with realm.atomic():
-            locked = claim(realm, user, owned)
+            locked = lock_and_check(realm, user, owned)
             if not _rows(locked, kind).filter(pk=factor_id).delete()[0]:
                 raise UnknownFactor
             if kind == TOTP:
                 locked.backup_codes.all().delete()
-            settle(realm, locked, change="removed", kind=kind, rung=owned.rung, proof=owned, factor_id=factor_id)
+            finalize(realm, locked, change="removed", kind=kind, proof=owned, factor_id=factor_id)
     return kind
 
 
@@ -237,23 +238,23 @@ def reset_factors(
     `by=None` is a command on the machine. Raises InsufficientScope, OwnFactors, GrantsMoreThanHeld (403),
     InsufficientAuthentication (401), UnknownUser (404), UnknownTenant, TenantSuspended, TenantBusy.
     """
-    with passes.user_to_help(realm, tenant_id, user_id, by=by, action=Action.RESET_FACTORS) as user:
+    with passes.user_for_admin(realm, tenant_id, user_id, by=by, action=Action.RESET_FACTORS) as user:
         removed = _remove_all(realm, user)
         tickets.end_tickets(realm, user)
-        settle(realm, user, change="reset", kind="all", rung="admin", reason=reason, removed=removed)
+        finalize(realm, user, change="reset", kind="all", proof="admin", reason=reason, removed=removed)
         if not address_is_missing(realm, user):
             passes.create_pass(realm, user, reason=reason, deliver="mail")
     return removed
 
 
-def remove_factors_of_strangers(*, realm: Realm, user: Any, **_: Any) -> int:
+def remove_unverified_factors(*, realm: Realm, user: Any, **_: Any) -> int:
     """Remove every factor that was enrolled before the address of the user was verified; return how many there were.
 
     Receiver of `userflow.signals.address_taken_over`. The owner of the address is told by mail.
     """
     removed = _remove_all(realm, user)
     if any(removed.values()):
-        settle(realm, user, change="removed", kind="all", rung="first_link", removed=removed)
+        finalize(realm, user, change="removed", kind="all", proof="first_link", removed=removed)
     return sum(removed.values())
 
 

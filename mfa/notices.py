@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
-from mfa.people import settings_of
+from mfa.users import settings_of
 from tenants.context import current_tenant
 from userflow import mail
 from userflow.accounts.realms import END_USERS, Realm
@@ -33,7 +33,7 @@ def issuer_of(realm: Realm, user: Any) -> str:
     return str(settings_of(realm, user).get("issuer_name") or fallback)
 
 
-def tell_of_change(realm: Realm, user: Any, *, change: str, kind: str, by_admin: bool = False) -> None:
+def mail_factor_change(realm: Realm, user: Any, *, change: str, kind: str, by_admin: bool = False) -> None:
     """Mail the user once the running transaction is committed. A mail server that is down undoes nothing.
 
     A change `by_admin` shows no network address: it would be the admin's, and the audit trail has it.
@@ -56,7 +56,7 @@ def tell_of_change(realm: Realm, user: Any, *, change: str, kind: str, by_admin:
     )
 
 
-def tell_of_pass(realm: Realm, user: Any, *, token: str, expires_at: datetime) -> None:
+def mail_enrollment_pass(realm: Realm, user: Any, *, token: str, expires_at: datetime) -> None:
     """Mail the user that an enrollment pass was issued, and the pass itself unless `token` is empty."""
     mail.tell(
         "enrollment_pass",

@@ -16,7 +16,7 @@ from django.utils.timezone import now
 from mfa import notices
 from mfa.enrollment import address_is_missing, is_this_user
 from mfa.errors import OwnFactors, PassNotPossible
-from mfa.people import entered, lock
+from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import Principal
@@ -48,7 +48,7 @@ def issue_enrollment_pass(
     command on the machine. Raises InsufficientScope, OwnFactors, GrantsMoreThanHeld (403), InsufficientAuthentication
     (401), UnknownUser (404), PassNotPossible (409), UnknownTenant, TenantSuspended, TenantBusy.
     """
-    with user_to_help(realm, tenant_id, user_id, by=by, action=Action.ISSUE_ENROLLMENT_PASS) as user:
+    with user_for_admin(realm, tenant_id, user_id, by=by, action=Action.ISSUE_ENROLLMENT_PASS) as user:
         if user.mfa_methods:
             raise PassNotPossible
         if address_is_missing(realm, user):
@@ -57,7 +57,7 @@ def issue_enrollment_pass(
 
 
 @contextmanager
-def user_to_help(
+def user_for_admin(
     realm: Realm, tenant_id: UUID | None, user_id: UUID, *, by: Principal | None, action: Action
 ) -> Iterator[Any]:
     """The active user, locked in a transaction of the realm, for an admin who resets factors or issues a pass.
@@ -67,8 +67,8 @@ def user_to_help(
     if by is not None:
         require(by, FACTORS if realm is END_USERS else "admins:write", OPERATOR, ADMIN)
         require_assurance(action, by)
-    with entered(realm, tenant_id, editing_users(by) if by else Purpose.WRITE), realm.atomic():
-        user = lock(realm, user_id)
+    with in_realm(realm, tenant_id, editing_users(by) if by else Purpose.WRITE), realm.atomic():
+        user = lock_user(realm, user_id)
         if user is None or (realm is not END_USERS and by is not None and by.tenant_id not in (None, user.tenant_id)):
             raise UnknownUser
         if by is not None:
@@ -89,5 +89,5 @@ def create_pass(realm: Realm, user: Any, *, reason: str, deliver: Delivery) -> E
         tenant_id=getattr(user, "tenant_id", None),
         details={"reason": reason, "delivery": deliver},
     )
-    notices.tell_of_pass(realm, user, token=token if deliver == "mail" else "", expires_at=expires_at)
+    notices.mail_enrollment_pass(realm, user, token=token if deliver == "mail" else "", expires_at=expires_at)
     return EnrollmentPass(user.pk, expires_at, token if deliver == "show" else None)

@@ -12,7 +12,7 @@ from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from mfa import factors, passes, serializers
 from mfa.enrollment import Caller
-from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, SomebodyElse, UnknownFactor
+from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOfAnotherUser, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import CLIENT, Principal
@@ -30,7 +30,7 @@ PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last s
 # Raised by begin, confirm and finish of every kind.
 HELPING = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
-PROOF_ERRORS = [NoProof, InsufficientAuthentication, SomebodyElse, EmailNotVerified]
+PROOF_ERRORS = [NoProof, InsufficientAuthentication, TokenOfAnotherUser, EmailNotVerified]
 __all__ = [
     "NO_STORE",
     "PROOFS",

@@ -30,7 +30,7 @@ from mfa.errors import SecretNotIssued
 from mfa.factors import TOTP, WEBAUTHN, list_factors, remove_factor
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
-from mfa.webauthn.speaking import SECOND_STEP_AMR
+from mfa.webauthn.grants import SECOND_STEP_AMR
 from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import AAL2
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket

@@ -17,7 +17,7 @@ from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import StepUp, step_up
 from mfa.totp import actions as totp
 from mfa.webauthn import authentication as passkeys
-from mfa.webauthn.speaking import SECOND_STEP_AMR
+from mfa.webauthn.grants import SECOND_STEP_AMR
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
 from userflow.credentials import tickets

@@ -17,7 +17,7 @@ from mfa.enrollment import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import options_for_step_up
 from mfa.webauthn import authentication as passkeys
-from mfa.webauthn.speaking import ONLY_STEP_AMR
+from mfa.webauthn.grants import ONLY_STEP_AMR
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
 from userflow.passwords.actions import ask_for_admin_reset

@@ -11,13 +11,13 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors
-from mfa.completion import complete_by_enrollment, complete_second_step, spend_login, waiting_login
+from mfa.completion import complete_by_enrollment, complete_second_step, consume_login, waiting_login
 from mfa.enrollment import Caller, Proof, enrollment_proof, is_this_user
 from mfa.errors import AttemptsExceeded, CodeExpired, InvalidCode, NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
-from mfa.people import check_client, find_user
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
+from mfa.users import check_client, find_user, lock_user
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS
@@ -108,8 +108,8 @@ def confirm_sms_setup(
         proven = factors.prove_replacement(realm=END_USERS, user=user, proof=proof, caller=caller)
         try:
             with tenant_atomic():
-                locked = factors.claim(END_USERS, user, proof)
-                spend_login(END_USERS, login)
+                locked = factors.lock_and_check(END_USERS, user, proof)
+                consume_login(END_USERS, login)
                 _spend(row)
                 replaced = bool(locked.phones.all().delete()[0])
                 if replaced and proof.own is not None and not proven:  # enrolled since the request began
@@ -119,12 +119,11 @@ def confirm_sms_setup(
                 phone.save(force_insert=True)
                 sending.convert(locked)
                 attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
-                factors.settle(
+                factors.finalize(
                     END_USERS,
                     locked,
                     change="replaced" if replaced else "enrolled",
                     kind=factors.SMS,
-                    rung=proof.rung,
                     proof=proof,
                     factor_id=phone.pk,
                 )
@@ -148,7 +147,7 @@ def _proven(email: str, caller: Caller) -> tuple[Any, Proof]:
 
 def _budget_of(proof: Proof) -> str:
     # A window proves the address only, which others may share.
-    return attempts.STRANGER if proof.rung == "window" else attempts.KNOWN
+    return attempts.STRANGER if proof.level == "window" else attempts.KNOWN
 
 
 def request_sms_code(
@@ -202,7 +201,7 @@ def verify_sms_code(
         row = _try_code(user, VERIFICATION, bytes(phone.number_digest), code, budget=budget, login=login)
         with tenant_atomic():
             # The user's row first, as every change of factors does: two orders would end in a deadlock.
-            factors.lock(END_USERS, user.pk)
+            lock_user(END_USERS, user.pk)
             _spend(row)
             tokens = complete_second_step(
                 realm=END_USERS, user=user, ticket=login, amr=AMR, user_agent=caller.user_agent
@@ -259,7 +258,7 @@ def _new_code(
     digest = codes.number_digest(number.e164, data_key=key)
     code = codes.new_code()
     with tenant_atomic():
-        if factors.lock(END_USERS, user.pk) is None:  # erased or deactivated since
+        if lock_user(END_USERS, user.pk) is None:  # erased or deactivated since
             raise NoProof if purpose == ENROLLMENT else NoPhone
         sending.check_caller(user=user, caller=budget)
         asked_from = "" if budget == attempts.KNOWN else attempts.caller_network() or "local"

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from identity_platform.api.errors import AccessTokenInvalid, ValidationFailed
 from mfa.enrollment import Caller
-from mfa.errors import UnknownPerson
+from mfa.errors import UnknownEmail
 from mfa.sms.actions import AMR as SMS_AMR
 from mfa.sms.actions import verify_sms_code
 from mfa.totp import actions as totp
 from mfa.totp import backup_codes
 from mfa.webauthn.authentication import verify_own_passkey
-from mfa.webauthn.speaking import SECOND_STEP_AMR
+from mfa.webauthn.grants import SECOND_STEP_AMR
 from userflow.accounts.principals import Principal
 from userflow.sessions.issue import realm_of
 
@@ -42,7 +42,7 @@ def check_factor_proof(
             totp.verify_totp(**own, email=None, backup_code=_normalised(value))
         else:
             _check_sms_code(principal, value, caller)
-    except UnknownPerson as gone:  # erased or deactivated since the token was checked
+    except UnknownEmail as gone:  # erased or deactivated since the token was checked
         raise AccessTokenInvalid from gone
     return _AMR[kind]
 

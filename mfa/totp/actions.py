@@ -11,13 +11,14 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors, verification
-from mfa.completion import complete_by_enrollment, complete_second_step, second_step, spend_login, waiting_login
+from mfa.completion import complete_by_enrollment, complete_second_step, consume_login, second_step, waiting_login
 from mfa.enrollment import Caller, enrollment_proof
 from mfa.errors import InvalidCode, NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
 from mfa.people import check_client, entered, reject_unknown, require_user
 from mfa.totp import backup_codes, engine
 from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
+from mfa.users import check_client, in_realm, lock_user, raise_unknown_email, require_user
 from mfa.verification import Factor, Try, Unusable, Use
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS, Realm
@@ -70,7 +71,7 @@ def begin_totp_setup(
     Three may stand side by side, and a fourth is rejected rather than voiding one: nobody can void another's begin.
     Raises UnknownPerson (404), TooManyPending (429), and what `enrollment_proof` raises.
     """
-    with entered(realm, tenant_id):
+    with in_realm(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
@@ -90,7 +91,7 @@ def show_totp_setup_again(*, realm: Realm, tenant_id: UUID | None, email: str, s
 
     Rejects as `begin_totp_setup` does, and with SecretNotIssued (400).
     """
-    with entered(realm, tenant_id):
+    with in_realm(realm, tenant_id):
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         return _setup(realm, user, _opened(realm, _pending(realm, user, secret)))
@@ -131,7 +132,7 @@ def confirm_totp_setup(
     """Enroll the secret with its first code; `mfa_token` completes the sign-in that waits for a factor.
 
     Only a secret that was issued to this user and is still held is taken. No attempt is counted: whoever knows the
-    secret can compute the code. Raises UnknownPerson (404), SecretNotIssued, InvalidCode (400), NotSignedInByTicket
+    secret can compute the code. Raises UnknownEmail (404), SecretNotIssued, InvalidCode (400), NotSignedInByTicket
     (401), TooManyFromAddress (429), and what `enrollment_proof` raises.
     """
     attempts.reject_guessing_address()
@@ -147,8 +148,8 @@ def confirm_totp_setup(
             raise InvalidCode
         proven = factors.prove_replacement(realm=realm, user=user, proof=proof, caller=caller)
         with realm.atomic():
-            locked = factors.claim(realm, user, proof)
-            spend_login(realm, login)
+            locked = factors.lock_and_check(realm, user, proof)
+            consume_login(realm, login)
             replaced = bool(locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0])
             if replaced and proof.own is not None and not proven:  # enrolled since the request began
                 raise proof_missing()
@@ -157,12 +158,11 @@ def confirm_totp_setup(
                 raise SecretNotIssued
             locked.totp_secrets.filter(confirmed_at=None).delete()
             codes = _new_backup_codes(realm, locked)
-            factors.settle(
+            factors.finalize(
                 realm,
                 locked,
                 change="replaced" if replaced else "enrolled",
                 kind=factors.TOTP,
-                rung=proof.rung,
                 proof=proof,
                 factor_id=row.pk,
             )
@@ -272,7 +272,7 @@ def _spend_backup_code(realm: Realm, tried: Try, code: str, caller: Caller) -> T
     assert tried.user is not None  # the caller has rejected unknown people
     with realm.atomic():
         # The user's row first, as every change of factors does: two orders would end in a deadlock.
-        locked = factors.lock(realm, tried.user.pk)
+        locked = lock_user(realm, tried.user.pk)
         if locked is None:  # deactivated since
             raise InvalidCode if tried.login is None else NotSignedInByTicket
         _use_backup_code(realm, locked, code)
@@ -298,19 +298,19 @@ def disable_totp(
 ) -> None:
     """Remove the user's authenticator and backup codes.
 
-    Only users themselves do it, with `caller.proof`. Raises UnknownPerson (404), NotEnrolled (400), LastFactor (409), and
+    Only users themselves do it, with `caller.proof`. Raises UnknownEmail (404), NotEnrolled (400), LastFactor (409), and
     what `factors.own_change` raises.
     """
-    with entered(realm, tenant_id):
+    with in_realm(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
         proof = factors.own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
-            locked = factors.claim(realm, user, proof)
+            locked = factors.lock_and_check(realm, user, proof)
             if not locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0]:
                 raise NotEnrolled
             locked.backup_codes.all().delete()
-            factors.settle(realm, locked, change="removed", kind=factors.TOTP, rung=proof.rung, proof=proof)
+            factors.finalize(realm, locked, change="removed", kind=factors.TOTP, proof=proof)
 
 
 def regenerate_backup_codes(
@@ -318,18 +318,18 @@ def regenerate_backup_codes(
 ) -> list[str]:
     """Ten new backup codes instead of the old ones, for users themselves.
 
-    Raises UnknownPerson (404), NotEnrolled (400), and what `factors.own_change` raises.
+    Raises UnknownEmail (404), NotEnrolled (400), and what `factors.own_change` raises.
     """
-    with entered(realm, tenant_id):
+    with in_realm(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
         proof = factors.own_change(Action.RENEW_BACKUP_CODES, realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
-            locked = factors.claim(realm, user, proof)
+            locked = factors.lock_and_check(realm, user, proof)
             if not locked.totp_secrets.filter(confirmed_at__isnull=False).exists():
                 raise NotEnrolled
             codes = _new_backup_codes(realm, locked)
-            factors.settle(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, rung=proof.rung, proof=proof)
+            factors.finalize(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, proof=proof)
     return codes
 
 

@@ -13,7 +13,7 @@ from mfa.errors import (
     NotEnrolled,
     SecretNotIssued,
     TooManyPending,
-    UnknownPerson,
+    UnknownEmail,
 )
 from mfa.totp import actions, serializers
 from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
@@ -24,9 +24,8 @@ from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicke
 from userflow.sessions.assurance import Action
 from userflow.signin.proof_fields import proof_in, without_proof
 
-REALM = [TenantSuspended, TenantBusy, TenantMismatch, UnknownPerson]
+REALM = [TenantSuspended, TenantBusy, TenantMismatch, UnknownEmail]
 TENANCY = [*REALM, UnknownTenant]
-LADDER = PROOF_ERRORS
 SECOND_STEP = [InvalidCode, AttemptsLocked, NotSignedInByTicket]
 
 

@@ -12,14 +12,14 @@ from mfa import factors, verification
 from mfa.completion import second_step
 from mfa.enrollment import Caller
 from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeyNotVerified
-from mfa.people import check_client, entered, require_user
+from mfa.users import check_client, in_realm, require_user
 from mfa.verification import Factor, Try, Unusable, Use
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
+from mfa.webauthn.grants import SECOND_STEP_AMR, only_step, principal_kind, record
 from mfa.webauthn.queries import AUTHENTICATION, SIGN_IN, Known, Spent
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
-from mfa.webauthn.speaking import SECOND_STEP_AMR, only_step, record, speaks_as
 from tenants.context import current_tenant
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
@@ -49,7 +49,7 @@ def begin_authentication(
     NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).
     """
     attempts.limit_address("ceremony" if email else "signin")
-    with entered(realm, tenant_id, Purpose.SIGN_IN):
+    with in_realm(realm, tenant_id, Purpose.SIGN_IN):
         if tenant_id is not None:
             check_client(client_id, tenant_id)
         rp = relying_party(realm)
@@ -70,7 +70,7 @@ def begin_own_authentication(*, realm: Realm, tenant_id: UUID | None, user_id: U
     Raises NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).
     """
     attempts.limit_address("ceremony")
-    with entered(realm, tenant_id, Purpose.SIGN_IN):
+    with in_realm(realm, tenant_id, Purpose.SIGN_IN):
         rp = relying_party(realm)
         enrolled = queries.handles_of(realm.users(pk=user_id))
         if not enrolled:
@@ -100,7 +100,7 @@ def finish_authentication(
     else:
         attempts.reject_guessing_or_listing_address()
     try:
-        with entered(realm, tenant_id, Purpose.SIGN_IN):
+        with in_realm(realm, tenant_id, Purpose.SIGN_IN):
             if email is None and mfa_token is None:
                 return _finish_unnamed(realm, response, caller)
             if email is None:
@@ -239,7 +239,7 @@ def _verified(
     client_id = tried.login.client_id if tried.login else spent.client_id or getattr(user, "client_id", None)
     earned = None
     if tried.login is not None:
-        set_actor(speaks_as(realm, user), str(user.pk))
+        set_actor(principal_kind(realm, user), str(user.pk))
         earned = second_step(
             realm=realm, user=user, ticket=tried.login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent
         )

@@ -30,7 +30,7 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
-from mfa.webauthn.plain_cbor import check_authenticator_data, end_of_item
+from mfa.webauthn.ctap2_cbor import check_authenticator_data, end_of_item
 from mfa.webauthn.public_keys import check_public_key
 from mfa.webauthn.responses import CeremonyFailed, bytes_of, client_data_of, credential_id_of, inner_of, part_of, plain
 

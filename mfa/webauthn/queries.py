@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import IntegrityError, connections
 
 from identity_platform.postgresql.parts import Part
-from mfa.errors import UnknownPerson
+from mfa.errors import UnknownEmail
 from mfa.verification import names_of
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
 from mfa.webauthn.models import AdminChallenge, AdminPasskey, Challenge, EndUserChallenge, EndUserPasskey
@@ -94,7 +94,7 @@ def open_challenge(realm: Realm, ceremony: str, *, user_id: UUID | None = None, 
         with connections[realm.alias].cursor() as cursor:
             cursor.execute(_OPEN.format(table=challenges_of(realm)._meta.db_table), values)
     except IntegrityError as gone:
-        raise UnknownPerson from gone
+        raise UnknownEmail from gone
     return challenge
 
 

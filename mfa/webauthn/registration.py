@@ -8,17 +8,17 @@ from uuid import UUID
 from django.db import IntegrityError
 
 from mfa import factors
-from mfa.completion import complete_by_enrollment, spend_login, waiting_login
+from mfa.completion import complete_by_enrollment, consume_login, waiting_login
 from mfa.enrollment import Caller, Proof, enrollment_proof
 from mfa.errors import NoProof, PasskeyNotVerified, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
-from mfa.people import entered, find_user, require_user
+from mfa.users import find_user, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import NewPasskey
+from mfa.webauthn.grants import ONLY_STEP_AMR, SECOND_STEP_AMR, only_step, record
 from mfa.webauthn.queries import REGISTRATION
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
-from mfa.webauthn.speaking import ONLY_STEP_AMR, SECOND_STEP_AMR, only_step, record
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
@@ -43,10 +43,10 @@ class Enrolled:
 def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller) -> dict[str, Any]:
     """Creation options for a new passkey of the user, good for five minutes and one answer.
 
-    Raises UnknownPerson (404), TooManyPasskeys, NoRelyingParty (400), and what `enrollment_proof` raises; then nothing is
+    Raises UnknownEmail (404), TooManyPasskeys, NoRelyingParty (400), and what `enrollment_proof` raises; then nothing is
     stored.
     """
-    with entered(realm, tenant_id):
+    with in_realm(realm, tenant_id):
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         rp = relying_party(realm, name=issuer_of(realm, user))
@@ -80,7 +80,7 @@ def finish_registration(
     `mfa_token` completes the sign-in that waits for a factor. Raises UnknownPerson (404), PasskeyRejected, TooManyPasskeys
     (400), NotSignedInByTicket (401), and what `enrollment_proof` raises; then nothing is stored.
     """
-    with entered(realm, tenant_id):
+    with in_realm(realm, tenant_id):
         user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
@@ -105,7 +105,7 @@ def finish_registration_and_sign_in(
     """
     realm = END_USERS
     try:
-        with entered(realm, tenant_id, Purpose.SIGN_IN):
+        with in_realm(realm, tenant_id, Purpose.SIGN_IN):
             user = find_user(realm, email)
             if user is None:
                 attempts.limit_address("unknown_user")
@@ -145,9 +145,9 @@ def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any])
 
 
 def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: Spendable | None = None, **named: str) -> Any:
-    """Claim, store, settle: one transaction of the caller's. Return the user as stored now."""
-    locked = factors.claim(realm, user, proof)
-    spend_login(realm, login)
+    """Lock and check, store, finalize: call it in a transaction. Return the user as stored now."""
+    locked = factors.lock_and_check(realm, user, proof)
+    consume_login(realm, login)
     if locked.passkeys.count() >= MOST_PASSKEYS:
         raise TooManyPasskeys
     try:

@@ -19,7 +19,7 @@ from mfa.errors import (
     PasskeyNotVerified,
     PasskeyRejected,
     TooManyPasskeys,
-    UnknownPerson,
+    UnknownEmail,
 )
 from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
 from mfa.webauthn import authentication, registration, serializers

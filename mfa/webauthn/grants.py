@@ -27,7 +27,7 @@ def only_step(
     Raises PasskeyNotVerified without a good client, ClientNotAuthenticated (a confidential client without its secret),
     TenantSuspended.
     """
-    set_actor(speaks_as(realm, user), str(user.pk))
+    set_actor(principal_kind(realm, user), str(user.pk))
     try:
         speaker, tenant = speaker_of(realm, user, client_id, client_proof=ClientProof(caller.client_secret))
     except NotSignedInByTicket as switched_off:
@@ -35,7 +35,7 @@ def only_step(
     return Earned(speaker, tenant, amr, caller.user_agent)
 
 
-def speaks_as(realm: Realm, user: Any) -> str:
+def principal_kind(realm: Realm, user: Any) -> str:
     """The kind of principal that the user is (`userflow.accounts.principals`)."""
     if realm is END_USERS:
         return principals.END_USER

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE) -> Iterator[None]:
+def in_realm(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE) -> Iterator[None]:
     """The home of the realm's users: the tenant's database for end users, the global one for admin users.
 
     Raises UnknownTenant, TenantSuspended or TenantBusy.
@@ -78,10 +78,10 @@ def require_user(realm: Realm, email: str, caller: "Caller | None" = None) -> An
 def reject_unknown() -> NoReturn:
     """Raise UnknownPerson (404), or with TooManyFromAddress (429) so that nobody lists people by trying."""
     attempts.limit_address("unknown_user")
-    raise UnknownPerson
+    raise UnknownEmail
 
 
-def lock(realm: Realm, user_id: UUID) -> Any | None:
+def lock_user(realm: Realm, user_id: UUID) -> Any | None:
     """The active user, locked until the transaction ends. Every change of a user's factors begins here."""
     return realm.users._default_manager.select_for_update(no_key=True).filter(pk=user_id, active=True).first()
 

@@ -6,7 +6,7 @@ import cbor2
 import pytest
 
 from identity_platform.audit.models import TenantEvent
-from mfa.webauthn.plain_cbor import ODD, check_authenticator_data, end_of_item
+from mfa.webauthn.ctap2_cbor import ODD, check_authenticator_data, end_of_item
 from mfa.webauthn.responses import CeremonyFailed
 from tenants.context import in_tenant
 from tests.mfa.webauthn.authenticator import AT, UP, UV, b64, unb64
