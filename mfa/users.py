@@ -10,7 +10,7 @@ from django.db import connection
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
-from mfa.errors import UnknownPerson
+from mfa.errors import UnknownEmail
 from tenants import lookup
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
@@ -68,15 +68,15 @@ def _admin_at(key: str, caller: "Caller | None") -> Any | None:
 
 
 def require_user(realm: Realm, email: str, caller: "Caller | None" = None) -> Any:
-    """The active user with this address; the errors of `reject_unknown`."""
+    """The active user with this address; the errors of `raise_unknown_email`."""
     user = find_user(realm, email, caller)
     if user is None:
-        reject_unknown()
+        raise_unknown_email()
     return user
 
 
-def reject_unknown() -> NoReturn:
-    """Raise UnknownPerson (404), or with TooManyFromAddress (429) so that nobody lists people by trying."""
+def raise_unknown_email() -> NoReturn:
+    """Raise UnknownEmail (404), or with TooManyFromAddress (429) so that nobody lists people by trying."""
     attempts.limit_address("unknown_user")
     raise UnknownEmail
 

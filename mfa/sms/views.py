@@ -25,7 +25,6 @@ from userflow.sessions.assurance import Action
 from userflow.signin.proof_fields import proof_in, without_proof
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
-LADDER = PROOF_ERRORS
 SENDING = [PhoneRejected, SmsBudgetSpent, SmsReserved, SmsUnavailable]
 CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 
@@ -34,7 +33,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsBegin,
         returns={200: serializers.SmsSentOut},
-        errors=[*TENANCY, *LADDER, *SENDING],
+        errors=[*TENANCY, *PROOF_ERRORS, *SENDING],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -49,7 +48,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsConfirm,
         returns={200: serializers.SmsConfirmedOut},
-        errors=[*TENANCY, *LADDER, *CODE, PhoneRejected, PhoneTaken, NotSignedInByTicket, EmailNotVerified],
+        errors=[*TENANCY, *PROOF_ERRORS, *CODE, PhoneRejected, PhoneTaken, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,

@@ -15,7 +15,6 @@ from mfa.completion import complete_by_enrollment, complete_second_step, consume
 from mfa.enrollment import Caller, enrollment_proof
 from mfa.errors import InvalidCode, NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
-from mfa.people import check_client, entered, reject_unknown, require_user
 from mfa.totp import backup_codes, engine
 from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
 from mfa.users import check_client, in_realm, lock_user, raise_unknown_email, require_user
@@ -69,7 +68,7 @@ def begin_totp_setup(
     """Issue a secret to the user; it can be confirmed for ten minutes.
 
     Three may stand side by side, and a fourth is rejected rather than voiding one: nobody can void another's begin.
-    Raises UnknownPerson (404), TooManyPending (429), and what `enrollment_proof` raises.
+    Raises UnknownEmail (404), TooManyPending (429), and what `enrollment_proof` raises.
     """
     with in_realm(realm, tenant_id):
         _check_client(client_id, tenant_id)
@@ -77,8 +76,8 @@ def begin_totp_setup(
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         secret = engine.new_secret()
         with realm.atomic():
-            if factors.lock(realm, user.pk) is None:  # erased or deactivated since
-                reject_unknown()
+            if lock_user(realm, user.pk) is None:  # erased or deactivated since
+                raise_unknown_email()
             _make_room(user)
             row = _secrets(realm)(user=user, expires_at=now() + PENDING_FOR)
             row.secret_sealed = seal(secret, data_key=realm.data_key(), context=_place(realm, user.pk, row.pk))
@@ -136,7 +135,7 @@ def confirm_totp_setup(
     (401), TooManyFromAddress (429), and what `enrollment_proof` raises.
     """
     attempts.reject_guessing_address()
-    with entered(realm, tenant_id):
+    with in_realm(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
@@ -197,11 +196,11 @@ def verify_totp(
 
     Without `email` it is a code of the caller's own.
     A time step and a backup code are accepted once, also under parallel use. The try is counted before it is compared.
-    Raises UnknownPerson (404), InvalidCode (400; also where nothing is enrolled), AttemptsLocked,
+    Raises UnknownEmail (404), InvalidCode (400; also where nothing is enrolled), AttemptsLocked,
     TooManyFromAddress (429), NotSignedInByTicket (401).
     """
     attempts.reject_guessing_or_listing_address()
-    with entered(realm, tenant_id, Purpose.SIGN_IN):
+    with in_realm(realm, tenant_id, Purpose.SIGN_IN):
         _check_client(client_id, tenant_id)
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
         # Opened before the try is counted: a locked data key must not use up the user's tries.
@@ -211,7 +210,7 @@ def verify_totp(
         )
         user = tried.user
         if user is None:
-            reject_unknown()
+            raise_unknown_email()
         try:
             if code is not None:
                 tokens = _spend_step(realm, tried, code, caller)

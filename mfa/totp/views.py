@@ -84,7 +84,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpSetup,
         returns={200: serializers.TotpBeginOut},
-        errors=[*TENANCY, *LADDER, TooManyPending],
+        errors=[*TENANCY, *PROOF_ERRORS, TooManyPending],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -97,7 +97,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpConfirm,
         returns={200: serializers.TotpConfirmedOut},
-        errors=[*TENANCY, *LADDER, SecretNotIssued, InvalidCode, NotSignedInByTicket, EmailNotVerified],
+        errors=[*TENANCY, *PROOF_ERRORS, SecretNotIssued, InvalidCode, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -133,7 +133,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpDisable,
         returns={200: serializers.TotpDoneOut},
-        errors=[*TENANCY, *LADDER, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
+        errors=[*TENANCY, *PROOF_ERRORS, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
         assurance=Action.REMOVE_FACTOR,
     )
@@ -144,7 +144,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpBegin,
         returns={200: serializers.BackupCodesOut},
-        errors=[*TENANCY, *LADDER, NotEnrolled],
+        errors=[*TENANCY, *PROOF_ERRORS, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )
@@ -159,7 +159,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpSetup,
         returns={200: serializers.TotpBeginOut},
-        errors=[*REALM, *LADDER, TooManyPending],
+        errors=[*REALM, *PROOF_ERRORS, TooManyPending],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -172,7 +172,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpConfirm,
         returns={200: serializers.TotpConfirmedOut},
-        errors=[*REALM, *LADDER, SecretNotIssued, InvalidCode, NotSignedInByTicket],
+        errors=[*REALM, *PROOF_ERRORS, SecretNotIssued, InvalidCode, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -195,7 +195,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpDisable,
         returns={200: serializers.TotpDoneOut},
-        errors=[*REALM, *LADDER, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
+        errors=[*REALM, *PROOF_ERRORS, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
         assurance=Action.REMOVE_FACTOR,
     )
@@ -206,7 +206,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpBegin,
         returns={200: serializers.BackupCodesOut},
-        errors=[*REALM, *LADDER, NotEnrolled],
+        errors=[*REALM, *PROOF_ERRORS, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )

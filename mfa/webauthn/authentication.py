@@ -45,7 +45,7 @@ def begin_authentication(
     """Request options for one use of a passkey within five minutes.
 
     With an address: for one of that user's passkeys. Without: for a passkey sign-in, in which the authenticator knows who
-    signs in and must verify the user; of admin users the console alone offers it. Raises UnknownPerson (404),
+    signs in and must verify the user; of admin users the console alone offers it. Raises UnknownEmail (404),
     NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).
     """
     attempts.limit_address("ceremony" if email else "signin")
@@ -118,7 +118,7 @@ def verify_own_passkey(
     Raises PasskeyNotVerified (401), AttemptsLocked, TooManyFromAddress (429).
     """
     attempts.reject_guessing_address()
-    with entered(realm, tenant_id, Purpose.SIGN_IN):
+    with in_realm(realm, tenant_id, Purpose.SIGN_IN):
         return _finish_named(realm, None, response, caller, None)
 
 

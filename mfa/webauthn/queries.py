@@ -80,7 +80,7 @@ def passkeys_of(realm: Realm) -> Any:
 def open_challenge(realm: Realm, ceremony: str, *, user_id: UUID | None = None, client_id: UUID | None = None) -> bytes:
     """A new challenge for this ceremony of this user (of nobody yet for `sign_in`); only its hash is stored.
 
-    Raises UnknownPerson (404) when the user is erased at this very moment.
+    Raises UnknownEmail (404) when the user is erased at this very moment.
     """
     challenge = secrets.token_bytes(CHALLENGE_BYTES)
     values = {

@@ -77,7 +77,7 @@ def finish_registration(
 ) -> Enrolled:
     """Store the passkey that the response proves; an admin user's with the name that its owner knows it by.
 
-    `mfa_token` completes the sign-in that waits for a factor. Raises UnknownPerson (404), PasskeyRejected, TooManyPasskeys
+    `mfa_token` completes the sign-in that waits for a factor. Raises UnknownEmail (404), PasskeyRejected, TooManyPasskeys
     (400), NotSignedInByTicket (401), and what `enrollment_proof` raises; then nothing is stored.
     """
     with in_realm(realm, tenant_id):
@@ -167,9 +167,7 @@ def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: Spenda
     except IntegrityError as clash:
         # Level 3 section 7.1 step 26: a credential id belongs to one user. Whose it is, is nobody's business.
         raise PasskeyRejected from clash
-    factors.settle(
-        realm, locked, change="enrolled", kind=factors.WEBAUTHN, rung=proof.rung, proof=proof, factor_id=passkey.pk
-    )
+    factors.finalize(realm, locked, change="enrolled", kind=factors.WEBAUTHN, proof=proof, factor_id=passkey.pk)
     return locked
 
 

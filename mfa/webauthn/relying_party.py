@@ -69,7 +69,7 @@ def _pages(origins: list[str]) -> list[str]:
     return [origin for origin in origins if origin.startswith("http")]
 
 
-def keep_id(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:
+def reject_rp_id_change(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:
     """Raise RelyingPartyInUse (400) to change the id under which passkeys of the tenant were made.
 
     A passkey that is enrolled in the very moment of the change is lost; its owner enrols another one.

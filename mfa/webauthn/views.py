@@ -33,9 +33,8 @@ from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone
 
 PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
-LADDER = PROOF_ERRORS
-BEGIN = [*LADDER, *PLACE, TooManyPasskeys, NoRelyingParty]
-FINISH = [*LADDER, *PLACE, PasskeyRejected, TooManyPasskeys]
+BEGIN = [*PROOF_ERRORS, *PLACE, TooManyPasskeys, NoRelyingParty]
+FINISH = [*PROOF_ERRORS, *PLACE, PasskeyRejected, TooManyPasskeys]
 VERIFY = [*PLACE, PasskeyNotVerified, PasskeyNeedsPassword, NotSignedInByTicket, EmailNotVerified, AttemptsLocked]
 PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 
@@ -71,7 +70,7 @@ class AdminPasskeyViewSet(FactorViewSet):
     @endpoint(
         serializers.AdminRegistrationIn,
         returns={200: serializers.CreationOptionsOut},
-        errors=[UnknownPerson, *BEGIN],
+        errors=[UnknownEmail, *BEGIN],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -87,7 +86,7 @@ class AdminPasskeyViewSet(FactorViewSet):
     @endpoint(
         serializers.AdminPasskeyIn,
         returns={200: serializers.EnrolledOut},
-        errors=[UnknownPerson, *FINISH, NotSignedInByTicket],
+        errors=[UnknownEmail, *FINISH, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -104,7 +103,7 @@ class AdminPasskeyViewSet(FactorViewSet):
     @endpoint(
         serializers.AdminNamedIn,
         returns={200: serializers.RequestOptionsOut},
-        errors=[UnknownPerson, NoPasskey, NoRelyingParty, *PLACE],
+        errors=[UnknownEmail, NoPasskey, NoRelyingParty, *PLACE],
         token="optional",
     )
     def begin_authentication(self, request: Request) -> Response:
@@ -128,7 +127,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     @endpoint(
         serializers.EndUserRegistrationIn,
         returns={200: serializers.CreationOptionsOut},
-        errors=[UnknownPerson, UnknownTenant, *BEGIN],
+        errors=[UnknownEmail, UnknownTenant, *BEGIN],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -144,7 +143,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     @endpoint(
         serializers.EndUserPasskeyIn,
         returns={200: serializers.EnrolledOut},
-        errors=[UnknownPerson, UnknownTenant, *FINISH, NotSignedInByTicket, EmailNotVerified],
+        errors=[UnknownEmail, UnknownTenant, *FINISH, NotSignedInByTicket, EmailNotVerified],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -161,7 +160,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     @endpoint(
         serializers.EndUserBeginIn,
         returns={200: serializers.RequestOptionsOut},
-        errors=[UnknownPerson, UnknownTenant, NoPasskey, NoRelyingParty, *PLACE],
+        errors=[UnknownEmail, UnknownTenant, NoPasskey, NoRelyingParty, *PLACE],
         token="optional",
     )
     def begin_authentication(self, request: Request) -> Response:
