@@ -21,7 +21,7 @@ from identity_platform.api import valkey
 from identity_platform.serving.embedded.temporary import TEMPORARY_PREFIX
 from tenants import databases
 from tests.environment import DATABASE
-from tests.world import PASSWORD, Api, House, build_house, populate, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, build_tenant, populate, sign_in_admin
 
 # No deadline, which a busy machine misses, and the same examples each time: as Hypothesis does it under CI by itself.
 hypothesis_settings.load_profile("ci")
@@ -88,7 +88,7 @@ def _databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
 
 @pytest.fixture
 def api() -> Api:
-    """The public door without a token."""
+    """An API client without a token."""
     return Api()
 
 
@@ -104,28 +104,28 @@ def operator_name(django_db_setup: None) -> str:
 
 @pytest.fixture
 def operator(operator_name: str) -> Api:
-    """The door with an operator's token."""
+    """An API client with an operator's token."""
     return Api(token=sign_in_admin(operator_name)["access_token"])
 
 
 @pytest.fixture(scope="session")
-def house(django_db_setup: None, django_db_blocker: Any) -> House:
+def tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant that many tests share; what a test writes there has a name of its own."""
     with django_db_blocker.unblock():
-        return _keep(populate(build_house("house")))
+        return _keep(populate(build_tenant("tenant")))
 
 
 @pytest.fixture(scope="session")
-def other_house(django_db_setup: None, django_db_blocker: Any) -> House:
+def other_tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A second tenant: no test of isolation without it."""
     with django_db_blocker.unblock():
-        return _keep(populate(build_house("other")))
+        return _keep(populate(build_tenant("other")))
 
 
-_shared: list[House] = []
+_shared: list[TestTenant] = []
 
 
-def _keep(shared: House) -> House:
+def _keep(shared: TestTenant) -> TestTenant:
     _shared.append(shared)
     return shared
 
@@ -138,6 +138,6 @@ def fresh_tokens() -> None:
 
 
 @pytest.fixture
-def new_house(django_db_setup: None) -> Callable[[], House]:
+def new_tenant(django_db_setup: None) -> Callable[[], TestTenant]:
     """Makes tenants of a test's own."""
-    return lambda: build_house("own")
+    return lambda: build_tenant("own")

@@ -1,4 +1,4 @@
-"""What the tests act with: an HTTP door, and tenants with people in them, made through the platform's own actions."""
+"""Tools of the tests: an HTTP client for the API, and tenants with users, created through the platform's own actions."""
 
 import ipaddress
 import json
@@ -17,13 +17,14 @@ from django.test.utils import override_settings
 from django_ratelimit.core import _get_window
 
 from identity_platform.api.ratelimit import network_of
+from tenants.models import Tenant
 from userflow.sessions import signing
 from userflow.tenants.actions import NewTenant, open_tenant
 
 PASSWORD = "correct horse 9 battery"
 
 
-# One for all doors: each new one would load every middleware again, and walk all static files for it.
+# Shared by all clients: each new handler would load every middleware again, and walk all static files for it.
 _handler = ClientHandler(enforce_csrf_checks=False)
 
 
@@ -58,7 +59,7 @@ def some_address() -> str:
 
 @dataclass
 class Api:
-    """The public door: JSON over HTTP, in this process, from an address of its own."""
+    """A client of the public API: JSON over HTTP, in this process, from an IP address of its own."""
 
     token: str | None = None
     address: str = field(default_factory=some_address)
@@ -76,7 +77,7 @@ class Api:
         headers: dict[str, str] | None = None,
         query: dict[str, Any] | None = None,
     ) -> Any:
-        """Send one request; `body` as JSON, or `raw` as it is. The answer has `.json()`, `.status_code`, `.headers`."""
+        """Send one request; `body` as JSON, or `raw` as it is. The response has `.json()`, `.status_code`, `.headers`."""
         sent = dict(headers or {})
         bearer = token if token is not None else self.token
         if bearer:
@@ -110,7 +111,7 @@ class Api:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who can sign in."""
+    """An end user or admin user who can sign in."""
 
     id: UUID
     email: str
@@ -119,8 +120,10 @@ class Person:
 
 
 @dataclass
-class House:
+class TestTenant:
     """A tenant with its default client and one admin, and what tests do in it."""
+
+    __test__ = False
 
     made: NewTenant
     admin: Person
@@ -128,8 +131,20 @@ class House:
     signed_in_at: float = field(default_factory=time.monotonic)
 
     @property
+    def row(self) -> Tenant:
+        return self.made.tenant
+
+    @property
     def id(self) -> UUID:
-        return self.made.tenant.pk
+        return self.row.pk
+
+    @property
+    def slug(self) -> str:
+        return self.row.slug
+
+    @property
+    def name(self) -> str:
+        return self.row.name
 
     @property
     def client_id(self) -> UUID:
@@ -142,7 +157,7 @@ class House:
             self.signed_in_at = time.monotonic()
 
     def register(self, email: str | None = None, **members: Any) -> Person:
-        """Register an end user at the public door."""
+        """Register an end user through the public API."""
         address = email or f"user-{secrets.token_hex(6)}@example.com"
         body = {
             "tenant_id": str(self.id),
@@ -157,25 +172,25 @@ class House:
         return Person(UUID(answer.json()["user_id"]), address)
 
     def sign_in(self, person: Person) -> dict[str, Any]:
-        """An end user's login answer."""
+        """Return an end user's login response."""
         body = {"client_id": str(self.client_id), "email": person.email, "password": person.password}
         answer = Api().post("/uflow/auth/enduser/login", body)
         assert answer.status_code == 200, answer.content
         return dict(answer.json())
 
     def as_user(self, person: Person) -> Api:
-        """The door with an end user's token."""
+        """An API client with an end user's token."""
         return Api(token=self.sign_in(person)["access_token"])
 
 
 def sign_in_admin(username: str, password: str = PASSWORD) -> dict[str, Any]:
-    """An admin user's login answer."""
+    """Return an admin user's login response."""
     answer = Api().post("/uflow/admin/auth/login", {"username": username, "password": password})
     assert answer.status_code == 200, answer.content
     return dict(answer.json())
 
 
-def build_house(name: str = "house") -> House:
+def build_tenant(name: str = "tenant") -> TestTenant:
     """A new tenant, its database ready, its admin signed in."""
     mark = secrets.token_hex(5)
     admin = Person(uuid4(), f"admin-{mark}@example.com", f"admin-{mark}")
@@ -186,27 +201,27 @@ def build_house(name: str = "house") -> House:
     )
     assert made.admin is not None
     token = sign_in_admin(admin.username)["access_token"]
-    return House(made, Person(made.admin.pk, admin.email, admin.username), Api(token=token))
+    return TestTenant(made, Person(made.admin.pk, admin.email, admin.username), Api(token=token))
 
 
-def populate(house: House) -> House:
+def populate(tenant: TestTenant) -> TestTenant:
     """Give a shared tenant two of each thing, so that a query that lacks a condition returns too many rows."""
     for _ in range(2):
         mark = secrets.token_hex(5)
         service = {"name": f"service {mark}", "type": "crm", "base_url": "https://crm.example.com"}
-        made = created(house.api.post("/exsvc/api/v1/services", service))
-        created(house.api.post(f"/exsvc/api/v1/services/{made['id']}/credentials", {"name": "key", "secret": mark}))
+        made = created(tenant.api.post("/exsvc/api/v1/services", service))
+        created(tenant.api.post(f"/exsvc/api/v1/services/{made['id']}/credentials", {"name": "key", "secret": mark}))
         client = {"name": f"client {mark}", "type": "confidential", "scopes": ["services:read"]}
-        created(house.api.post(f"/clientms/tenants/{house.id}/clients", client))
+        created(tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", client))
         with override_settings(WEBHOOK_ALLOWED_NETWORKS=["127.0.0.0/8"], WEBHOOK_PLAIN_HTTP=True):
             # For an event that no test of a shared tenant causes: nothing waits there to be sent.
             endpoint = {"url": f"http://127.0.0.1:9/{mark}", "events": ["import.finished"]}
-            created(house.api.post("/uflow/webhooks/endpoints", endpoint))
+            created(tenant.api.post("/uflow/webhooks/endpoints", endpoint))
         admin = {"username": f"colleague-{mark}", "email": f"colleague-{mark}@example.com", "password": PASSWORD}
-        created(house.api.post("/uflow/admin/users", {**admin, "first_name": "A", "last_name": "B"}))
+        created(tenant.api.post("/uflow/admin/users", {**admin, "first_name": "A", "last_name": "B"}))
         sign_in_admin(admin["username"])
-        house.sign_in(house.register())
-    return house
+        tenant.sign_in(tenant.register())
+    return tenant
 
 
 def created(answer: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tenants.checks import no_relation_crosses, one_transaction_owner
 from tenants.context import in_tenant
 from tenants.router import lives_in_tenant
 from tenants.schema import migration_names
-from tests.world import House
+from tests.world import TestTenant
 
 MODELS = [
     model for model in apps.get_models(include_auto_created=True) if model._meta.managed and not model._meta.proxy
@@ -33,9 +33,9 @@ def rows(alias: str, statement: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def places(house: House, django_db_blocker: Any) -> dict[bool, set[str]]:
+def places(tenant: TestTenant, django_db_blocker: Any) -> dict[bool, set[str]]:
     """The tables of a tenant's database (True) and of the global one (False)."""
-    with django_db_blocker.unblock(), in_tenant(house.id):
+    with django_db_blocker.unblock(), in_tenant(tenant.id):
         return {
             True: {name for (name,) in rows("tenant", TABLES)},
             False: {name for (name,) in rows("default", TABLES)},
@@ -69,16 +69,16 @@ def test_people_of_tenants_are_in_tenants_and_admins_are_not() -> None:
     assert not by_label["tenants.Tenant"]
 
 
-def test_no_foreign_key_crosses(house: House) -> None:
+def test_no_foreign_key_crosses(tenant: TestTenant) -> None:
     tenant_tables = {model._meta.db_table for model in MODELS if lives_in_tenant(model)}
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert {table for pair in rows("tenant", FOREIGN_KEYS) for table in pair} <= tenant_tables
     assert not {table for pair in rows("default", FOREIGN_KEYS) for table in pair} & tenant_tables
     assert no_relation_crosses() == []
 
 
-def test_every_migration_is_known_in_both_kinds_of_database(house: House) -> None:
-    with in_tenant(house.id):
+def test_every_migration_is_known_in_both_kinds_of_database(tenant: TestTenant) -> None:
+    with in_tenant(tenant.id):
         assert migration_names() <= set(MigrationRecorder(connections["tenant"]).applied_migrations())
     assert migration_names() <= set(MigrationRecorder(connection).applied_migrations())
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.attacks.victims import KINDS, Victim
 from tests.userflow.directory.entra import Entra
-from tests.world import House
+from tests.world import TestTenant
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def entra(settings: Any) -> Iterator[Entra]:
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
-def victim(house: House, entra: Entra, request: Any) -> Victim:
+def victim(tenant: TestTenant, entra: Entra, request: Any) -> Victim:
     """One user of each kind, signed in with the password at an address that the attacker shares."""
-    make: Callable[[House, Entra], Victim] = request.param
-    return make(house, entra)
+    make: Callable[[TestTenant, Entra], Victim] = request.param
+    return make(tenant, entra)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.mfa.people import Somebody, some_phone, somebody
-from tests.world import Api, House
+from tests.mfa.people import TestUser, new_user, some_phone
+from tests.world import Api, TestTenant
 
 CALLS = [
     "/webauthn/totp/beginSetup",
@@ -13,23 +13,23 @@ CALLS = [
 
 
 @pytest.fixture
-def ann(house: House) -> Somebody:
-    return somebody(house)
+def ann(tenant: TestTenant) -> TestUser:
+    return new_user(tenant)
 
 
 @pytest.mark.parametrize("path", CALLS)
 @pytest.mark.parametrize("by", ["tenant admin", "operator"])
 def test_admin_enrolls_no_factor_for_an_end_user(
-    house: House, operator: Api, ann: Somebody, path: str, by: str
+    tenant: TestTenant, operator: Api, ann: TestUser, path: str, by: str
 ) -> None:
-    token = {"tenant admin": house.api.token, "operator": operator.token}[by]
+    token = {"tenant admin": tenant.api.token, "operator": operator.token}[by]
     # From the user's own address, too: a proof that is sent never falls through to the window.
-    for door in (Api(token=token), Api(token=token, address=ann.api.address)):
-        answer = door.post(path, {**ann.named_with_client, "phone_number": some_phone()})
+    for api in (Api(token=token), Api(token=token, address=ann.api.address)):
+        answer = api.post(path, {**ann.named_with_client, "phone_number": some_phone()})
         assert answer.status_code == 403, answer.content
     assert ann.row().mfa_methods == []
 
 
-def test_operator_enrolls_no_factor_for_an_admin(house: House, operator: Api) -> None:
+def test_operator_enrolls_no_factor_for_an_admin(tenant: TestTenant, operator: Api) -> None:
     for path in ("/webauthn/admin/totp/beginSetup", "/webauthn/admin/beginRegistration"):
-        assert operator.post(path, {"email": house.admin.email}).status_code == 403
+        assert operator.post(path, {"email": tenant.admin.email}).status_code == 403

@@ -49,7 +49,7 @@ def test_password_only_token_ends_with_the_first_factor(victim: Victim) -> None:
 
 def test_password_alone_gives_no_token_after_the_first_factor(victim: Victim) -> None:
     victim.enroll_totp()
-    answer = victim.sign_in(victim.door)
+    answer = victim.sign_in(victim.api)
     assert (answer.status_code, answer.json()["mfa_required"]) == (200, True)
     assert "access_token" not in answer.json()
     assert TICKET not in answer.headers

@@ -12,7 +12,7 @@ from tenants.context import in_tenant
 from tests.userflow.directory.conftest import CONFIGS
 from tests.userflow.directory.entra import Entra
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import EndUser
 from userflow.admins.actions import create_admin_user
 from userflow.credentials.passwords import hashed
@@ -24,10 +24,10 @@ TICKET = "X-Enrollment-Ticket"
 class Victim:
     """A user without a factor, and what was issued to the user so far."""
 
-    house: House
+    tenant: TestTenant
     email: str
     # The network that the attacker shares.
-    door: Api
+    api: Api
     # Path of the calls for factors, and how they name the user.
     prefix: str
     naming: dict[str, str]
@@ -50,26 +50,26 @@ class Victim:
         """Path of the calls for authenticator apps."""
         return "/webauthn/admin/totp" if self.is_admin else "/webauthn/totp"
 
-    def sign_in(self, door: Api) -> Any:
+    def sign_in(self, api: Api) -> Any:
         """Return the login's response."""
         if self.is_admin:
-            return door.post("/uflow/admin/auth/login", {"username": self.email, "password": PASSWORD})
-        body = {"client_id": str(self.house.client_id), "email": self.email, "password": PASSWORD}
-        return door.post("/uflow/auth/enduser/login", body)
+            return api.post("/uflow/admin/auth/login", {"username": self.email, "password": PASSWORD})
+        body = {"client_id": str(self.tenant.client_id), "email": self.email, "password": PASSWORD}
+        return api.post("/uflow/auth/enduser/login", body)
 
     def signed_in(self) -> "Victim":
         """Sign in at the shared address."""
-        answer = self.sign_in(self.door)
+        answer = self.sign_in(self.api)
         assert answer.status_code == 200, answer.content
         self.login, self.ticket = answer.json(), answer.headers[TICKET]
         return self
 
     def begin_totp(self, **how: Any) -> Any:
-        return self.door.post(f"{self.totp}/beginSetup", self.naming, **how)
+        return self.api.post(f"{self.totp}/beginSetup", self.naming, **how)
 
     def begin_passkey(self, **how: Any) -> Any:
         prefix = self.prefix if self.is_admin else "/webauthn/enduser"
-        return self.door.post(f"{prefix}/beginRegistration", self.naming, **how)
+        return self.api.post(f"{prefix}/beginRegistration", self.naming, **how)
 
     def enroll_totp(self, **how: Any) -> None:
         """Begin and confirm, with the ticket of the newest sign-in unless a proof is given."""
@@ -78,7 +78,7 @@ class Victim:
         assert begun.status_code == 200, begun.content
         secret = begun.json()["secret"]
         body = {**self.naming, "secret": secret, "code": pyotp.TOTP(secret).at(now())}
-        done = self.door.post(f"{self.totp}/confirmSetup", body, **how)
+        done = self.api.post(f"{self.totp}/confirmSetup", body, **how)
         assert done.status_code == 200, done.content
         self.backup_codes = done.json()["backup_codes"]
 
@@ -95,58 +95,58 @@ class Victim:
         return dict(done.json())
 
 
-def _end_user(house: House, email: str, door: Api, older: str) -> Victim:
-    return Victim(house, email, door, "/webauthn", {"email": email, "tenant_id": str(house.id)}, older).signed_in()
+def _end_user(tenant: TestTenant, email: str, api: Api, older: str) -> Victim:
+    return Victim(tenant, email, api, "/webauthn", {"email": email, "tenant_id": str(tenant.id)}, older).signed_in()
 
 
 def _address(kind: str) -> str:
     return f"{kind}-{secrets.token_hex(5)}@example.com"
 
 
-def registered_user(house: House, entra: Entra) -> Victim:
-    email, door = _address("registered"), Api()
-    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": email, "password": PASSWORD}
-    answer = door.post("/uflow/user/clients/register", body)
-    return _end_user(house, email, door, answer.headers[TICKET])
+def registered_user(tenant: TestTenant, entra: Entra) -> Victim:
+    email, api = _address("registered"), Api()
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
+    answer = api.post("/uflow/user/clients/register", body)
+    return _end_user(tenant, email, api, answer.headers[TICKET])
 
 
-def invited_user(house: House, entra: Entra) -> Victim:
-    email, door = _address("invited"), Api()
-    assert house.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"}).status_code == 201
-    answer = door.post("/uflow/invitations/accept", {"token": token_in(mails_to(email)[-1]), "password": PASSWORD})
-    return _end_user(house, email, door, answer.headers[TICKET])
+def invited_user(tenant: TestTenant, entra: Entra) -> Victim:
+    email, api = _address("invited"), Api()
+    assert tenant.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"}).status_code == 201
+    answer = api.post("/uflow/invitations/accept", {"token": token_in(mails_to(email)[-1]), "password": PASSWORD})
+    return _end_user(tenant, email, api, answer.headers[TICKET])
 
 
-def directory_user(house: House, entra: Entra) -> Victim:
-    email, door = _address("directory"), Api()
+def directory_user(tenant: TestTenant, entra: Entra) -> Victim:
+    email, api = _address("directory"), Api()
     entra.add(email)
-    made = house.api.post(CONFIGS, {"name": f"Office {secrets.token_hex(4)}", **entra.members()}).json()
-    assert house.api.post(f"{CONFIGS}/{made['id']}/sync", {}).json()["users_created"] == 1
-    with in_tenant(house.id):
+    made = tenant.api.post(CONFIGS, {"name": f"Office {secrets.token_hex(4)}", **entra.members()}).json()
+    assert tenant.api.post(f"{CONFIGS}/{made['id']}/sync", {}).json()["users_created"] == 1
+    with in_tenant(tenant.id):
         # A directory's users have no password here; signing in stands for a factor of their own.
         EndUser.objects.filter(email=email).update(password=hashed(PASSWORD))
-    first = door.post(
-        "/uflow/auth/enduser/login", {"client_id": str(house.client_id), "email": email, "password": PASSWORD}
+    first = api.post(
+        "/uflow/auth/enduser/login", {"client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
     )
-    return _end_user(house, email, door, first.headers[TICKET])
+    return _end_user(tenant, email, api, first.headers[TICKET])
 
 
-def _admin(house: House, tenant_id: Any) -> Victim:
-    email, door = _address("admin"), Api()
+def _admin(tenant: TestTenant, tenant_id: Any) -> Victim:
+    email, api = _address("admin"), Api()
     create_admin_user(tenant_id=tenant_id, username=email.partition("@")[0], email=email, password=PASSWORD)
-    first = door.post("/uflow/admin/auth/login", {"username": email, "password": PASSWORD})
-    return Victim(house, email, door, "/webauthn/admin", {"email": email}, first.headers[TICKET]).signed_in()
+    first = api.post("/uflow/admin/auth/login", {"username": email, "password": PASSWORD})
+    return Victim(tenant, email, api, "/webauthn/admin", {"email": email}, first.headers[TICKET]).signed_in()
 
 
-def tenant_admin(house: House, entra: Entra) -> Victim:
-    return _admin(house, house.id)
+def tenant_admin(tenant: TestTenant, entra: Entra) -> Victim:
+    return _admin(tenant, tenant.id)
 
 
-def operator(house: House, entra: Entra) -> Victim:
-    return _admin(house, None)
+def operator(tenant: TestTenant, entra: Entra) -> Victim:
+    return _admin(tenant, None)
 
 
-KINDS: list[Callable[[House, Entra], Victim]] = [
+KINDS: list[Callable[[TestTenant, Entra], Victim]] = [
     registered_user,
     invited_user,
     directory_user,

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.mfa.people import a_step_lasts
-from tests.world import PASSWORD, Api, House, some_address
+from tests.world import PASSWORD, Api, TestTenant, some_address
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.session_models import AdminSession
 from userflow.admins.actions import create_admin_user
@@ -85,10 +85,10 @@ class Staff:
         """A form."""
         return self.browser.post(path, body or {})
 
-    def choose(self, house: House) -> "Staff":
+    def choose(self, tenant: TestTenant) -> "Staff":
         """Look into this tenant from now on."""
         session = self.browser.session
-        session["console_tenant"] = str(house.id)
+        session["console_tenant"] = str(tenant.id)
         session.save()
         return self
 
@@ -115,14 +115,14 @@ def new_operator(*permissions: str) -> Staff:
     return _new(None, permissions)
 
 
-def new_tenant_admin(house: House, *permissions: str) -> Staff:
+def new_tenant_admin(tenant: TestTenant, *permissions: str) -> Staff:
     """An admin of that tenant, not yet signed in; with `permissions` one who holds exactly these, else all of a tenant."""
-    return _new(house.id, permissions)
+    return _new(tenant.id, permissions)
 
 
-def new_auditor(house: House | None = None) -> Staff:
+def new_auditor(tenant: TestTenant | None = None) -> Staff:
     """Somebody with the built-in role that reads everything of tenants and changes nothing."""
-    return _new(house.id if house else None, (), roles=["auditor"])
+    return _new(tenant.id if tenant else None, (), roles=["auditor"])
 
 
 def _new(tenant_id: UUID | None, permissions: tuple[str, ...], roles: list[str] | None = None) -> Staff:

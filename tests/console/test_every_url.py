@@ -19,7 +19,7 @@ from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.states import Purpose
 from tests.console.every_url import PAGES
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import House, some_address, statements
+from tests.world import TestTenant, some_address, statements
 from userflow.accounts.models import AdminRole, AdminUser, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.accounts.models import Client as Application
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
@@ -47,8 +47,8 @@ Ids = dict[str, Any]
 class World:
     """Two tenants with the same things in each, and what is the platform's own."""
 
-    a: House
-    b: House
+    a: TestTenant
+    b: TestTenant
     ids_of_a: Ids
     ids_of_b: Ids
     nonsense: Ids
@@ -60,36 +60,36 @@ def spare_key() -> str:
     return waiting[0] if waiting else rotate_signing_keys().kid
 
 
-def furnish(house: House) -> Ids:
+def furnish(tenant: TestTenant) -> Ids:
     """One of everything that a page can be about."""
-    service = create_service(tenant_id=house.id, name="Payments", type="payment", base_url="https://a.example.com")
-    credential = create_credential(tenant_id=house.id, service_id=service.pk, name="live", secret="s3cret")
+    service = create_service(tenant_id=tenant.id, name="Payments", type="payment", base_url="https://a.example.com")
+    credential = create_credential(tenant_id=tenant.id, service_id=service.pk, name="live", secret="s3cret")
     root = Principal(OPERATOR, uuid4(), None, None, None, (), frozenset(EVERY_PERMISSION), auth_time=now())
     address = f"{uuid4().hex[:8]}@example.com"
-    person = house.register()
-    house.sign_in(person)
-    group = create_group(tenant_id=house.id, by=root, name="Tellers")
-    role = create_role(tenant_id=house.id, by=root, name="teller")
-    endpoint, _ = create_endpoint(tenant_id=house.id, url="https://93.184.216.34/hooks", events=["*"])
+    person = tenant.register()
+    tenant.sign_in(person)
+    group = create_group(tenant_id=tenant.id, by=root, name="Tellers")
+    role = create_role(tenant_id=tenant.id, by=root, name="teller")
+    endpoint, _ = create_endpoint(tenant_id=tenant.id, url="https://93.184.216.34/hooks", events=["*"])
     entra = {"directory_tenant_id": str(uuid4()), "application_id": str(uuid4()), "secret": "s3cret"}
-    directory = create_directory(tenant_id=house.id, by=root, fields={"kind": "entra_id", "name": "Office", **entra})
-    with in_tenant(house.id):
+    directory = create_directory(tenant_id=tenant.id, by=root, fields={"kind": "entra_id", "name": "Office", **entra})
+    with in_tenant(tenant.id):
         session = EndUserSession.objects.get(user_id=person.id)
     return {
         "service": service.pk,
         "credential": credential.pk,
-        "client": house.client_id,
-        "admin": new_tenant_admin(house).id,
-        "invitation": invite(by=root, tenant_id=house.id, email=address, kind="admin").row.pk,
-        "tenant": house.id,
+        "client": tenant.client_id,
+        "admin": new_tenant_admin(tenant).id,
+        "invitation": invite(by=root, tenant_id=tenant.id, email=address, kind="admin").row.pk,
+        "tenant": tenant.id,
         "person": person.id,
         "person_session": session.pk,
-        "person_invitation": invite(by=root, tenant_id=house.id, email=f"end-{address}", kind="end_user").row.pk,
+        "person_invitation": invite(by=root, tenant_id=tenant.id, email=f"end-{address}", kind="end_user").row.pk,
         "group": group.pk,
         "tenant_role": role.pk,
         "endpoint": endpoint.pk,
         "directory": directory.config.pk,
-        "run": DirectoryRun.objects.create(config=directory.config, tenant_id=house.id, trigger="request").pk,
+        "run": DirectoryRun.objects.create(config=directory.config, tenant_id=tenant.id, trigger="request").pk,
         # The platform's, the same in both.
         "app": "registry",
         "server": DatabaseServer.objects.get(name="main").pk,
@@ -102,8 +102,8 @@ def furnish(house: House) -> Ids:
 
 
 @pytest.fixture
-def world(new_house: Any) -> World:
-    a, b = new_house(), new_house()
+def world(new_tenant: Any) -> World:
+    a, b = new_tenant(), new_tenant()
     ids_of_a = furnish(a)
     nonsense = {name: NONSENSE.get(name, uuid4()) for name in ids_of_a}
     return World(a, b, ids_of_a, furnish(b), nonsense)
@@ -133,7 +133,7 @@ def path_of(name: str, ids: Ids) -> str:
     return reverse(f"admin:{name}", args=[ids[kind] for kind in PAGES[name].of])
 
 
-def answers(browser: Client, name: str, ids: Ids, drawn_for: House) -> list[tuple[str, int, str]]:
+def answers(browser: Client, name: str, ids: Ids, drawn_for: TestTenant) -> list[tuple[str, int, str]]:
     """How the page answers to a look and to an empty form, and where it leads."""
     found = []
     for method in ("get", "post"):
@@ -146,14 +146,14 @@ def those_not(allowed: set[int], found: list[tuple[str, int, str]]) -> list[tupl
     return [each for each in found if each[1] not in allowed]
 
 
-def everything_of(house: House) -> list[Any]:
+def everything_of(tenant: TestTenant) -> list[Any]:
     """What stands about the tenant, in the global database and in its own."""
-    mine = {"tenant_id": house.id}
+    mine = {"tenant_id": tenant.id}
     models = (Service, ServiceCredential, Application, AdminInvitation, AdminUser, DirectoryConfig, DirectoryRun)
     own = (EndUser, EndUserSession, EndUserInvitation, Group, GroupMembership, Role, RoleBinding, WebhookEndpoint)
     rows: list[Any] = [list(model.objects.filter(**mine).order_by("pk").values()) for model in models]
-    rows += [list(Tenant.objects.filter(pk=house.id).values()), TenantDatabase.objects.get(pk=house.id).status]
-    with in_tenant(house.id, Purpose.INSPECT):
+    rows += [list(Tenant.objects.filter(pk=tenant.id).values()), TenantDatabase.objects.get(pk=tenant.id).status]
+    with in_tenant(tenant.id, Purpose.INSPECT):
         rows += [list(model.objects.order_by("pk").values()) for model in own]
         # The rejected calls themselves are audited.
         rows += [WebhookMessage.objects.count(), TenantEvent.objects.exclude(action="access.rejected").count()]

@@ -19,7 +19,7 @@ from tests.console.test_own_sign_in import answered
 from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.parallel import at_once
-from tests.world import Api, House, some_address, statements
+from tests.world import Api, TestTenant, some_address, statements
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 
 AT_ONCE = 6
@@ -152,10 +152,10 @@ def test_resetting_the_factors_ends_the_session(operator: Api) -> None:
     assert not staff.row().sessions.filter(ended_at=None).exclude(amr=["pwd"]).exists()
 
 
-def test_a_suspended_tenants_admins_are_out(new_house: Any) -> None:
-    house = new_house()
-    staff = new_tenant_admin(house).sign_in()
-    call_command("suspend_tenant", house.made.tenant.slug)
+def test_a_suspended_tenants_admins_are_out(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    staff = new_tenant_admin(tenant).sign_in()
+    call_command("suspend_tenant", tenant.slug)
     assert staff.get("/admin/").status_code == 302
     refused = staff.send_password()
     assert refused.status_code == 400
@@ -194,16 +194,16 @@ def test_the_tokens_of_a_console_session_exist_nowhere() -> None:
     assert row.refresh_tokens.count() == 0
 
 
-def test_a_waiting_sign_in_opens_no_page_of_those_behind_it(house: House) -> None:
-    for staff in (new_operator().enrol_totp(), new_tenant_admin(house).enrol_totp()):
+def test_a_waiting_sign_in_opens_no_page_of_those_behind_it(tenant: TestTenant) -> None:
+    for staff in (new_operator().enrol_totp(), new_tenant_admin(tenant).enrol_totp()):
         staff.send_password()
         for path in ("/admin/", "/admin/my-sign-in/", "/admin/my-sign-in/app/", "/admin/password_change/"):
             assert staff.get(path).headers["Location"].startswith("/admin/login/")
         assert staff.post("/admin/passkey-options/", {"stage": "reauthenticate"}).status_code == 403
 
 
-def test_who_asks_is_one_statement_a_request(house: House) -> None:
-    for staff in (new_operator().sign_in(), new_tenant_admin(house).sign_in()):
+def test_who_asks_is_one_statement_a_request(tenant: TestTenant) -> None:
+    for staff in (new_operator().sign_in(), new_tenant_admin(tenant).sign_in()):
         staff.get("/admin/password_change/")
         with statements() as seen:
             assert staff.get("/admin/password_change/").status_code == 200

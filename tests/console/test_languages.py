@@ -8,7 +8,7 @@ import pytest
 
 from identity_platform.environment import translated
 from tests.console.staff import new_operator, new_tenant_admin
-from tests.world import House
+from tests.world import TestTenant
 
 WORDS = {
     "username": "uzantnomo",
@@ -45,13 +45,13 @@ def esperanto(tmp_path: Path, settings: Any) -> None:
     settings.LANGUAGES = [("en", "English"), *translated(tmp_path)]
 
 
-def test_a_browser_gets_the_language_that_it_asks_for(esperanto: None, house: House) -> None:
+def test_a_browser_gets_the_language_that_it_asks_for(esperanto: None, tenant: TestTenant) -> None:
     operator = new_operator().sign_in()
     admins = operator.browser.get("/admin/userflow/adminuser/", **SPEAKS).content.decode()
     assert '<html lang="eo"' in admins
     assert all(word in admins for word in ("Administrantoj", "Uzantnomo", "aktiva"))
-    clients = new_tenant_admin(house).sign_in().browser.get("/admin/userflow/client/", **SPEAKS).content.decode()
+    clients = new_tenant_admin(tenant).sign_in().browser.get("/admin/userflow/client/", **SPEAKS).content.decode()
     assert all(word in clients for word in ("Kreita je", "kliento"))
     assert "Username" in operator.get("/admin/userflow/adminuser/").content.decode()
-    refused = house.api.post("/authmgr/groups", {"name": 5}, headers={"Accept-Language": "eo"})
+    refused = tenant.api.post("/authmgr/groups", {"name": 5}, headers={"Accept-Language": "eo"})
     assert refused.json()["details"] == {"name": ["Send a string."]}

@@ -10,9 +10,9 @@ from console.jobs.models import Job
 from tenants.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
 from tests.console.staff import new_auditor, new_operator, new_tenant_admin
-from tests.console.tenants.test_steps import LIST, new_tenant
+from tests.console.tenants.test_steps import LIST, provision_form
 from tests.console.test_every_url import furnish
-from tests.world import House
+from tests.world import TestTenant
 from userflow.accounts.models import AdminUser, EndUser, Role, RoleBinding
 
 ADMINS, USERS, SESSIONS = (f"/admin/userflow/{name}/" for name in ("adminuser", "enduser", "endusersession"))
@@ -28,21 +28,21 @@ ODD_JSON = [
 
 
 @pytest.fixture(scope="module")
-def house(django_db_setup: None, new_world: Callable[[], House]) -> House:
+def tenant(django_db_setup: None, new_world: Callable[[], TestTenant]) -> TestTenant:
     return new_world()
 
 
 @pytest.fixture(scope="module")
-def new_world(django_db_setup: None) -> Callable[[], House]:
-    from tests.world import build_house
+def new_world(django_db_setup: None) -> Callable[[], TestTenant]:
+    from tests.world import build_tenant
 
-    return build_house
+    return build_tenant
 
 
-def test_no_list_answers_questions_about_password_hashes(house: House) -> None:
-    boss, person = new_tenant_admin(house), house.register()
-    spy = new_tenant_admin(house, "admins:read", "endusers:read").sign_in()
-    with in_tenant(house.id):
+def test_no_list_answers_questions_about_password_hashes(tenant: TestTenant) -> None:
+    boss, person = new_tenant_admin(tenant), tenant.register()
+    spy = new_tenant_admin(tenant, "admins:read", "endusers:read").sign_in()
+    with in_tenant(tenant.id):
         theirs = EndUser.objects.get(pk=person.id).password
     for path, whole in ((ADMINS, boss.row().password), (USERS, theirs)):
         answers = [spy.get(path, password__startswith=start).status_code for start in (whole[:40], "wrong")]
@@ -50,65 +50,65 @@ def test_no_list_answers_questions_about_password_hashes(house: House) -> None:
 
 
 @pytest.mark.parametrize("lookup", ["name__regex", "created_at__year", "metadata__x__regex", "id"])
-def test_no_list_takes_lookups_that_are_no_filters_of_its(house: House, lookup: str) -> None:
-    operator = new_operator().sign_in().choose(house)
+def test_no_list_takes_lookups_that_are_no_filters_of_its(tenant: TestTenant, lookup: str) -> None:
+    operator = new_operator().sign_in().choose(tenant)
     for path in (ADMINS, USERS, SESSIONS, LIST, "/admin/registry/service/", "/admin/userflow/client/"):
         assert operator.get(path, **{lookup: "("}).status_code == 400
 
 
-def test_filters_with_what_no_value_can_be_find_everything_or_nothing(house: House) -> None:
-    operator = new_operator().sign_in().choose(house)
+def test_filters_with_what_no_value_can_be_find_everything_or_nothing(tenant: TestTenant) -> None:
+    operator = new_operator().sign_in().choose(tenant)
     for path, names in (("/admin/registry/service/", ("type", "status")), (LIST, ("state", "server", "schema"))):
         for name in names:
             assert operator.get(path, **{name: "a\0"}).status_code == 200
     assert operator.get(f"/admin/userflow/adminrole/{'9' * 4400}/change/").status_code == 404
 
 
-def test_sessions_of_people_are_listed_to_who_may_see_people(house: House) -> None:
-    person = house.register(name="Zebulon Secretname")
-    house.sign_in(person)
-    assert new_tenant_admin(house, "sessions:read").sign_in().get(SESSIONS).status_code == 403
-    both = new_tenant_admin(house, "sessions:read", "endusers:read").sign_in()
+def test_sessions_of_people_are_listed_to_who_may_see_people(tenant: TestTenant) -> None:
+    person = tenant.register(name="Zebulon Secretname")
+    tenant.sign_in(person)
+    assert new_tenant_admin(tenant, "sessions:read").sign_in().get(SESSIONS).status_code == 403
+    both = new_tenant_admin(tenant, "sessions:read", "endusers:read").sign_in()
     assert person.email in both.get(SESSIONS, q="secretname").content.decode()
 
 
-def test_sessions_of_an_admin_are_shown_to_who_may_read_sessions(house: House) -> None:
-    boss = new_tenant_admin(house)
+def test_sessions_of_an_admin_are_shown_to_who_may_read_sessions(tenant: TestTenant) -> None:
+    boss = new_tenant_admin(tenant)
     boss.browser.defaults["HTTP_USER_AGENT"] = "BossBrowser/7"
     boss.sign_in()
     page = f"{ADMINS}{boss.id}/change/"
-    assert "BossBrowser/7" not in new_tenant_admin(house, "admins:read").sign_in().get(page).content.decode()
+    assert "BossBrowser/7" not in new_tenant_admin(tenant, "admins:read").sign_in().get(page).content.decode()
     assert (
-        "BossBrowser/7" in new_tenant_admin(house, "admins:read", "sessions:read").sign_in().get(page).content.decode()
+        "BossBrowser/7" in new_tenant_admin(tenant, "admins:read", "sessions:read").sign_in().get(page).content.decode()
     )
 
 
-def test_who_works_for_the_platform_is_not_the_tenants_business(house: House) -> None:
+def test_who_works_for_the_platform_is_not_the_tenants_business(tenant: TestTenant) -> None:
     operator = new_operator().sign_in()
-    changed = {"name": "Renamed", "slug": house.made.tenant.slug, "issuer_name": "x"}
-    assert operator.post(f"{LIST}{house.id}/settings/", changed).status_code == 302
-    auditor = new_auditor(house).sign_in()
-    for path in ("/admin/", f"{LIST}{house.id}/change/"):
+    changed = {"name": "Renamed", "slug": tenant.slug, "issuer_name": "x"}
+    assert operator.post(f"{LIST}{tenant.id}/settings/", changed).status_code == 302
+    auditor = new_auditor(tenant).sign_in()
+    for path in ("/admin/", f"{LIST}{tenant.id}/change/"):
         shown = auditor.get(path).content.decode()
         assert ("tenant.updated" in shown, operator.username in shown) == (True, False)
-    assert operator.username in operator.get(f"{LIST}{house.id}/change/").content.decode()
+    assert operator.username in operator.get(f"{LIST}{tenant.id}/change/").content.decode()
 
 
-def test_reasons_of_database_servers_are_for_operators(house: House) -> None:
-    TenantDatabase.objects.filter(pk=house.id).update(reason="host 10.0.0.7 is full")
-    TenantFigures.objects.update_or_create(tenant_id=house.id, defaults={"failure": "port 5432 refused"})
-    page = f"{LIST}{house.id}/change/"
-    shown = new_tenant_admin(house, "groups:read").sign_in().get(page).content.decode()
+def test_reasons_of_database_servers_are_for_operators(tenant: TestTenant) -> None:
+    TenantDatabase.objects.filter(pk=tenant.id).update(reason="host 10.0.0.7 is full")
+    TenantFigures.objects.update_or_create(tenant_id=tenant.id, defaults={"failure": "port 5432 refused"})
+    page = f"{LIST}{tenant.id}/change/"
+    shown = new_tenant_admin(tenant, "groups:read").sign_in().get(page).content.decode()
     assert ("10.0.0.7" in shown, "port 5432" in shown) == (False, False)
     shown = new_operator().sign_in().get(page).content.decode()
     assert ("10.0.0.7" in shown, "port 5432" in shown) == (True, True)
-    TenantDatabase.objects.filter(pk=house.id).update(reason="")
-    TenantFigures.objects.filter(pk=house.id).delete()
+    TenantDatabase.objects.filter(pk=tenant.id).update(reason="")
+    TenantFigures.objects.filter(pk=tenant.id).delete()
 
 
-def test_provisioning_makes_an_admin_only_for_who_could_make_one(house: House) -> None:
+def test_provisioning_makes_an_admin_only_for_who_could_make_one(tenant: TestTenant) -> None:
     weak = new_operator("tenants:read", "tenants:write").sign_in()
-    asked = new_tenant()
+    asked = provision_form()
     assert weak.get(f"{LIST}provision/").status_code == 403
     assert weak.post(f"{LIST}provision/", asked).status_code == 403
     half = new_operator("tenants:read", "tenants:write", "admins:write").sign_in()
@@ -118,36 +118,36 @@ def test_provisioning_makes_an_admin_only_for_who_could_make_one(house: House) -
     assert not AdminUser.objects.filter(username=asked["username"]).exists()
 
 
-def test_no_second_door_leads_around_the_fresh_sign_in(house: House) -> None:
-    person = house.register()
-    admin, operator = new_tenant_admin(house).sign_in(), new_operator().sign_in()
-    form = {"drawn_for": str(house.id)}
+def test_no_second_door_leads_around_the_fresh_sign_in(tenant: TestTenant) -> None:
+    person = tenant.register()
+    admin, operator = new_tenant_admin(tenant).sign_in(), new_operator().sign_in()
+    form = {"drawn_for": str(tenant.id)}
     name = f"clerks-{secrets.token_hex(4)}"
     assert admin.post("/admin/inside/roles/new/", {**form, "name": name, "permissions": "bills:pay"}).status_code == 302
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         role = Role.objects.get(name=name)
-    job = Job.objects.create(kind="delete", tenant_id=house.id, params={"slug": "x"}, state="failed")
+    job = Job.objects.create(kind="delete", tenant_id=tenant.id, params={"slug": "x"}, state="failed")
     for one in (admin, operator):
         one.time_passes(20)
-    evil = {"name": "N", "slug": house.made.tenant.slug, "password_reset_url": "https://evil.example/reset"}
+    evil = {"name": "N", "slug": tenant.slug, "password_reset_url": "https://evil.example/reset"}
     asked = [
         admin.post(f"/admin/inside/roles/{role.pk}/members/?q={person.email}", {**form, "chosen": [str(person.id)]}),
         admin.post(f"/admin/inside/people/{person.id}/groups/", {**form, "chosen": []}),
-        operator.post(f"{LIST}{house.id}/settings/", evil),
+        operator.post(f"{LIST}{tenant.id}/settings/", evil),
         operator.post(f"/admin/console/job/{job.pk}/again/"),
     ]
     assert {answer.headers["Location"].partition("?")[0] for answer in asked} == {"/admin/reauthenticate/"}
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert not RoleBinding.objects.filter(role=role).exists()
-    assert "password_reset_url" not in Tenant.objects.get(pk=house.id).settings
+    assert "password_reset_url" not in Tenant.objects.get(pk=tenant.id).settings
 
 
 @pytest.mark.parametrize("place", ["service", "person", "secret"])
-def test_json_that_the_api_would_not_take_is_not_taken_here(new_world: Callable[[], House], place: str) -> None:
-    house = new_world()
-    ids = furnish(house)
-    operator = new_operator().sign_in().choose(house)
-    form = {"drawn_for": str(house.id)}
+def test_json_that_the_api_would_not_take_is_not_taken_here(new_world: Callable[[], TestTenant], place: str) -> None:
+    tenant = new_world()
+    ids = furnish(tenant)
+    operator = new_operator().sign_in().choose(tenant)
+    form = {"drawn_for": str(tenant.id)}
     service = {**form, "name": "n", "type": "t", "base_url": "https://x.example.com", "status": "active"}
     for odd in ODD_JSON:
         path, body = {

@@ -14,7 +14,7 @@ from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import new_authenticator
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 MINE = "/admin/my-sign-in/"
 
@@ -46,13 +46,13 @@ def answered(staff: Staff, key: Authenticator, stage: str) -> dict[str, str]:
     return {"credential": json.dumps(key.get(options.json()))}
 
 
-def test_a_suspended_tenants_passkey_is_not_accepted(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    staff, other = new_tenant_admin(house).sign_in(), new_operator().sign_in()
+def test_a_suspended_tenants_passkey_is_not_accepted(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    staff, other = new_tenant_admin(tenant).sign_in(), new_operator().sign_in()
     key, other_key = add_passkey(staff), add_passkey(other)
     for someone in (staff, other):
         someone.post("/admin/logout/")
-    suspend_tenant(tenant_id=house.id)
+    suspend_tenant(tenant_id=tenant.id)
     said = answered(staff, key, "sign_in")
     # The second time the challenge is used up, so the response is wrong whoever sends it.
     right, wrong = staff.post("/admin/login/", said), staff.post("/admin/login/", said)
@@ -135,11 +135,11 @@ def test_factors_change_only_after_a_fresh_sign_in() -> None:
     assert staff.row().mfa_methods == ["totp", "backup_code"]
 
 
-def test_others_factors_and_sessions_are_not_reached_by_their_ids(house: House) -> None:
+def test_others_factors_and_sessions_are_not_reached_by_their_ids(tenant: TestTenant) -> None:
     other = new_operator().enrol_totp().sign_in()
     (factor,) = re.findall(r"factors/([0-9a-f-]+)/remove", other.get(MINE).content.decode())
     session = other.browser.session["console_session"]
-    for staff in (new_operator().sign_in(), new_tenant_admin(house).sign_in()):
+    for staff in (new_operator().sign_in(), new_tenant_admin(tenant).sign_in()):
         assert staff.post(f"{MINE}factors/{factor}/remove/").status_code == 404
         staff.post(f"{MINE}sessions/{session}/end/")
     assert other.get("/admin/").status_code == 200
@@ -237,10 +237,10 @@ def test_a_factor_is_wanted_from_who_is_in_already(settings: Any) -> None:
     assert staff.get("/admin/").headers["Location"].startswith("/admin/login/")
 
 
-def test_a_tenant_that_requires_factors_requires_them_of_its_admins(operator: Api, new_house: Any) -> None:
-    house = new_house()
-    staff = new_tenant_admin(house)
-    changed = operator.patch(f"/uflow/admin/tenants/{house.id}", {"settings": {"mfa_policy": "required"}})
+def test_a_tenant_that_requires_factors_requires_them_of_its_admins(operator: Api, new_tenant: Any) -> None:
+    tenant = new_tenant()
+    staff = new_tenant_admin(tenant)
+    changed = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"settings": {"mfa_policy": "required"}})
     assert changed.status_code == 200, changed.content
     assert staff.send_password().headers["Location"] == MINE
     set_up_app(staff)

@@ -3,7 +3,7 @@
 from django.test import Client
 
 from tests.console.staff import new_operator, new_tenant_admin
-from tests.world import Api, House, some_address
+from tests.world import Api, TestTenant, some_address
 
 
 def test_an_operator_signs_in_and_sees_the_index() -> None:
@@ -13,8 +13,8 @@ def test_an_operator_signs_in_and_sees_the_index() -> None:
     assert "default-src 'self'" in page.headers["Content-Security-Policy"]
 
 
-def test_a_tenant_admin_signs_in_too(house: House) -> None:
-    assert new_tenant_admin(house).sign_in().get("/admin/").status_code == 200
+def test_a_tenant_admin_signs_in_too(tenant: TestTenant) -> None:
+    assert new_tenant_admin(tenant).sign_in().get("/admin/").status_code == 200
 
 
 def test_who_has_a_factor_proves_it_before_any_page_opens() -> None:

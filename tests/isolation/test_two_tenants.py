@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from tests.userflow.mailbox import mails_to
-from tests.world import Api, House, build_house, sign_in_admin
+from tests.world import Api, TestTenant, build_tenant, sign_in_admin
 
 # Calls that take a tenant nowhere and show nobody's data.
 PUBLIC = ("/uflow/health", "/uflow/ready", "/uflow/live", "/.well-known/", "/schema/", "/docs/")
@@ -28,10 +28,10 @@ def operations() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def pair(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[House, House, str]]:
+def pair(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[TestTenant, TestTenant, str]]:
     """A tenant with a secret word in everything it stores, and a neighbour."""
     with django_db_blocker.unblock():
-        mine, theirs = build_house("mine"), build_house("theirs")
+        mine, theirs = build_tenant("mine"), build_tenant("theirs")
         word = f"word{secrets.token_hex(8)}"
         person = theirs.register(f"{word}@example.com", name=word)
         theirs.api.put(f"/uflow/user/enduser/{theirs.id}/{person.id}", {"metadata": {"note": word}})
@@ -42,9 +42,9 @@ def pair(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[House,
         yield mine, theirs, word
 
 
-def filled(path: str, house: House, user_id: object) -> str:
+def filled(path: str, tenant: TestTenant, user_id: object) -> str:
     """The path with ids of that tenant in its slots."""
-    slots = {"{tenant_id}": house.id, "{user_id}": user_id, "{id}": user_id, "{service_id}": user_id}
+    slots = {"{tenant_id}": tenant.id, "{user_id}": user_id, "{id}": user_id, "{service_id}": user_id}
     for slot, value in slots.items():
         path = path.replace(slot, str(value))
     while "{" in path:
@@ -54,7 +54,7 @@ def filled(path: str, house: House, user_id: object) -> str:
 
 
 @pytest.mark.parametrize(("method", "path"), operations(), ids=lambda value: str(value))
-def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tuple[House, House, str]) -> None:
+def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tuple[TestTenant, TestTenant, str]) -> None:
     mine, theirs, word = pair
     people = theirs.api.get("/uflow/user/enduser/list", {"tenant_id": str(theirs.id)}).json()
     user_id = people["users"][0]["id"]
@@ -64,7 +64,7 @@ def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tupl
         "client_id": str(theirs.client_id),
         "email": f"{word}@example.com",
         "active": False,
-        "confirm": theirs.made.tenant.slug,
+        "confirm": theirs.slug,
         "page": 1,
     }
     # The calls themselves may sign the caller out, so every operation has callers of its own.
@@ -86,27 +86,27 @@ def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tupl
     assert after == people
 
 
-def test_a_neighbours_passkey_domain_cannot_be_claimed(pair: tuple[House, House, str], operator: Api) -> None:
+def test_a_neighbours_passkey_domain_cannot_be_claimed(pair: tuple[TestTenant, TestTenant, str], operator: Api) -> None:
     mine, theirs, _ = pair
     domain, page = f"d-{secrets.token_hex(5)}.example", "/uflow/admin/tenants/"
     held = {"webauthn_rp_id": domain, "webauthn_origins": [f"https://login.{domain}"]}
     assert operator.patch(f"{page}{theirs.id}", {"settings": held}).status_code == 200
     for wanted in ({"webauthn_rp_id": domain}, {"webauthn_origins": [f"https://login.{domain}"]}):
         answer = operator.patch(f"{page}{mine.id}", {"settings": wanted})
-        assert (answer.status_code, theirs.made.tenant.slug in answer.text) == (409, False)
+        assert (answer.status_code, theirs.slug in answer.text) == (409, False)
     assert operator.get(f"{page}{theirs.id}").json()["settings"].items() >= held.items()
     assert not operator.get(f"{page}{mine.id}").json()["settings"].keys() & held.keys()
     operator.patch(f"{page}{theirs.id}", {"settings": dict.fromkeys(held)})
 
 
-def test_admin_resets_stay_on_the_platforms_pages(pair: tuple[House, House, str], operator: Api) -> None:
+def test_admin_resets_stay_on_the_platforms_pages(pair: tuple[TestTenant, TestTenant, str], operator: Api) -> None:
     pages = ("https://mine.example/reset", "https://theirs.example/reset")
-    for house, page in zip(pair[:2], pages, strict=True):
+    for tenant, page in zip(pair[:2], pages, strict=True):
         set_page = {"settings": {"password_reset_url": page}}
-        assert operator.patch(f"/uflow/admin/tenants/{house.id}", set_page).status_code == 200
-        person = house.register()
-        Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "tenant_id": str(house.id)})
-        Api().post("/uflow/auth/admin/password/forgot", {"email": house.admin.email})
+        assert operator.patch(f"/uflow/admin/tenants/{tenant.id}", set_page).status_code == 200
+        person = tenant.register()
+        Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "tenant_id": str(tenant.id)})
+        Api().post("/uflow/auth/admin/password/forgot", {"email": tenant.admin.email})
         assert page in mails_to(person.email, "set a new password")[-1].body
-        told = mails_to(house.admin.email, "set a new password")[-1].body
+        told = mails_to(tenant.admin.email, "set a new password")[-1].body
         assert not any(page in told for page in pages)

@@ -24,7 +24,7 @@ from tests.machine.conftest import ROOT, Holder, Platform, within
 from tests.registry.conftest import as_client
 from tests.registry.processes import Server, environment
 from tests.tenants.conftest import straight_to
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 
 LINES, CLIENTS = 10_000, 24
 
@@ -139,17 +139,17 @@ def test_lines_of_a_pipe_that_is_closed_fail_no_request(django_db_setup: None) -
     assert (ended.returncode, ended.stdout) == (0, b"on\n")
 
 
-def test_request_line_names_tenant_kind_client_and_address(server: Server, house: House) -> None:
-    person, application = house.register(), as_client(house, "services:read")
-    login = {"client_id": str(house.client_id), "email": person.email, "password": PASSWORD}
-    tenant, default, address = str(house.id), str(house.client_id), "127.0.0.1"
+def test_request_line_names_tenant_kind_client_and_address(server: Server, tenant: TestTenant) -> None:
+    person, application = tenant.register(), as_client(tenant, "services:read")
+    login = {"client_id": str(tenant.client_id), "email": person.email, "password": PASSWORD}
+    tenant_id, default, address = str(tenant.id), str(tenant.client_id), "127.0.0.1"
     calls: list[tuple[str, str, Any, str | None, tuple[str, str | None, str | None]]] = [
         ("GET", "/uflow/live", None, None, ("anonymous", None, None)),
-        ("GET", "/uflow/admin/users/me", None, house.api.token, ("admin", tenant, None)),
-        ("GET", "/authmgr/validate", None, house.as_user(person).token, ("end_user", tenant, default)),
-        ("POST", "/uflow/auth/enduser/login", login, None, ("end_user", tenant, default)),
-        ("POST", "/uflow/auth/enduser/login", login | {"password": "x"}, None, ("anonymous", tenant, default)),
-        ("GET", "/exsvc/api/v1/services", None, application.token, ("client", tenant, client_of(application.token))),
+        ("GET", "/uflow/admin/users/me", None, tenant.api.token, ("admin", tenant_id, None)),
+        ("GET", "/authmgr/validate", None, tenant.as_user(person).token, ("end_user", tenant_id, default)),
+        ("POST", "/uflow/auth/enduser/login", login, None, ("end_user", tenant_id, default)),
+        ("POST", "/uflow/auth/enduser/login", login | {"password": "x"}, None, ("anonymous", tenant_id, default)),
+        ("GET", "/exsvc/api/v1/services", None, application.token, ("client", tenant_id, client_of(application.token))),
     ]
     for method, path, body, token, (kind, of_tenant, client) in calls:
         request_id = uuid4().hex
@@ -158,22 +158,22 @@ def test_request_line_names_tenant_kind_client_and_address(server: Server, house
         assert (line["kind"], line["tenant"], line["client"], line["address"]) == (kind, of_tenant, client, address)
 
 
-def test_request_line_names_the_tenant_an_operator_acts_on(server: Server, house: House, operator: Api) -> None:
+def test_request_line_names_the_tenant_an_operator_acts_on(server: Server, tenant: TestTenant, operator: Api) -> None:
     request_id = uuid4().hex
-    headers = {"X-Request-ID": request_id, "X-Tenant-ID": str(house.id)}
+    headers = {"X-Request-ID": request_id, "X-Tenant-ID": str(tenant.id)}
     assert server.call("GET", "/exsvc/api/v1/services", token=operator.token, headers=headers).status_code == 200
     line = logged(server, "request", request_id=request_id)
-    assert (line["kind"], line["tenant"]) == ("operator", str(house.id))
+    assert (line["kind"], line["tenant"]) == ("operator", str(tenant.id))
 
 
-def test_database_unavailable_names_server_tenant_and_error(server: Server, house: House) -> None:
+def test_database_unavailable_names_server_tenant_and_error(server: Server, tenant: TestTenant) -> None:
     request_id = uuid4().hex
-    path = f"/uflow/user/enduser/list?tenant_id={house.id}"
-    with full_disk(house):
-        answer = server.call("GET", path, token=house.api.token, headers={"X-Request-ID": request_id})
+    path = f"/uflow/user/enduser/list?tenant_id={tenant.id}"
+    with full_disk(tenant):
+        answer = server.call("GET", path, token=tenant.api.token, headers={"X-Request-ID": request_id})
     assert answer.status_code == 503
     line = logged(server, "database_unavailable", request_id=request_id)
-    assert (line["server"], line["tenant"]) == ("main", str(house.id))
+    assert (line["server"], line["tenant"]) == ("main", str(tenant.id))
     assert (line["error"], line["sqlstate"]) == ("DiskFull", "53100")
     assert "hidden" not in server.log.read_text()
 
@@ -184,9 +184,9 @@ def client_of(token: str | None) -> str:
 
 
 @contextmanager
-def full_disk(house: House) -> Iterator[None]:
+def full_disk(tenant: TestTenant) -> Iterator[None]:
     """Reading end users of this tenant fails as it does on a full disk."""
-    with straight_to(house.made.tenant) as raw:
+    with straight_to(tenant.row) as raw:
         raw.execute(
             "CREATE FUNCTION full_disk() RETURNS integer LANGUAGE plpgsql AS "
             "$$ BEGIN RAISE disk_full USING MESSAGE = 'hidden'; END $$"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.registry.processes import Server
-from tests.world import House
+from tests.world import TestTenant
 
 REQUESTS, CALLERS = 4500, 6
 SIZES = (100, 20_000, 70_000, 150_000, 400_000, 900_000)
@@ -23,7 +23,7 @@ FORM = HTTPS | {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, house: House) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, tenant: TestTenant) -> Iterator[Server]:
     """A server whose registry limit is used up by one call a minute."""
     log = tmp_path_factory.mktemp("server") / "server.log"
     https = {"SECURE_SSL_REDIRECT": "true", "TRUSTED_PROXY_HOPS": "1"}
@@ -33,8 +33,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, hous
     started.end()
 
 
-def test_every_rejection_reaches_its_caller(server: Server, house: House) -> None:
-    tokens = (house.api.token, None, "broken")
+def test_every_rejection_reaches_its_caller(server: Server, tenant: TestTenant) -> None:
+    tokens = (tenant.api.token, None, "broken")
     numbers, heard, deadline = itertools.count(), Counter[int | str](), time.monotonic() + 240
     guard = threading.Lock()
 

@@ -13,18 +13,20 @@ from django.conf import settings
 from django.utils.timezone import now
 
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import EndUser
 
 
 @dataclass
-class Somebody:
-    """An end user with the door that they registered at."""
+class TestUser:
+    """An end user, with the API client that registered them."""
 
-    house: House
+    __test__ = False
+
+    tenant: TestTenant
     email: str
     id: UUID
-    # The door without a token, from the address of the registration.
+    # Without a token, from the IP address of the registration.
     api: Api
     ticket: str
     secret: str = ""
@@ -36,15 +38,15 @@ class Somebody:
     @property
     def name(self) -> dict[str, str]:
         """How the specification's examples name a user."""
-        return {"email": self.email, "tenant_id": str(self.house.id)}
+        return {"email": self.email, "tenant_id": str(self.tenant.id)}
 
     @property
     def named_with_client(self) -> dict[str, str]:
-        return {**self.name, "client_id": str(self.house.client_id)}
+        return {**self.name, "client_id": str(self.tenant.client_id)}
 
     def sign_in(self, api: Api | None = None) -> Any:
         """The login's answer."""
-        body = {"client_id": str(self.house.client_id), "email": self.email, "password": PASSWORD}
+        body = {"client_id": str(self.tenant.client_id), "email": self.email, "password": PASSWORD}
         answer = (api or Api()).post("/uflow/auth/enduser/login", body)
         assert answer.status_code == 200, answer.content
         return answer
@@ -61,7 +63,7 @@ class Somebody:
         """By the ticket of the registration unless a test names another proof; `headers={}` is the window."""
         return how if "token" in how or "headers" in how else {**how, "headers": {"X-Enrollment-Ticket": self.ticket}}
 
-    def enrol_totp(self, **how: Any) -> "Somebody":
+    def enrol_totp(self, **how: Any) -> "TestUser":
         """Begin and confirm."""
         how = self._with_proof(how)
         begun = self.api.post("/webauthn/totp/beginSetup", self.name, **how)
@@ -77,7 +79,7 @@ class Somebody:
         self.backup_codes = answer.json()["backup_codes"]
         return self
 
-    def enrol_phone(self, **how: Any) -> "Somebody":
+    def enrol_phone(self, **how: Any) -> "TestUser":
         """Begin and confirm a phone."""
         how = self._with_proof(how)
         self.phone = some_phone()
@@ -107,13 +109,13 @@ class Somebody:
 
     def row(self) -> EndUser:
         """The user as stored."""
-        with in_tenant(self.house.id):
+        with in_tenant(self.tenant.id):
             return EndUser.objects.get(pk=self.id)
 
     def minutes_pass(self, minutes: float) -> None:
         """Everything that the database knows of this user is that much older."""
         back = timedelta(minutes=minutes)
-        with in_tenant(self.house.id):
+        with in_tenant(self.tenant.id):
             user = EndUser.objects.get(pk=self.id)
             for rows, columns in (
                 (user.tickets, ["expires_at"]),
@@ -136,25 +138,25 @@ class Somebody:
         from userflow.accounts.realms import END_USERS
         from userflow.credentials.attempts import subject_of
 
-        with in_tenant(self.house.id):
+        with in_tenant(self.tenant.id):
             END_USERS.attempts._default_manager.filter(subject=subject_of(END_USERS, self.id)).update(
                 locked_until=now()
             )
 
 
-def somebody(house: House, api: Api | None = None) -> Somebody:
+def new_user(tenant: TestTenant, api: Api | None = None) -> TestUser:
     """A freshly registered end user."""
-    door = api or Api()
+    api = api or Api()
     email = f"mfa-{secrets.token_hex(6)}@example.com"
-    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": email, "password": PASSWORD}
-    answer = door.post("/uflow/user/clients/register", body)
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
+    answer = api.post("/uflow/user/clients/register", body)
     assert answer.status_code == 201, answer.content
-    return Somebody(house, email, UUID(answer.json()["user_id"]), door, answer.headers["X-Enrollment-Ticket"])
+    return TestUser(tenant, email, UUID(answer.json()["user_id"]), api, answer.headers["X-Enrollment-Ticket"])
 
 
-def somebody_old(house: House) -> Somebody:
+def old_user(tenant: TestTenant) -> TestUser:
     """Registered long ago: no window and no ticket is left."""
-    person = somebody(house)
+    person = new_user(tenant)
     person.minutes_pass(60)
     return person
 

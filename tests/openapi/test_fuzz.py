@@ -11,7 +11,7 @@ from schemathesis import checks
 from schemathesis.specs.openapi import checks as openapi_checks
 
 from identity_platform.wsgi import application
-from tests.world import PASSWORD, House, build_house, sign_in_admin, some_address
+from tests.world import PASSWORD, TestTenant, build_tenant, sign_in_admin, some_address
 
 CHECKS = [
     checks.not_a_server_error,
@@ -30,10 +30,10 @@ BOUNDED = settings(
 
 
 @pytest.fixture(scope="module")
-def fuzzed_house(django_db_setup: None, django_db_blocker: Any) -> Iterator[House]:
+def fuzzed_tenant(django_db_setup: None, django_db_blocker: Any) -> Iterator[TestTenant]:
     """A tenant of the fuzzer's own: what it destroys nobody misses."""
     with django_db_blocker.unblock():
-        yield build_house("fuzzed")
+        yield build_tenant("fuzzed")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ schema = schemathesis.openapi.from_wsgi("/schema/", from_an_address_of_its_own)
 schema.config.generation.update(with_security_parameters=False)
 
 
-def send(case: Any, token: str | None, tenant: House | None = None) -> None:
+def send(case: Any, token: str | None, tenant: TestTenant | None = None) -> None:
     if tenant is not None:
         # Half of the value of a fuzz lies behind the tenant check: put the real tenant where one is asked for.
         for place in (case.query, case.path_parameters, case.body):
@@ -79,11 +79,13 @@ def test_anonymous_calls_stay_inside_the_document(case: Any) -> None:
 
 @schema.parametrize()
 @BOUNDED
-def test_a_tenant_admins_calls_stay_inside_the_document(case: Any, fuzzed_house: House) -> None:
-    send(case, fuzzed_house.api.token, fuzzed_house)
+def test_a_tenant_admins_calls_stay_inside_the_document(case: Any, fuzzed_tenant: TestTenant) -> None:
+    send(case, fuzzed_tenant.api.token, fuzzed_tenant)
 
 
 @schema.parametrize()
 @BOUNDED
-def test_an_operators_calls_stay_inside_the_document(case: Any, fuzzing_operator: str, fuzzed_house: House) -> None:
-    send(case, fuzzing_operator, fuzzed_house)
+def test_an_operators_calls_stay_inside_the_document(
+    case: Any, fuzzing_operator: str, fuzzed_tenant: TestTenant
+) -> None:
+    send(case, fuzzing_operator, fuzzed_tenant)

@@ -10,7 +10,7 @@ import pytest
 from django.http import HttpRequest
 
 from identity_platform.api.document import openapi
-from tests.world import Api, House, sign_in_admin
+from tests.world import Api, TestTenant, sign_in_admin
 
 
 @cache
@@ -50,14 +50,14 @@ def nulls(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("method", "path", "schema"), list(operations()))
-def test_null_counts_as_absent(method: str, path: str, schema: dict[str, Any], house: House) -> None:
-    place = path.replace("{tenant_id}", str(house.id))
+def test_null_counts_as_absent(method: str, path: str, schema: dict[str, Any], tenant: TestTenant) -> None:
+    place = path.replace("{tenant_id}", str(tenant.id))
     while "{" in place:
         place = place.replace(place[place.index("{") : place.index("}") + 1], str(uuid4()))
 
     def result(body: dict[str, Any]) -> Any:
         # A token of its own each time: signing out is among the operations.
-        token = sign_in_admin(house.admin.username)["access_token"]
+        token = sign_in_admin(tenant.admin.username)["access_token"]
         answer = Api(token=token).call(method, place, body)
         return answer.status_code, answer.json().get("code"), answer.json().get("details")
 
@@ -76,8 +76,8 @@ def test_schema_allows_null_for_optional_fields() -> None:
             assert "null" in field.get("type", []) or {"type": "null"} in field["oneOf"], name
 
 
-def test_update_with_null_changes_nothing(house: House) -> None:
+def test_update_with_null_changes_nothing(tenant: TestTenant) -> None:
     body = {"name": f"null-{uuid4()}", "type": "mail", "base_url": "https://a.example", "metadata": {"kept": True}}
-    made = house.api.post("/exsvc/api/v1/services", body).json()
-    changed = house.api.put(f"/exsvc/api/v1/services/{made['id']}", dict.fromkeys(body)).json()
+    made = tenant.api.post("/exsvc/api/v1/services", body).json()
+    changed = tenant.api.put(f"/exsvc/api/v1/services/{made['id']}", dict.fromkeys(body)).json()
     assert {**changed, "updated_at": None} == {**made, "updated_at": None}

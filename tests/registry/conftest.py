@@ -1,4 +1,4 @@
-"""What the registry's tests act with: calls at its paths, callers of every kind, and houses with calls to spare."""
+"""What the registry's tests act with: calls at its paths, callers of every kind, and tenants with calls to spare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tenants.context import in_tenant
 from tests.registry.processes import Server
-from tests.world import Api, House, build_house, populate, window_left
+from tests.world import Api, TestTenant, build_tenant, populate, window_left
 from userflow.accounts.models import Role, RoleBinding
 
 SERVICES = "/exsvc/api/v1/services"
@@ -69,10 +69,10 @@ def credential_at(service: dict[str, Any], credential: dict[str, Any]) -> str:
     return f"{credentials_of(service)}/{credential['id']}"
 
 
-def as_client(house: House, *scopes: str, granted: tuple[str, ...] | None = None) -> Api:
+def as_client(tenant: TestTenant, *scopes: str, granted: tuple[str, ...] | None = None) -> Api:
     """The door with the token of an application that asked for these scopes (and holds `granted`, if that is more)."""
     body = {"name": some_name("client"), "type": "confidential", "scopes": list(granted or scopes)}
-    made = house.api.post(f"/clientms/tenants/{house.id}/clients", body)
+    made = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body)
     assert made.status_code == 201, made.content
     proof = {name: made.json()[name] for name in ("client_id", "client_secret")}
     grant = {"grant_type": "client_credentials", "scope": " ".join(scopes), **proof}
@@ -81,32 +81,32 @@ def as_client(house: House, *scopes: str, granted: tuple[str, ...] | None = None
     return Api(token=token.json()["access_token"])
 
 
-def as_end_user(house: House, *permissions: str) -> Api:
+def as_end_user(tenant: TestTenant, *permissions: str) -> Api:
     """The door with the token of an end user whose role holds these permissions."""
-    person = house.register()
-    with in_tenant(house.id):
+    person = tenant.register()
+    with in_tenant(tenant.id):
         role = Role.objects.create(name=some_name("role"), permissions=list(permissions))
         RoleBinding.objects.create(user_id=person.id, role=role)
-    return house.as_user(person)
+    return tenant.as_user(person)
 
 
 @pytest.fixture(scope="module")
-def house(django_db_setup: None, django_db_blocker: Any) -> House:
+def tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant that the tests of a file share: those of all files together would spend its hundred calls of a minute."""
     with django_db_blocker.unblock():
-        return populate(build_house("house"))
+        return populate(build_tenant("tenant"))
 
 
 @pytest.fixture(scope="module")
-def other_house(django_db_setup: None, django_db_blocker: Any) -> House:
+def other_tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A second one."""
     with django_db_blocker.unblock():
-        return populate(build_house("other"))
+        return populate(build_tenant("other"))
 
 
-def with_room(new_house: Callable[[], House], seconds: int) -> House:
+def with_room(new_tenant: Callable[[], TestTenant], seconds: int) -> TestTenant:
     """A tenant whose window of calls has just begun, or lasts for so long."""
-    while window_left(f"tenant:{(made := new_house()).id}", 60) < seconds:
+    while window_left(f"tenant:{(made := new_tenant()).id}", 60) < seconds:
         pass
     return made
 
@@ -114,22 +114,22 @@ def with_room(new_house: Callable[[], House], seconds: int) -> House:
 def lasting(caller: Callable[[], Api], seconds: int) -> Api:
     """A caller who counts for itself (`registry.limits`), and whose window of calls lasts for so long."""
     while True:
-        door = caller()
-        claims = jwt.decode(str(door.token), options={"verify_signature": False})
+        api = caller()
+        claims = jwt.decode(str(api.token), options={"verify_signature": False})
         if window_left(f"{claims['kind']}:{claims['tenant_id']}:{claims['sub']}", 60) >= seconds:
-            return door
+            return api
 
 
 @pytest.fixture
-def registry(new_house: Callable[[], House]) -> Registry:
+def registry(new_tenant: Callable[[], TestTenant]) -> Registry:
     """The registry of a tenant of the test's own, seen by its admin: the whole limit is there to spend."""
-    return Registry(new_house().api)
+    return Registry(new_tenant().api)
 
 
 @pytest.fixture
-def other_registry(new_house: Callable[[], House]) -> Registry:
+def other_registry(new_tenant: Callable[[], TestTenant]) -> Registry:
     """That of a second tenant."""
-    return Registry(new_house().api)
+    return Registry(new_tenant().api)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.registry.conftest import (
     new_service,
     some_name,
 )
-from tests.world import Api, House, statements
+from tests.world import Api, TestTenant, statements
 
 MEMBERS = {
     "id",
@@ -91,7 +91,7 @@ def test_no_answer_but_the_read_holds_the_secret(registry: Registry) -> None:
     assert "secret" not in credential
 
 
-def test_each_secret_that_is_read_is_one_audit_row(house: House, registry: Registry) -> None:
+def test_each_secret_that_is_read_is_one_audit_row(tenant: TestTenant, registry: Registry) -> None:
     service = registry.create()
     one, two = registry.bind(service), registry.bind(service)
     reader = Api(token=registry.api.token)
@@ -227,10 +227,10 @@ def test_a_wrong_member_is_named_and_never_repeated(table: tuple[Registry, Any],
 @pytest.fixture(scope="module")
 def table(django_db_setup: None, django_db_blocker: Any) -> tuple[Registry, Any]:
     """A service for the many calls of one table."""
-    from tests.world import build_house
+    from tests.world import build_tenant
 
     with django_db_blocker.unblock():
-        registry = Registry(build_house("table").api)
+        registry = Registry(build_tenant("table").api)
         return registry, registry.create()
 
 
@@ -276,11 +276,11 @@ def test_a_read_costs_the_same_for_one_secret_and_for_many(registry: Registry) -
 # --- who may read secrets ----------------------------------------------------------------------------------------------
 
 
-def test_rights_to_services_and_to_their_secrets_are_apart(house: House) -> None:
-    admin = Registry(house.api)
+def test_rights_to_services_and_to_their_secrets_are_apart(tenant: TestTenant) -> None:
+    admin = Registry(tenant.api)
     service = admin.create()
     credential = admin.bind(service)
-    about, secrets = as_client(house, "services:read"), as_client(house, "services:credentials")
+    about, secrets = as_client(tenant, "services:read"), as_client(tenant, "services:credentials")
     assert about.get(at(service)).status_code == 200
     assert code(about.get(credentials_of(service))) == (403, "FORBIDDEN")
     assert code(secrets.get(at(service))) == (403, "FORBIDDEN")
@@ -289,13 +289,13 @@ def test_rights_to_services_and_to_their_secrets_are_apart(house: House) -> None
     assert row.actor_kind == "client"
 
 
-def test_an_application_that_fetches_secrets_changes_none(house: House) -> None:
-    admin = Registry(house.api)
+def test_an_application_that_fetches_secrets_changes_none(tenant: TestTenant) -> None:
+    admin = Registry(tenant.api)
     service = admin.create()
     credential = admin.bind(service)
     reads, manages = (
-        as_client(house, "services:credentials"),
-        as_client(house, "services:credentials", "services:write"),
+        as_client(tenant, "services:credentials"),
+        as_client(tenant, "services:credentials", "services:write"),
     )
     assert reads.post(credentials_of(service), {"name": "x", "secret": "y"}).status_code == 403
     assert reads.put(credential_at(service, credential), {"secret": "y"}).status_code == 403
@@ -303,9 +303,9 @@ def test_an_application_that_fetches_secrets_changes_none(house: House) -> None:
     assert manages.put(credential_at(service, credential), {"secret": "y"}).status_code == 200
 
 
-def test_a_scope_that_a_token_did_not_ask_for_is_not_there(house: House) -> None:
-    service = Registry(house.api).create()
-    token = as_client(house, "services:read", granted=("services:read", "services:credentials"))
+def test_a_scope_that_a_token_did_not_ask_for_is_not_there(tenant: TestTenant) -> None:
+    service = Registry(tenant.api).create()
+    token = as_client(tenant, "services:read", granted=("services:read", "services:credentials"))
     assert token.get(credentials_of(service)).status_code == 403
 
 
@@ -319,8 +319,8 @@ def test_a_scope_that_a_token_did_not_ask_for_is_not_there(house: House) -> None
         ("services:other", set()),
     ],
 )
-def test_an_end_user_may_what_the_roles_say(house: House, permission: str, passes: set[str]) -> None:
-    caller = as_end_user(house, permission)
+def test_an_end_user_may_what_the_roles_say(tenant: TestTenant, permission: str, passes: set[str]) -> None:
+    caller = as_end_user(tenant, permission)
     service = {"id": str(uuid4())}
     answers = {
         "list": caller.get(SERVICES),
@@ -337,13 +337,13 @@ def test_an_end_user_may_what_the_roles_say(house: House, permission: str, passe
     assert all(code(answer) == (403, "FORBIDDEN") for name, answer in answers.items() if name not in passes)
 
 
-def test_a_permission_that_is_taken_away_is_gone_with_the_next_call(house: House) -> None:
+def test_a_permission_that_is_taken_away_is_gone_with_the_next_call(tenant: TestTenant) -> None:
     from userflow.accounts.models import Client
 
-    service = Registry(house.api).create()
-    caller = as_client(house, "services:credentials")
+    service = Registry(tenant.api).create()
+    caller = as_client(tenant, "services:credentials")
     assert caller.get(credentials_of(service)).status_code == 200
-    Client.objects.filter(tenant_id=house.id, scopes=["services:credentials"]).update(scopes=[])
+    Client.objects.filter(tenant_id=tenant.id, scopes=["services:credentials"]).update(scopes=[])
     assert caller.get(credentials_of(service)).status_code == 403
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.registry.conftest import as_client, as_end_user
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.accounts.models import Client
 
 PATH = "/exsvc/debug/auth"
@@ -26,8 +26,8 @@ CLAIMS = {
 }
 
 
-def test_the_claims_and_the_rights_of_an_admin(house: House) -> None:
-    answer = house.api.get(PATH)
+def test_the_claims_and_the_rights_of_an_admin(tenant: TestTenant) -> None:
+    answer = tenant.api.get(PATH)
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
     found = answer.json()
@@ -44,29 +44,29 @@ def test_the_claims_and_the_rights_of_an_admin(house: House) -> None:
     assert set(found["claims"]) == CLAIMS | {"sid", "amr", "acr", "auth_time"}
     assert set(found["header"]) == {"alg", "kid", "typ"}
     assert found["header"]["alg"] == "ES256"
-    assert (found["kind"], found["tenant_id"], found["client_id"]) == ("admin", str(house.id), None)
+    assert (found["kind"], found["tenant_id"], found["client_id"]) == ("admin", str(tenant.id), None)
     assert found["roles"] == ["tenant-admin"]
     assert "services:credentials" in found["permissions"]
     assert 0 < found["expires_in"] <= found["claims"]["exp"] - time.time() + 1
 
 
-def test_no_part_of_the_token_is_in_the_answer(house: House) -> None:
-    assert house.api.token is not None
-    content = house.api.get(PATH).content.decode()
-    assert not any(part in content for part in house.api.token.split("."))
+def test_no_part_of_the_token_is_in_the_answer(tenant: TestTenant) -> None:
+    assert tenant.api.token is not None
+    content = tenant.api.get(PATH).content.decode()
+    assert not any(part in content for part in tenant.api.token.split("."))
 
 
-def test_every_kind_of_principal_is_answered(house: House, operator: Api) -> None:
-    client, person = as_client(house, "services:read"), as_end_user(house, "services:read")
+def test_every_kind_of_principal_is_answered(tenant: TestTenant, operator: Api) -> None:
+    client, person = as_client(tenant, "services:read"), as_end_user(tenant, "services:read")
     kinds = [caller.get(PATH).json()["kind"] for caller in (operator, client, person)]
     assert kinds == ["operator", "client", "end_user"]
     assert operator.get(PATH).json()["tenant_id"] is None
     assert client.get(PATH).json()["permissions"] == ["services:read"]
 
 
-def test_rights_are_those_of_now(house: House) -> None:
-    caller = as_client(house, "services:read", "services:write")
-    Client.objects.filter(tenant_id=house.id, scopes=["services:read", "services:write"]).update(scopes=[])
+def test_rights_are_those_of_now(tenant: TestTenant) -> None:
+    caller = as_client(tenant, "services:read", "services:write")
+    Client.objects.filter(tenant_id=tenant.id, scopes=["services:read", "services:write"]).update(scopes=[])
     found = caller.get(PATH).json()
     assert found["permissions"] == []
     assert found["claims"]["permissions"] == ["services:read", "services:write"]

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi import checks as openapi_checks
 
 from identity_platform.wsgi import application
 from tests.registry.conftest import Registry
-from tests.world import House
+from tests.world import TestTenant
 
 CHECKS = [
     checks.not_a_server_error,
@@ -41,9 +41,11 @@ BOUNDED = bounds(
 
 
 @pytest.mark.timeout(300)
-def test_no_answer_of_the_registry_is_outside_its_document(new_house: Callable[[], House], settings: Settings) -> None:
+def test_no_answer_of_the_registry_is_outside_its_document(
+    new_tenant: Callable[[], TestTenant], settings: Settings
+) -> None:
     settings.LIMITS = {**settings.LIMITS, "registry": (1_000_000, 60)}
-    registry = Registry(new_house().api)
+    registry = Registry(new_tenant().api)
     document = schemathesis.openapi.from_wsgi("/schema/", application).include(path_regex="^/exsvc/")
     document.config.generation.update(with_security_parameters=False)
     seen: dict[str, set[int]] = {}

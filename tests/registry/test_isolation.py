@@ -9,7 +9,7 @@ import pytest
 
 from registry.models import Service, ServiceCredential
 from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at, credential_at, credentials_of
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 OPERATIONS: list[tuple[str, str, Any]] = [
     ("GET", "", None),
@@ -27,15 +27,15 @@ OPERATIONS: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize(("method", "path", "body"), OPERATIONS)
 def test_an_id_of_another_tenant_answers_like_one_that_never_was(
-    house: House, other_house: House, method: str, path: str, body: Any
+    tenant: TestTenant, other_tenant: TestTenant, method: str, path: str, body: Any
 ) -> None:
-    theirs = Registry(other_house.api)
+    theirs = Registry(other_tenant.api)
     service = theirs.create()
     credential = theirs.bind(service)
 
     def call(service_id: str, credential_id: str) -> tuple[int, bytes, set[str]]:
         place = f"{SERVICES}/{service_id}{path.format(credential=credential_id)}"
-        answer = house.api.call(method, place, body)
+        answer = tenant.api.call(method, place, body)
         return answer.status_code, answer.content, set(answer.headers)
 
     foreign = call(service["id"], credential["id"])
@@ -46,14 +46,14 @@ def test_an_id_of_another_tenant_answers_like_one_that_never_was(
 
 
 def test_a_credential_of_another_tenant_is_not_reached_through_ones_own_service(
-    house: House, other_house: House
+    tenant: TestTenant, other_tenant: TestTenant
 ) -> None:
-    theirs, mine = Registry(other_house.api), Registry(house.api)
+    theirs, mine = Registry(other_tenant.api), Registry(tenant.api)
     credential = theirs.bind(theirs.create())
     service = mine.create()
 
     def call(method: str, credential_id: str) -> tuple[int, bytes]:
-        answer = house.api.call(method, f"{credentials_of(service)}/{credential_id}", {})
+        answer = tenant.api.call(method, f"{credentials_of(service)}/{credential_id}", {})
         return answer.status_code, answer.content
 
     for method in ("PUT", "DELETE"):
@@ -61,18 +61,18 @@ def test_a_credential_of_another_tenant_is_not_reached_through_ones_own_service(
     assert ServiceCredential.objects.filter(pk=credential["id"], status="active").exists()
 
 
-def test_the_header_moves_nobody_but_operators(house: House, other_house: House) -> None:
-    theirs = Registry(other_house.api).create()
-    forged = {"X-Tenant-ID": str(other_house.id)}
-    callers = [house.api, as_client(house, "services:read"), as_end_user(house, "services:read")]
+def test_the_header_moves_nobody_but_operators(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    theirs = Registry(other_tenant.api).create()
+    forged = {"X-Tenant-ID": str(other_tenant.id)}
+    callers = [tenant.api, as_client(tenant, "services:read"), as_end_user(tenant, "services:read")]
     for caller in callers:
         answer = caller.get(SERVICES, headers=forged)
-        assert {service["tenant_id"] for service in answer.json()["services"]} <= {str(house.id)}
+        assert {service["tenant_id"] for service in answer.json()["services"]} <= {str(tenant.id)}
         assert caller.get(at(theirs), headers=forged).status_code == 404
-    made = Registry(Api(token=house.api.token)).api.post(
+    made = Registry(Api(token=tenant.api.token)).api.post(
         SERVICES, {"name": f"n {uuid4()}", "type": "x", "base_url": "https://x.example"}, headers=forged
     )
-    assert made.json()["tenant_id"] == str(house.id)
+    assert made.json()["tenant_id"] == str(tenant.id)
 
 
 def test_lists_and_totals_know_one_tenant_only(registry: Registry, other_registry: Registry) -> None:

@@ -22,7 +22,7 @@ from identity_platform.crypto import new_data_key, wrap_data_key
 from tenants.models import DataKey
 from tests.registry.conftest import Registry, credentials_of
 from tests.registry.processes import ROOT, Server, environment
-from tests.world import House
+from tests.world import TestTenant
 
 CROWD = 1500
 
@@ -98,9 +98,9 @@ def asking(server: Server, registries: list[Registry], paths: list[str]) -> Iter
 
 @pytest.mark.timeout(300)
 def test_a_rotation_from_the_first_step_to_the_last(
-    serve: Callable[..., Server], new_house: Callable[[], House], old: str, new: str
+    serve: Callable[..., Server], new_tenant: Callable[[], TestTenant], old: str, new: str
 ) -> None:
-    registries = [Registry(new_house().api) for _ in range(3)]
+    registries = [Registry(new_tenant().api) for _ in range(3)]
     services = [registry.create() for registry in registries]
     for number, (registry, service) in enumerate(zip(registries, services, strict=True)):
         registry.bind(service, f"secret {number}")

@@ -20,26 +20,26 @@ from identity_platform.api.ratelimit import peek
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at, lasting, with_room
 from tests.registry.processes import Answer, Server
-from tests.world import Api, House, some_address
+from tests.world import Api, TestTenant, some_address
 
 CALLS, LINES = 500, 20
 
 
 @pytest.fixture
-def registry(new_house: Callable[[], House]) -> Registry:
+def registry(new_tenant: Callable[[], TestTenant]) -> Registry:
     """The registry of a tenant whose window of calls does not end in the middle of a test."""
-    return Registry(with_room(new_house, seconds=20).api)
+    return Registry(with_room(new_tenant, seconds=20).api)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_of_500_parallel_calls_exactly_100_pass(
-    serve: Callable[..., Server], new_house: Callable[[], House], workers: int
+    serve: Callable[..., Server], new_tenant: Callable[[], TestTenant], workers: int
 ) -> None:
     server = serve(workers=workers)
-    house, other = with_room(new_house, seconds=45), with_room(new_house, seconds=45)
+    tenant, other = with_room(new_tenant, seconds=45), with_room(new_tenant, seconds=45)
     Registry(other.api).create(name="other's")
-    ends = peek(group="registry", key=f"tenant:{house.id}", limit=100, period=60).reset_at
+    ends = peek(group="registry", key=f"tenant:{tenant.id}", limit=100, period=60).reset_at
 
     def flood(line_number: int) -> list[Answer]:
         line, answers = server.line(), []
@@ -49,7 +49,7 @@ def test_of_500_parallel_calls_exactly_100_pass(
                 "X-Forwarded-For": f"198.51.100.{number}",
                 "X-Tenant-ID": str(other.id if number % 2 else uuid4()),
             }
-            answers.append(server.call("GET", SERVICES, token=house.api.token, headers=forged, connection=line))
+            answers.append(server.call("GET", SERVICES, token=tenant.api.token, headers=forged, connection=line))
         line.close()
         return answers
 
@@ -126,10 +126,10 @@ def test_a_fault_of_ours_says_what_is_left(registry: Registry) -> None:
 
 @pytest.mark.usefixtures("five")
 def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
-    new_house: Callable[[], House], operator: Api
+    new_tenant: Callable[[], TestTenant], operator: Api
 ) -> None:
-    house, other = with_room(new_house, seconds=20), with_room(new_house, seconds=20)
-    callers = [house.api, as_client(house, "services:read"), as_end_user(house, "services:read")]
+    tenant, other = with_room(new_tenant, seconds=20), with_room(new_tenant, seconds=20)
+    callers = [tenant.api, as_client(tenant, "services:read"), as_end_user(tenant, "services:read")]
     assert [left(caller.get(SERVICES)) for caller in callers] == [4, 3, 2]
     assert [callers[1].get("/exsvc/debug/auth").status_code, callers[2].delete(f"{SERVICES}/x").status_code] == [
         200,
@@ -141,21 +141,21 @@ def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
         assert answer.json()["error"]["code"] == "RATE_LIMITED"
     assert left(other.api.get(SERVICES)) == 4
     # Whoever works for a tenant from outside has calls of their own and spends none of the tenant's.
-    acting = {"X-Tenant-ID": str(house.id)}
+    acting = {"X-Tenant-ID": str(tenant.id)}
     assert operator.get(SERVICES, headers=acting).status_code == 200
 
 
 @pytest.mark.usefixtures("five")
-def test_who_may_nothing_here_spends_nothing_of_the_tenant(new_house: Callable[[], House]) -> None:
-    house = with_room(new_house, seconds=20)
+def test_who_may_nothing_here_spends_nothing_of_the_tenant(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = with_room(new_tenant, seconds=20)
     # Anybody may register; none of them may keep the tenant's back ends from their secrets.
-    other = house.as_user(house.register())
-    for caller in (lambda: house.as_user(house.register()), lambda: as_client(house, "endusers:read")):
-        door = lasting(caller, seconds=10)
-        assert [door.get(SERVICES).status_code for _ in range(6)] == [403] * 5 + [429]
-        assert door.get("/exsvc/debug/auth").status_code == 429
+    other = tenant.as_user(tenant.register())
+    for caller in (lambda: tenant.as_user(tenant.register()), lambda: as_client(tenant, "endusers:read")):
+        api = lasting(caller, seconds=10)
+        assert [api.get(SERVICES).status_code for _ in range(6)] == [403] * 5 + [429]
+        assert api.get("/exsvc/debug/auth").status_code == 429
     assert left(other.get("/exsvc/debug/auth")) == 4
-    assert left(house.api.get(SERVICES)) == 4
+    assert left(tenant.api.get(SERVICES)) == 4
 
 
 @pytest.mark.usefixtures("five")
@@ -188,12 +188,12 @@ def test_calls_without_a_valid_token_are_counted_by_address(registry: Registry, 
     assert Api(token=registry.api.token, address=stranger.address).get(SERVICES).status_code == 200
 
 
-def test_a_suspended_tenants_tokens_are_refused(new_house: Callable[[], House]) -> None:
+def test_a_suspended_tenants_tokens_are_refused(new_tenant: Callable[[], TestTenant]) -> None:
     from tenants.provisioning import suspend_tenant
 
-    house = new_house()
-    suspend_tenant(tenant_id=house.id)
-    answer = house.api.get(SERVICES)
+    tenant = new_tenant()
+    suspend_tenant(tenant_id=tenant.id)
+    answer = tenant.api.get(SERVICES)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN")
 
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 from registry.models import ServiceCredential
 from tests.registry.conftest import Registry, as_client, at, credential_at, credentials_of
 from tests.registry.test_credentials import MEMBERS, code, trail
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 
 
 def test_one_credential_is_read_with_its_secret(registry: Registry) -> None:
@@ -53,12 +53,12 @@ def test_one_credential_of_another_service_or_tenant_is_404(registry: Registry, 
     assert trail(foreign) == [("service_credential.created", "success")]
 
 
-def test_one_credential_needs_the_right_to_secrets(house: House) -> None:
-    registry = Registry(house.api)
+def test_one_credential_needs_the_right_to_secrets(tenant: TestTenant) -> None:
+    registry = Registry(tenant.api)
     service = registry.create()
     path = credential_at(service, registry.bind(service))
-    assert as_client(house, "services:credentials").get(path).status_code == 200
-    assert code(as_client(house, "services:read", "services:write").get(path)) == (403, "FORBIDDEN")
+    assert as_client(tenant, "services:credentials").get(path).status_code == 200
+    assert code(as_client(tenant, "services:read", "services:write").get(path)) == (403, "FORBIDDEN")
 
 
 def test_one_altered_credential_is_409_and_audited(registry: Registry) -> None:

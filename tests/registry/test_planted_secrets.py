@@ -17,10 +17,10 @@ from identity_platform.audit.models import PlatformEvent
 from tenants.context import in_tenant
 from tests.registry.conftest import SERVICES, Registry, at, credential_at, credentials_of, some_name
 from tests.registry.processes import Server
-from tests.world import House
+from tests.world import TestTenant
 
 PLANTED = 200
-HOUSES = 4
+TENANTS = 4
 NOT_OURS = ("pg_catalog", "information_schema")
 
 
@@ -74,27 +74,27 @@ def plant(registry: Registry, send: Callable[..., Any], hidden: list[str]) -> No
 
 @pytest.mark.timeout(300)
 def test_no_dump_no_log_and_no_audit_row_holds_a_planted_secret(
-    serve: Callable[..., Server], new_house: Callable[[], House]
+    serve: Callable[..., Server], new_tenant: Callable[[], TestTenant]
 ) -> None:
     server = serve(workers=1, LOG_LEVEL="DEBUG")
     hidden = [f"{secrets.token_hex(9)}+{secrets.token_hex(9)}" for _ in range(PLANTED)]
-    houses = [new_house() for _ in range(HOUSES)]
-    for number, house in enumerate(houses):
+    tenants = [new_tenant() for _ in range(TENANTS)]
+    for number, tenant in enumerate(tenants):
 
-        def send(method: str, path: str, body: Any = None, house: House = house) -> Any:
-            return server.call(method, path, body, token=house.api.token)
+        def send(method: str, path: str, body: Any = None, tenant: TestTenant = tenant) -> Any:
+            return server.call(method, path, body, token=tenant.api.token)
 
-        plant(Registry(house.api), send, hidden[number::HOUSES])
-    reads = PlatformEvent.objects.filter(action="service_credential.read", tenant_id__in=[h.id for h in houses])
+        plant(Registry(tenant.api), send, hidden[number::TENANTS])
+    reads = PlatformEvent.objects.filter(action="service_credential.read", tenant_id__in=[h.id for h in tenants])
     assert reads.count() == PLANTED * 3 // 5
     server.end()
 
     forms = [form for secret in hidden for form in forms_of(secret)]
     assert len({form for form in forms if len(form) > 20}) >= 5 * PLANTED
     written = {"log": server.log.read_text(), "global database": "\n".join(dump("default"))}
-    for house in houses:
-        with in_tenant(house.id):
-            written[f"database of {house.id}"] = "\n".join(dump("tenant"))
+    for tenant in tenants:
+        with in_tenant(tenant.id):
+            written[f"database of {tenant.id}"] = "\n".join(dump("tenant"))
     written["valkey"] = everything_in_valkey()
     # Each of the haystacks is one: what must be there is.
     assert "POST" in written["log"]

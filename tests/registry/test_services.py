@@ -13,7 +13,7 @@ from django.db.models import Count
 from registry.models import Service, ServiceCount, ServiceCredential
 from tenants.provisioning import delete_tenant
 from tests.registry.conftest import SERVICES, Registry, at, credential_at, new_service, some_name
-from tests.world import Api, House, statements
+from tests.world import Api, TestTenant, statements
 
 RATE_HEADERS = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 
@@ -51,8 +51,8 @@ def test_a_new_service_is_active_and_empty_where_nothing_was_said(registry: Regi
     )
 
 
-def test_the_tenant_the_id_and_the_times_of_a_body_count_for_nothing(registry: Registry, house: House) -> None:
-    forged = {"id": str(uuid4()), "tenant_id": str(house.id), "created_at": "2001-01-01T00:00:00Z", "other": "x"}
+def test_the_tenant_the_id_and_the_times_of_a_body_count_for_nothing(registry: Registry, tenant: TestTenant) -> None:
+    forged = {"id": str(uuid4()), "tenant_id": str(tenant.id), "created_at": "2001-01-01T00:00:00Z", "other": "x"}
     record = registry.create(**forged)
     assert not {record["id"], record["tenant_id"], record["created_at"]} & set(forged.values())
     changed = registry.api.put(at(record), forged).json()
@@ -130,8 +130,8 @@ def test_a_deleted_service_is_gone(registry: Registry) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 @pytest.mark.parametrize("unknown", ["11111111-2222-4333-8444-555555555555", "1", "%00", "x" * 300, "null"])
-def test_an_unknown_id_is_not_found(house: House, method: str, unknown: str) -> None:
-    answer = house.api.call(method, f"{SERVICES}/{unknown}", {} if method == "PUT" else None)
+def test_an_unknown_id_is_not_found(tenant: TestTenant, method: str, unknown: str) -> None:
+    answer = tenant.api.call(method, f"{SERVICES}/{unknown}", {} if method == "PUT" else None)
     assert (answer.status_code, code(answer)) == (404, "SERVICE_NOT_FOUND")
     assert "details" not in answer.json()["error"]
 
@@ -151,19 +151,19 @@ def test_an_unknown_id_is_not_found(house: House, method: str, unknown: str) -> 
         *[("metadata", value) for value in ("{}", [], 1, {"x": "y" * 65_536})],
     ],
 )
-def test_a_wrong_member_is_named(new_house_once: House, member: str, value: object) -> None:
-    created = new_house_once.api.post(SERVICES, new_service(**{member: value}))
+def test_a_wrong_member_is_named(new_tenant_once: TestTenant, member: str, value: object) -> None:
+    created = new_tenant_once.api.post(SERVICES, new_service(**{member: value}))
     assert (created.status_code, code(created)) == (400, "VALIDATION_ERROR")
     assert list(created.json()["error"]["details"]) == [member]
 
 
 @pytest.fixture(scope="module")
-def new_house_once(django_db_setup: None, django_db_blocker: Any) -> House:
+def new_tenant_once(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant for the many calls of one table, which do not fit into the minute of a shared one."""
-    from tests.world import build_house
+    from tests.world import build_tenant
 
     with django_db_blocker.unblock():
-        return build_house("table")
+        return build_tenant("table")
 
 
 def test_an_update_refuses_what_a_create_refuses(registry: Registry) -> None:
@@ -191,9 +191,9 @@ def test_missing_members_are_all_named(registry: Registry) -> None:
     ],
 )
 def test_a_body_that_is_none_is_refused_in_the_envelope(
-    house: House, raw: bytes, content_type: str, status: int
+    tenant: TestTenant, raw: bytes, content_type: str, status: int
 ) -> None:
-    answer = house.api.post(SERVICES, raw=raw, content_type=content_type)
+    answer = tenant.api.post(SERVICES, raw=raw, content_type=content_type)
     assert answer.status_code == status
     assert code(answer)
 
@@ -314,14 +314,14 @@ def test_totals_follow_every_change(registry: Registry) -> None:
         {"type": ""},
     ],
 )
-def test_a_query_that_means_nothing_is_refused(house: House, query: dict[str, str]) -> None:
-    answer = house.api.get(SERVICES, query)
+def test_a_query_that_means_nothing_is_refused(tenant: TestTenant, query: dict[str, str]) -> None:
+    answer = tenant.api.get(SERVICES, query)
     assert (answer.status_code, code(answer)) == (400, "VALIDATION_ERROR")
     assert list(answer.json()["error"]["details"]) == list(query)
 
 
-def test_a_limit_above_a_hundred_counts_as_a_hundred_and_no_page_is_too_far(house: House) -> None:
-    answer = house.api.get(SERVICES, {"page": "9" * 40, "limit": "1000"})
+def test_a_limit_above_a_hundred_counts_as_a_hundred_and_no_page_is_too_far(tenant: TestTenant) -> None:
+    answer = tenant.api.get(SERVICES, {"page": "9" * 40, "limit": "1000"})
     assert answer.status_code == 200
     assert answer.json()["services"] == []
     assert answer.json()["pagination"]["limit"] == 100
@@ -362,11 +362,11 @@ def test_a_method_that_a_path_does_not_take_is_said(registry: Registry, api: Api
     assert set(registry.api.patch(SERVICES, {}).headers) >= RATE_HEADERS
 
 
-def test_an_operator_says_for_which_tenant(operator: Api, registry: Registry, house: House) -> None:
+def test_an_operator_says_for_which_tenant(operator: Api, registry: Registry, tenant: TestTenant) -> None:
     record = registry.create()
     acting = {"X-Tenant-ID": record["tenant_id"]}
     assert operator.get(at(record), headers=acting).json() == record
-    elsewhere = operator.get(at(record), headers={"X-Tenant-ID": str(house.id)})
+    elsewhere = operator.get(at(record), headers={"X-Tenant-ID": str(tenant.id)})
     assert (elsewhere.status_code, code(elsewhere)) == (404, "SERVICE_NOT_FOUND")
     nowhere = operator.get(SERVICES)
     assert (nowhere.status_code, code(nowhere)) == (400, "TENANT_REQUIRED")
@@ -379,10 +379,10 @@ def test_an_operator_says_for_which_tenant(operator: Api, registry: Registry, ho
 
 
 def test_a_tenant_that_an_operator_names_in_the_query_counts_before_the_header(
-    operator: Api, registry: Registry, house: House
+    operator: Api, registry: Registry, tenant: TestTenant
 ) -> None:
     record = registry.create()
-    stated, elsewhere = {"tenant_id": record["tenant_id"]}, {"X-Tenant-ID": str(house.id)}
+    stated, elsewhere = {"tenant_id": record["tenant_id"]}, {"X-Tenant-ID": str(tenant.id)}
     for path in (SERVICES, at(record), f"{at(record)}/credentials"):
         assert operator.get(path, stated).status_code == 200
         assert operator.get(path, stated, headers=elsewhere).json().get("error") is None
@@ -393,9 +393,9 @@ def test_a_tenant_that_an_operator_names_in_the_query_counts_before_the_header(
     assert made.json()["tenant_id"] == record["tenant_id"]
 
 
-def test_query_counts(new_house: Callable[[], House]) -> None:
+def test_query_counts(new_tenant: Callable[[], TestTenant]) -> None:
     """The caller's state is one statement; a read is one more."""
-    registry = Registry(new_house().api)
+    registry = Registry(new_tenant().api)
     record = registry.create()
 
     def count(method: str, path: str, body: object = None) -> tuple[int, int]:
@@ -415,28 +415,28 @@ def test_query_counts(new_house: Callable[[], House]) -> None:
     assert count("GET", "/exsvc/debug/auth") == (1, 0)
 
 
-def test_a_deleted_tenant_leaves_no_service_no_secret_and_no_count(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    registry = Registry(house.api)
+def test_a_deleted_tenant_leaves_no_service_no_secret_and_no_count(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    registry = Registry(tenant.api)
     registry.bind(registry.create())
-    delete_tenant(tenant_id=house.id)
+    delete_tenant(tenant_id=tenant.id)
     for model in (Service, ServiceCredential, ServiceCount):
-        assert not model.objects.filter(tenant_id=house.id).exists()
+        assert not model.objects.filter(tenant_id=tenant.id).exists()
     assert registry.api.get(SERVICES).status_code == 401
 
 
-def test_totals_are_those_of_the_table_after_many_changes_at_once(new_house: Callable[[], House]) -> None:
+def test_totals_are_those_of_the_table_after_many_changes_at_once(new_tenant: Callable[[], TestTenant]) -> None:
     """Whole statements over many rows, as imports send them."""
-    house = new_house()
+    tenant = new_tenant()
     rows = [
-        Service(tenant_id=house.id, name=f"n{n}", type=f"t{n % 7}", base_url="https://x.example") for n in range(500)
+        Service(tenant_id=tenant.id, name=f"n{n}", type=f"t{n % 7}", base_url="https://x.example") for n in range(500)
     ]
     Service.objects.bulk_create(rows)
-    mine = Service.objects.filter(tenant_id=house.id)
+    mine = Service.objects.filter(tenant_id=tenant.id)
     mine.filter(type="t1").update(status="inactive")
     mine.filter(type="t2").update(type="t3")
     mine.filter(type__in=["t4", "t5"]).delete()
-    counts = ServiceCount.objects.filter(tenant_id=house.id)
+    counts = ServiceCount.objects.filter(tenant_id=tenant.id)
     for keys, kept in ((("type", "status"), counts.exclude(type="")), (("status",), counts.filter(type=""))):
         counted = {tuple(row[k] for k in keys): row["n"] for row in mine.values(*keys).annotate(n=Count("id"))}
         assert {tuple(getattr(row, k) for k in keys): row.services for row in kept} == counted

@@ -15,7 +15,7 @@ from registry.actions import create_service
 from registry.models import Service, ServiceCount, ServiceCredential, ServiceImport
 from tests.userflow.transfer.another_process import another_process
 from tests.userflow.transfer.files import jsonl, reported, run, slug
-from tests.world import House
+from tests.world import TestTenant
 
 SERVICES = "/exsvc/api/v1/services"
 
@@ -24,21 +24,21 @@ def service(**members: Any) -> dict[str, Any]:
     return {"name": f"s-{secrets.token_hex(4)}", "type": "mail", "base_url": "https://mail.example.com/v1", **members}
 
 
-def peopled(house: House) -> dict[str, Any]:
+def peopled(tenant: TestTenant) -> dict[str, Any]:
     """Two services, one with an active, an object as a, and a revoked credential."""
-    made = house.api.post(SERVICES, service(name="Mail", description="Sends\nmail", metadata={"a": [1]})).json()
-    house.api.post(SERVICES, service(name="=Pay", type="payment", status="inactive"))
+    made = tenant.api.post(SERVICES, service(name="Mail", description="Sends\nmail", metadata={"a": [1]})).json()
+    tenant.api.post(SERVICES, service(name="=Pay", type="payment", status="inactive"))
     credentials = f"{SERVICES}/{made['id']}/credentials"
     for name, secret in (("one", "s3cret"), ("two", {"user": "u", "password": "p"}), ("old", "gone")):
-        last = house.api.post(
+        last = tenant.api.post(
             credentials, {"name": name, "secret": secret, "expires_at": "2999-01-01T00:00:00Z"}
         ).json()
-    house.api.put(f"{credentials}/{last['id']}", {"status": "revoked"})
+    tenant.api.put(f"{credentials}/{last['id']}", {"status": "revoked"})
     return dict(made)
 
 
-def everything(house: House) -> list[dict[str, Any]]:
-    rows = house.api.get(SERVICES).json()["services"]
+def everything(tenant: TestTenant) -> list[dict[str, Any]]:
+    rows = tenant.api.get(SERVICES).json()["services"]
     unlike = {"id", "tenant_id", "updated_at"}
     return sorted(
         ({name: value for name, value in row.items() if name not in unlike} for row in rows),
@@ -46,20 +46,22 @@ def everything(house: House) -> list[dict[str, Any]]:
     )
 
 
-def handed_out(house: House, name: str) -> dict[str, Any]:
-    pk = Service.objects.get(tenant_id=house.id, name=name).pk
-    said = house.api.get(f"{SERVICES}/{pk}/credentials").json()
+def handed_out(tenant: TestTenant, name: str) -> dict[str, Any]:
+    pk = Service.objects.get(tenant_id=tenant.id, name=name).pk
+    said = tenant.api.get(f"{SERVICES}/{pk}/credentials").json()
     assert "unreadable" not in said
     return {row["name"]: row["secret"] for row in said["credentials"]}
 
 
-def counted(house: House) -> int:
-    found = ServiceCount.objects.filter(tenant_id=house.id, type="").aggregate(Sum("services"))
+def counted(tenant: TestTenant) -> int:
+    found = ServiceCount.objects.filter(tenant_id=tenant.id, type="").aggregate(Sum("services"))
     return int(found["services__sum"] or 0)
 
 
-def test_a_tenants_services_move_to_another_with_their_secrets(new_house: Callable[[], House], tmp_path: Path) -> None:
-    old, new = new_house(), new_house()
+def test_a_tenants_services_move_to_another_with_their_secrets(
+    new_tenant: Callable[[], TestTenant], tmp_path: Path
+) -> None:
+    old, new = new_tenant(), new_tenant()
     peopled(old)
     file = tmp_path / "out.jsonl"
     ended = run("export_services", slug(old), file, "--with-secrets", "--yes")
@@ -74,35 +76,35 @@ def test_a_tenants_services_move_to_another_with_their_secrets(new_house: Callab
     assert PlatformEvent.objects.get(tenant_id=old.id, action="services.exported").details == {"secrets": True}
 
 
-def test_without_being_asked_no_secret_leaves(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house = new_house()
-    peopled(house)
-    said = run("export_services", slug(house)).said
+def test_without_being_asked_no_secret_leaves(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    tenant = new_tenant()
+    peopled(tenant)
+    said = run("export_services", slug(tenant)).said
     rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert [row["name"] for row in rows if row.get("kind") == "credential"] == ["one", "two", "old"]
     assert "s3cret" not in said
     assert not [row for row in rows if "secret" in row]
     for command in (
-        ["export_services", slug(house), "--with-secrets", "--yes"],
-        ["export_services", slug(house), tmp_path / "out.csv", "--with-secrets", "--yes"],
-        ["export_services", slug(house), tmp_path / "out.txt", "--with-secrets", "--yes"],
-        ["export_services", slug(house), tmp_path / "out.jsonl", "--with-secrets"],
+        ["export_services", slug(tenant), "--with-secrets", "--yes"],
+        ["export_services", slug(tenant), tmp_path / "out.csv", "--with-secrets", "--yes"],
+        ["export_services", slug(tenant), tmp_path / "out.txt", "--with-secrets", "--yes"],
+        ["export_services", slug(tenant), tmp_path / "out.jsonl", "--with-secrets"],
     ):
         assert run(*command).code == 2
     assert list(tmp_path.iterdir()) == []
-    assert not PlatformEvent.objects.filter(tenant_id=house.id, details__via="export").exists()
+    assert not PlatformEvent.objects.filter(tenant_id=tenant.id, details__via="export").exists()
 
 
-def test_the_lowest_id_there_is_comes_out_too(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house, lowest = new_house(), UUID(int=0)
+def test_the_lowest_id_there_is_comes_out_too(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    tenant, lowest = new_tenant(), UUID(int=0)
     Service.objects.filter(pk=lowest).delete()
-    assert run("import_services", slug(house), jsonl(tmp_path / "in.jsonl", service(id=str(lowest)))).code == 0
-    rows = [json.loads(line) for line in run("export_services", slug(house)).said.splitlines()[:-1]]
+    assert run("import_services", slug(tenant), jsonl(tmp_path / "in.jsonl", service(id=str(lowest)))).code == 0
+    rows = [json.loads(line) for line in run("export_services", slug(tenant)).said.splitlines()[:-1]]
     assert [row["id"] for row in rows] == [str(lowest)]
 
 
-def test_a_table_carries_services_alone(new_house: Callable[[], House], tmp_path: Path) -> None:
-    old, new = new_house(), new_house()
+def test_a_table_carries_services_alone(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    old, new = new_tenant(), new_tenant()
     peopled(old)
     file = tmp_path / "out.csv"
     assert run("export_services", slug(old), file).code == 0
@@ -112,21 +114,21 @@ def test_a_table_carries_services_alone(new_house: Callable[[], House], tmp_path
 
 
 def test_a_secret_that_was_tampered_with_is_left_out_and_written_down(
-    new_house: Callable[[], House], tmp_path: Path
+    new_tenant: Callable[[], TestTenant], tmp_path: Path
 ) -> None:
-    house = new_house()
-    peopled(house)
-    ServiceCredential.objects.filter(tenant_id=house.id, name="one").update(secret=b"x" * 60)
+    tenant = new_tenant()
+    peopled(tenant)
+    ServiceCredential.objects.filter(tenant_id=tenant.id, name="one").update(secret=b"x" * 60)
     file = tmp_path / "out.jsonl"
-    assert run("export_services", slug(house), file, "--with-secrets", "--yes").code == 0
+    assert run("export_services", slug(tenant), file, "--with-secrets", "--yes").code == 0
     rows = [json.loads(line) for line in file.open()]
     assert {row["name"] for row in rows if "secret" in row} == {"two"}
-    assert PlatformEvent.objects.filter(tenant_id=house.id, action="service_credential.unreadable").count() == 1
+    assert PlatformEvent.objects.filter(tenant_id=tenant.id, action="service_credential.unreadable").count() == 1
 
 
-def test_every_bad_row_is_in_the_report(house: House, tmp_path: Path) -> None:
+def test_every_bad_row_is_in_the_report(tenant: TestTenant, tmp_path: Path) -> None:
     there = service()
-    house.api.post(SERVICES, there)
+    tenant.api.post(SERVICES, there)
     good = service()
     bad: list[tuple[Any, str, str]] = [
         ({"name": "x"}, "type", "Send this member."),
@@ -147,16 +149,16 @@ def test_every_bad_row_is_in_the_report(house: House, tmp_path: Path) -> None:
     ]
     report = tmp_path / "bad.jsonl"
     file = jsonl(tmp_path / "in.jsonl", good, *(row for row, _, _ in bad))
-    ended = run("import_services", slug(house), file, "--report", report)
+    ended = run("import_services", slug(tenant), file, "--report", report)
     assert (ended.code, f"1 created, 0 updated, 0 skipped, {len(bad)} failed" in ended.said) == (1, True), ended.said
     found = {(line, field): reason for line, field, reason in reported(report)}
     for line, (_, field, says) in enumerate(bad, 2):
         assert says in found[line, field]
 
 
-def test_what_is_there_is_refused_skipped_or_updated(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house = new_house()
-    peopled(house)
+def test_what_is_there_is_refused_skipped_or_updated(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    tenant = new_tenant()
+    peopled(tenant)
     rows = [
         service(name="Mail", type="post"),
         {"kind": "credential", "service": "Mail", "name": "one", "secret": "another"},
@@ -166,36 +168,38 @@ def test_what_is_there_is_refused_skipped_or_updated(new_house: Callable[[], Hou
     says = {"fail": "1 created, 0 updated, 0 skipped, 2 failed", "skip": "0 created, 0 updated, 3 skipped, 0 failed"}
     says["update"] = "0 created, 1 updated, 2 skipped, 0 failed"
     for choice, said in says.items():
-        tried = run("import_services", slug(house), file, "--on-conflict", choice, "--dry-run")
-        done = run("import_services", slug(house), file, "--on-conflict", choice)
+        tried = run("import_services", slug(tenant), file, "--on-conflict", choice, "--dry-run")
+        done = run("import_services", slug(tenant), file, "--on-conflict", choice)
         assert said in done.said
         assert said in tried.said
-    assert Service.objects.get(tenant_id=house.id, name="Mail").type == "post"
-    assert handed_out(house, "Mail") == {"one": "s3cret", "two": {"user": "u", "password": "p"}, "new": "fresh"}
-    assert counted(house) == 2
+    assert Service.objects.get(tenant_id=tenant.id, name="Mail").type == "post"
+    assert handed_out(tenant, "Mail") == {"one": "s3cret", "two": {"user": "u", "password": "p"}, "new": "fresh"}
+    assert counted(tenant) == 2
 
 
-def test_a_dry_run_changes_nothing(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house = new_house()
+def test_a_dry_run_changes_nothing(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    tenant = new_tenant()
     one = service()
     rows = [one, {"kind": "credential", "service": one["name"], "name": "a", "secret": "s"}, one]
 
     def counts() -> list[int]:
         tables = (Service, ServiceCredential, ServiceImport, PlatformEvent)
-        return [model.objects.filter(tenant_id=house.id).count() for model in tables]
+        return [model.objects.filter(tenant_id=tenant.id).count() for model in tables]
 
     before = counts()
-    ended = run("import_services", slug(house), jsonl(tmp_path / "in.jsonl", *rows), "--dry-run", "--batch-size", 1)
+    ended = run("import_services", slug(tenant), jsonl(tmp_path / "in.jsonl", *rows), "--dry-run", "--batch-size", 1)
     assert "2 created, 0 updated, 0 skipped, 1 failed of 3 rows." in ended.said
     assert counts() == before
 
 
-def test_a_killed_import_goes_on_and_a_second_one_is_refused(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house = new_house()
-    held = create_service(tenant_id=house.id, name="held", type="payment", base_url="https://a.example.com")
+def test_a_killed_import_goes_on_and_a_second_one_is_refused(
+    new_tenant: Callable[[], TestTenant], tmp_path: Path
+) -> None:
+    tenant = new_tenant()
+    held = create_service(tenant_id=tenant.id, name="held", type="payment", base_url="https://a.example.com")
     rows = [service(name=f"s{n:04}") for n in range(400)]
     rows.insert(200, {"kind": "credential", "service": held.name, "name": "a", "secret": "s"})
-    command = ["import_services", slug(house), jsonl(tmp_path / "in.jsonl", *rows), "--batch-size", 2]
+    command = ["import_services", slug(tenant), jsonl(tmp_path / "in.jsonl", *rows), "--batch-size", 2]
     # It comes no further than a service that we hold, and is at work still when the second one comes. Stopped by a signal
     # it might hold the run, on which the second one would wait.
     with transaction.atomic():
@@ -206,20 +210,20 @@ def test_a_killed_import_goes_on_and_a_second_one_is_refused(new_house: Callable
                 if " 40 rows" in line:
                     assert run(*command).code == 2
                     process.kill()
-    assert 40 <= Service.objects.filter(tenant_id=house.id).count() <= 201
+    assert 40 <= Service.objects.filter(tenant_id=tenant.id).count() <= 201
     ended = run(*command, "--resume")
     assert (ended.code, "401 created, 0 updated, 0 skipped, 0 failed" in ended.said) == (0, True)
-    assert counted(house) == Service.objects.filter(tenant_id=house.id).count() == 401
+    assert counted(tenant) == Service.objects.filter(tenant_id=tenant.id).count() == 401
 
 
-def test_another_tenant_sees_nothing_of_it(house: House, other_house: House, tmp_path: Path) -> None:
+def test_another_tenant_sees_nothing_of_it(tenant: TestTenant, other_tenant: TestTenant, tmp_path: Path) -> None:
     row = service(id=str(uuid4()))
     file = jsonl(tmp_path / "in.jsonl", row)
-    for tenant in (house, other_house):
-        assert run("import_services", slug(tenant), file).code == 0
-    mine, theirs = (Service.objects.get(tenant_id=tenant.id, name=row["name"]) for tenant in (house, other_house))
+    for each in (tenant, other_tenant):
+        assert run("import_services", slug(each), file).code == 0
+    mine, theirs = (Service.objects.get(tenant_id=each.id, name=row["name"]) for each in (tenant, other_tenant))
     assert (str(mine.pk), mine.pk != theirs.pk) == (row["id"], True)
-    assert other_house.api.get(f"{SERVICES}/{mine.pk}").status_code == 404
+    assert other_tenant.api.get(f"{SERVICES}/{mine.pk}").status_code == 404
     secret = jsonl(tmp_path / "c.jsonl", {"kind": "credential", "service": row["name"], "name": "a", "secret": "s"})
-    assert run("import_services", slug(other_house), secret).code == 0
+    assert run("import_services", slug(other_tenant), secret).code == 0
     assert not ServiceCredential.objects.filter(service=mine).exists()

@@ -109,7 +109,7 @@ def no_spares() -> None:
 
 
 @pytest.fixture
-def new_tenant() -> Iterator[Callable[[], Tenant]]:
+def new_bare_tenant() -> Iterator[Callable[[], Tenant]]:
     """Makes tenants that are deleted after the test, whatever was done to them."""
     made: list[Tenant] = []
 

@@ -60,8 +60,8 @@ def test_a_command_explains_itself_with_an_example(name: str) -> None:
     assert f"Example: {name}" in parser.description or f"| {name}" in parser.description
 
 
-def test_tenants_are_listed(new_tenant: Callable[[], Tenant]) -> None:
-    tenant = new_tenant()
+def test_tenants_are_listed(new_bare_tenant: Callable[[], Tenant]) -> None:
+    tenant = new_bare_tenant()
     said_by("suspend_tenant", tenant.slug)
     [listed] = [row for row in json.loads(said_by("list_tenants", "--json")) if row["slug"] == tenant.slug]
     assert listed == {
@@ -79,8 +79,8 @@ def test_tenants_are_listed(new_tenant: Callable[[], Tenant]) -> None:
     assert tenant.slug not in said_by("list_tenants", "--status", "active")
 
 
-def test_deleting_asks_for_the_slug(new_tenant: Callable[[], Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
-    tenant = new_tenant()
+def test_deleting_asks_for_the_slug(new_bare_tenant: Callable[[], Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
+    tenant = new_bare_tenant()
     with typing("yes", monkeypatch), pytest.raises(CommandError, match="nothing was changed") as error:
         said_by("delete_tenant", tenant.slug)
     assert (error.value.returncode, status_of(tenant)) == (2, "active")
@@ -90,9 +90,9 @@ def test_deleting_asks_for_the_slug(new_tenant: Callable[[], Tenant], monkeypatc
 
 
 def test_without_a_terminal_nothing_is_deleted_unless_told(
-    new_tenant: Callable[[], Tenant], another_process: AnotherProcess
+    new_bare_tenant: Callable[[], Tenant], another_process: AnotherProcess
 ) -> None:
-    tenant = new_tenant()
+    tenant = new_bare_tenant()
     assert another_process.run("delete_tenant", tenant.slug).code == 2
     assert status_of(tenant) == "active"
     assert another_process.run("delete_tenant", tenant.slug, "--yes").code == 0
@@ -169,11 +169,11 @@ def test_tenants_are_not_listed_by_a_state_that_there_is_not() -> None:
 
 
 @pytest.mark.parametrize("command", ["backup_tenant", "export_users", "import_users"])
-def test_a_file_takes_the_place_of_no_pipe(command: str, new_tenant: Callable[[], Tenant], tmp_path: Path) -> None:
+def test_a_file_takes_the_place_of_no_pipe(command: str, new_bare_tenant: Callable[[], Tenant], tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     with pytest.raises(CommandError, match="no regular file") as refused:
-        said_by(command, new_tenant().slug, str(pipe))
+        said_by(command, new_bare_tenant().slug, str(pipe))
     assert refused.value.returncode == 2
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
@@ -193,9 +193,11 @@ class Screen(StringIO):
         return True
 
 
-def test_embedded_servers_take_their_tenants_along_at_a_start(new_tenant: Callable[[], Tenant], settings: Any) -> None:
+def test_embedded_servers_take_their_tenants_along_at_a_start(
+    new_bare_tenant: Callable[[], Tenant], settings: Any
+) -> None:
     settings.EMBEDDED = True
-    mapping = TenantDatabase.objects.filter(pk=new_tenant().pk)
+    mapping = TenantDatabase.objects.filter(pk=new_bare_tenant().pk)
     mapping.update(schema_version="0-000000000000")
     call_command("prepare", no_demo=True, stdout=StringIO())
     assert mapping.get().schema_version == schema_version()

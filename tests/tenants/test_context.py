@@ -8,7 +8,7 @@ from django.db import connections, transaction
 
 from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import NoActiveTenant, TenantSwitchInTransaction, UnknownTenant
-from tests.world import House
+from tests.world import TestTenant
 from userflow.models import EndUser
 
 
@@ -32,53 +32,53 @@ def test_an_unknown_tenant_is_refused() -> None:
         pass
 
 
-def test_after_leaving_there_is_no_tenant(house: House) -> None:
-    with in_tenant(house.id):
+def test_after_leaving_there_is_no_tenant(tenant: TestTenant) -> None:
+    with in_tenant(tenant.id):
         EndUser.objects.count()
     with pytest.raises(NoActiveTenant):
         EndUser.objects.count()
 
 
-def test_after_an_error_there_is_no_tenant(house: House) -> None:
-    with pytest.raises(ZeroDivisionError), in_tenant(house.id), tenant_atomic():
+def test_after_an_error_there_is_no_tenant(tenant: TestTenant) -> None:
+    with pytest.raises(ZeroDivisionError), in_tenant(tenant.id), tenant_atomic():
         1 / 0  # noqa: B018  # raises
     with pytest.raises(NoActiveTenant):
         EndUser.objects.count()
 
 
-def test_each_tenant_sees_its_own_people(house: House, other_house: House) -> None:
-    person, other_person = house.register(), other_house.register()
-    with in_tenant(house.id):
+def test_each_tenant_sees_its_own_people(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person, other_person = tenant.register(), other_tenant.register()
+    with in_tenant(tenant.id):
         assert set(EndUser.objects.filter(pk__in=[person.id, other_person.id]).values_list("pk", flat=True)) == {
             person.id
         }
-        with in_tenant(other_house.id):
+        with in_tenant(other_tenant.id):
             assert EndUser.objects.filter(pk=other_person.id).exists()
             assert not EndUser.objects.filter(pk=person.id).exists()
         assert EndUser.objects.filter(pk=person.id).exists()
 
 
-def test_another_tenant_inside_an_open_transaction_is_refused(house: House, other_house: House) -> None:
-    person = house.register()
-    with in_tenant(house.id), tenant_atomic():
-        with pytest.raises(TenantSwitchInTransaction), in_tenant(other_house.id):
+def test_another_tenant_inside_an_open_transaction_is_refused(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person = tenant.register()
+    with in_tenant(tenant.id), tenant_atomic():
+        with pytest.raises(TenantSwitchInTransaction), in_tenant(other_tenant.id):
             pass
         EndUser.objects.filter(pk=person.id).update(name="Still Here")
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert EndUser.objects.get(pk=person.id).name == "Still Here"
 
 
-def test_the_same_tenant_may_be_entered_again_inside_its_transaction(house: House) -> None:
-    with in_tenant(house.id), tenant_atomic(), in_tenant(house.id):
+def test_the_same_tenant_may_be_entered_again_inside_its_transaction(tenant: TestTenant) -> None:
+    with in_tenant(tenant.id), tenant_atomic(), in_tenant(tenant.id):
         assert EndUser.objects.count() >= 0
 
 
-def test_a_tenant_left_inside_a_transaction_keeps_nothing_and_leaves_no_open_door(house: House) -> None:
-    person = house.register()
+def test_a_tenant_left_inside_a_transaction_keeps_nothing_and_leaves_no_open_door(tenant: TestTenant) -> None:
+    person = tenant.register()
     block = transaction.atomic(using="tenant")
 
     def leave_too_early() -> None:
-        with in_tenant(house.id):
+        with in_tenant(tenant.id):
             block.__enter__()
             EndUser.objects.filter(pk=person.id).update(name="Never Written")
 
@@ -87,11 +87,11 @@ def test_a_tenant_left_inside_a_transaction_keeps_nothing_and_leaves_no_open_doo
     with pytest.raises(NoActiveTenant):
         EndUser.objects.count()
     block.__exit__(None, None, None)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert EndUser.objects.get(pk=person.id).name != "Never Written"
 
 
-def test_a_thread_does_not_inherit_the_tenant(house: House) -> None:
+def test_a_thread_does_not_inherit_the_tenant(tenant: TestTenant) -> None:
     found: list[BaseException] = []
 
     def look() -> None:
@@ -102,7 +102,7 @@ def test_a_thread_does_not_inherit_the_tenant(house: House) -> None:
         finally:
             connections.close_all()
 
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()

@@ -15,7 +15,7 @@ from tenants.capacity import main_server
 from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import AnotherProcess, said_by, throw_away
 from tests.tenants.test_killed_jobs import wrong_with
-from tests.world import Api, House, Person, build_house, sign_in_admin
+from tests.world import Api, Person, TestTenant, build_tenant, sign_in_admin
 from userflow.models import AdminUser, Client
 
 
@@ -30,104 +30,104 @@ def folder(settings: Any, tmp_path: Path) -> Path:
 @pytest.fixture
 def furnished(django_db_setup: None) -> Any:
     """A tenant with a user, an admin, and a service that has a credential."""
-    house = build_house("furnished")
-    person = house.register()
-    made = house.api.post(
+    tenant = build_tenant("furnished")
+    person = tenant.register()
+    made = tenant.api.post(
         "/exsvc/api/v1/services", {"name": "Payments", "type": "payment", "base_url": "https://a.example"}
     )
     assert made.status_code == 201, made.content
     path = f"/exsvc/api/v1/services/{made.json()['id']}/credentials"
-    assert house.api.post(path, {"name": "key", "secret": "s3cret-of-payments"}).status_code == 201
-    yield house, person, path
-    throw_away(house.made.tenant)
+    assert tenant.api.post(path, {"name": "key", "secret": "s3cret-of-payments"}).status_code == 201
+    yield tenant, person, path
+    throw_away(tenant.row)
 
 
-def file_of(house: House) -> Path:
-    return Path(FinalBackup.objects.get(pk=house.id).file)
+def file_of(tenant: TestTenant) -> Path:
+    return Path(FinalBackup.objects.get(pk=tenant.id).file)
 
 
-def delete(house: House, **options: Any) -> str:
-    return said_by("delete_tenant", house.made.tenant.slug, yes=True, **options)
+def delete(tenant: TestTenant, **options: Any) -> str:
+    return said_by("delete_tenant", tenant.slug, yes=True, **options)
 
 
-def states(house: House) -> tuple[str, bool]:
+def states(tenant: TestTenant) -> tuple[str, bool]:
     """The tenant's state, and whether its data key is there."""
-    status = TenantDatabase.objects.get(pk=house.id).status
-    return status, DataKey.objects.filter(owner=str(house.id)).exists()
+    status = TenantDatabase.objects.get(pk=tenant.id).status
+    return status, DataKey.objects.filter(owner=str(tenant.id)).exists()
 
 
-def test_delete_keeps_encrypted_backup_and_says_so(folder: Path, furnished: tuple[House, Person, str]) -> None:
-    house, person, _ = furnished
-    said = delete(house)
-    file = file_of(house)
+def test_delete_keeps_encrypted_backup_and_says_so(folder: Path, furnished: tuple[TestTenant, Person, str]) -> None:
+    tenant, person, _ = furnished
+    said = delete(tenant)
+    file = file_of(tenant)
     assert f"restore_deleted_tenant {file}" in said
     assert (file.parent, file.stat().st_mode & 0o777) == (folder, 0o600)
     assert [path.name for path in folder.iterdir()] == [file.name]
     content = file.read_bytes()
     assert not any(word in content for word in (b"PGDMP", b"PK\x03\x04", person.email.encode(), b"Payments"))
-    assert states(house) == ("deleted", True)
-    assert not AdminUser.objects.filter(tenant_id=house.id).exists()
+    assert states(tenant) == ("deleted", True)
+    assert not AdminUser.objects.filter(tenant_id=tenant.id).exists()
 
 
-def test_restore_deleted_brings_everything_back(folder: Path, furnished: tuple[House, Person, str]) -> None:
-    house, person, path = furnished
-    slug, before = house.made.tenant.slug, house.sign_in(person)
+def test_restore_deleted_brings_everything_back(folder: Path, furnished: tuple[TestTenant, Person, str]) -> None:
+    tenant, person, path = furnished
+    slug, before = tenant.slug, tenant.sign_in(person)
     assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 200
-    delete(house)
-    file = file_of(house)
+    delete(tenant)
+    file = file_of(tenant)
     assert f"{slug} is suspended" in said_by("restore_deleted_tenant", str(file))
     said_by("resume_tenant", slug)
-    tenant = Tenant.objects.get(pk=house.id)
-    assert (tenant.slug, tenant.name) == (slug, house.made.tenant.name)
-    assert house.sign_in(person)["access_token"]
+    row = Tenant.objects.get(pk=tenant.id)
+    assert (row.slug, row.name) == (slug, tenant.name)
+    assert tenant.sign_in(person)["access_token"]
     # What was open at the deletion stays closed.
     assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 401
-    assert house.api.get("/authmgr/validate").status_code == 401
-    admin = Api(token=sign_in_admin(house.admin.username)["access_token"])
+    assert tenant.api.get("/authmgr/validate").status_code == 401
+    admin = Api(token=sign_in_admin(tenant.admin.username)["access_token"])
     assert admin.get("/uflow/admin/users/me").json()["roles"] == ["tenant-admin"]
     assert [held["secret"] for held in admin.get(path).json()["credentials"]] == ["s3cret-of-payments"]
     assert admin.get("/exsvc/api/v1/services").json()["pagination"]["total"] == 1
-    assert Client.objects.filter(tenant_id=house.id, is_default=True).count() == 1
-    assert (states(house), file.exists(), wrong_with(slug)) == (("active", True), False, [])
-    assert audit_trails.verify(audit_trails.Owner(slug, house.id)).faults == []
+    assert Client.objects.filter(tenant_id=tenant.id, is_default=True).count() == 1
+    assert (states(tenant), file.exists(), wrong_with(slug)) == (("active", True), False, [])
+    assert audit_trails.verify(audit_trails.Owner(slug, tenant.id)).faults == []
 
 
-def test_delete_keeps_backup_of_very_many_services(folder: Path, new_house: Callable[[], House]) -> None:
+def test_delete_keeps_backup_of_very_many_services(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
     # More than one statement takes as parameters.
-    house, number = new_house(), 66_000
+    tenant, number = new_tenant(), 66_000
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO registry_service (id, tenant_id, name, description, type, status, base_url, api_version, metadata,"
             " created_at, updated_at) SELECT gen_random_uuid(), %s, 'service ' || n, '', 'api', 'active',"
             " 'https://a.example', '', '{}', now(), now() FROM generate_series(1, %s) n",
-            [house.id, number],
+            [tenant.id, number],
         )
-    delete(house)
-    assert states(house) == ("deleted", True)
-    *_, rows = final_backups.unpack(file_of(house), house.id, folder)
+    delete(tenant)
+    assert states(tenant) == ("deleted", True)
+    *_, rows = final_backups.unpack(file_of(tenant), tenant.id, folder)
     assert rows.count('"registry.service"') == number
 
 
-def test_an_expired_backup_is_deleted_with_its_key(folder: Path, furnished: tuple[House, Person, str]) -> None:
-    house, *_ = furnished
-    delete(house)
-    file = file_of(house)
+def test_an_expired_backup_is_deleted_with_its_key(folder: Path, furnished: tuple[TestTenant, Person, str]) -> None:
+    tenant, *_ = furnished
+    delete(tenant)
+    file = file_of(tenant)
     copy = file.rename(folder.parent / file.name)
     file.write_bytes(copy.read_bytes())
     retention.purge(audit_trails.THE_PLATFORM)
-    assert (file.exists(), states(house)) == (True, ("deleted", True))
-    FinalBackup.objects.filter(pk=house.id).update(delete_after=now() - timedelta(seconds=1))
+    assert (file.exists(), states(tenant)) == (True, ("deleted", True))
+    FinalBackup.objects.filter(pk=tenant.id).update(delete_after=now() - timedelta(seconds=1))
     assert retention.purge(audit_trails.THE_PLATFORM).rows["final backups"] == 1
-    assert (file.exists(), states(house)) == (False, ("deleted", False))
+    assert (file.exists(), states(tenant)) == (False, ("deleted", False))
     with pytest.raises(CommandError, match="no longer be restored"):
         said_by("restore_deleted_tenant", str(copy))
 
 
-def test_purge_removes_files_that_no_key_opens(folder: Path, furnished: tuple[House, Person, str]) -> None:
-    house, *_ = furnished
-    delete(house)
-    file = file_of(house)
-    FinalBackup.objects.filter(pk=house.id).delete()
+def test_purge_removes_files_that_no_key_opens(folder: Path, furnished: tuple[TestTenant, Person, str]) -> None:
+    tenant, *_ = furnished
+    delete(tenant)
+    file = file_of(tenant)
+    FinalBackup.objects.filter(pk=tenant.id).delete()
     other = folder / "acme-20300101T000000Z.zip"
     other.touch()
     retention.purge(audit_trails.THE_PLATFORM)
@@ -137,36 +137,36 @@ def test_purge_removes_files_that_no_key_opens(folder: Path, furnished: tuple[Ho
 
 @pytest.mark.parametrize("how", ["flag", "setting"])
 def test_delete_without_backup_leaves_nothing(
-    how: str, folder: Path, settings: Any, new_house: Callable[[], House]
+    how: str, folder: Path, settings: Any, new_tenant: Callable[[], TestTenant]
 ) -> None:
-    house = new_house()
+    tenant = new_tenant()
     if how == "setting":
         settings.DELETED_TENANT_BACKUP_DAYS = 0
-    said = delete(house, no_final_backup=how == "flag")
+    said = delete(tenant, no_final_backup=how == "flag")
     assert "There is no final backup of it." in said
-    assert (states(house), folder.exists()) == (("deleted", False), False)
+    assert (states(tenant), folder.exists()) == (("deleted", False), False)
 
 
-def test_a_failed_backup_deletes_nothing(folder: Path, new_house: Callable[[], House]) -> None:
-    house = new_house()
+def test_a_failed_backup_deletes_nothing(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
     folder.write_text("in the way")
     with pytest.raises(CommandError, match="--no-final-backup") as refused:
-        delete(house)
+        delete(tenant)
     assert refused.value.returncode == 2
-    assert states(house) == ("active", True)
-    assert house.sign_in(house.register())["access_token"]
+    assert states(tenant) == ("active", True)
+    assert tenant.sign_in(tenant.register())["access_token"]
 
 
 def test_delete_over_rest_says_how_to_go_without_backup(
-    folder: Path, operator: Api, new_house: Callable[[], House]
+    folder: Path, operator: Api, new_tenant: Callable[[], TestTenant]
 ) -> None:
-    house = new_house()
+    tenant = new_tenant()
     folder.write_text("in the way")
-    path, body = f"/uflow/admin/tenants/{house.id}", {"confirm": house.made.tenant.slug}
+    path, body = f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug}
     refused = operator.delete(path, body)
     assert (refused.status_code, "final_backup: false" in refused.json()["message"]) == (503, True)
     assert str(folder) not in refused.content.decode()
-    assert states(house) == ("active", True)
+    assert states(tenant) == ("active", True)
     answered = operator.delete(path, {**body, "final_backup": False})
     assert (answered.status_code, answered.json()["final_backup_until"]) == (200, None)
 
@@ -183,38 +183,40 @@ def deleting_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.mark.parametrize("step", ["written out", "backed up", "deleting", "dropped"])
 def test_a_killed_deletion_is_finished_with_its_backup(
-    step: str, furnished: tuple[House, Person, str], deleting_process: AnotherProcess
+    step: str, furnished: tuple[TestTenant, Person, str], deleting_process: AnotherProcess
 ) -> None:
-    house, person, _ = furnished
-    slug = house.made.tenant.slug
+    tenant, person, _ = furnished
+    slug = tenant.slug
     assert deleting_process.run("delete_tenant", slug, "--yes", kill_after=step).code == 9
-    delete(house)
-    assert states(house) == ("deleted", True)
-    assert wrong_with(slug, house.made.tenant.database.name) == []
-    said_by("restore_deleted_tenant", str(file_of(house)))
+    delete(tenant)
+    assert states(tenant) == ("deleted", True)
+    assert wrong_with(slug, tenant.row.database.name) == []
+    said_by("restore_deleted_tenant", str(file_of(tenant)))
     said_by("resume_tenant", slug)
-    assert house.sign_in(person)["access_token"]
+    assert tenant.sign_in(person)["access_token"]
 
 
 @pytest.mark.parametrize("step", ["reserved", "created", "read in", "switched"])
 def test_a_killed_restore_of_a_deleted_tenant_is_repeated(
-    step: str, furnished: tuple[House, Person, str], deleting_process: AnotherProcess
+    step: str, furnished: tuple[TestTenant, Person, str], deleting_process: AnotherProcess
 ) -> None:
-    house, person, _ = furnished
-    slug = house.made.tenant.slug
-    delete(house)
-    file = str(file_of(house))
+    tenant, person, _ = furnished
+    slug = tenant.slug
+    delete(tenant)
+    file = str(file_of(tenant))
     assert deleting_process.run("restore_deleted_tenant", file, kill_after=step).code == 9
     if step != "switched":
         said_by("restore_deleted_tenant", file)
     assert [found for found in wrong_with(slug) if "orphan" in found] == []
-    assert not WarmDatabase.objects.filter(schema_version=f"for {house.id}").exists()
+    assert not WarmDatabase.objects.filter(schema_version=f"for {tenant.id}").exists()
     said_by("resume_tenant", slug)
-    assert house.sign_in(person)["access_token"]
+    assert tenant.sign_in(person)["access_token"]
 
 
-def test_restore_deleted_rejects_other_files(folder: Path, new_house: Callable[[], House], tmp_path: Path) -> None:
-    alive, gone = new_house(), new_house()
+def test_restore_deleted_rejects_other_files(
+    folder: Path, new_tenant: Callable[[], TestTenant], tmp_path: Path
+) -> None:
+    alive, gone = new_tenant(), new_tenant()
     delete(gone)
     file = file_of(gone)
     content = file.read_bytes()
@@ -231,31 +233,33 @@ def test_restore_deleted_rejects_other_files(folder: Path, new_house: Callable[[
     assert states(gone) == ("deleted", True)
 
 
-def test_restore_deleted_needs_a_free_slug(folder: Path, new_house: Callable[[], House]) -> None:
-    house = new_house()
-    slug = house.made.tenant.slug
-    delete(house)
+def test_restore_deleted_needs_a_free_slug(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    slug = tenant.slug
+    delete(tenant)
     said_by("create_tenant", "Successor", "--slug", slug)
     with pytest.raises(CommandError, match="--slug"):
-        said_by("restore_deleted_tenant", str(file_of(house)))
-    assert not WarmDatabase.objects.filter(schema_version=f"for {house.id}").exists()
-    said_by("restore_deleted_tenant", str(file_of(house)), slug=f"{slug}-2")
-    assert Tenant.objects.get(pk=house.id).slug == f"{slug}-2"
+        said_by("restore_deleted_tenant", str(file_of(tenant)))
+    assert not WarmDatabase.objects.filter(schema_version=f"for {tenant.id}").exists()
+    said_by("restore_deleted_tenant", str(file_of(tenant)), slug=f"{slug}-2")
+    assert Tenant.objects.get(pk=tenant.id).slug == f"{slug}-2"
 
 
-def test_a_tenant_without_database_is_deleted_without_backup(folder: Path, new_house: Callable[[], House]) -> None:
-    house = new_house()
+def test_a_tenant_without_database_is_deleted_without_backup(
+    folder: Path, new_tenant: Callable[[], TestTenant]
+) -> None:
+    tenant = new_tenant()
     with databases.maintenance_connection(main_server()) as raw:
-        databases.drop(raw, house.made.tenant.database.name)
-    assert "There is no final backup of it." in delete(house)
-    assert states(house) == ("deleted", False)
+        databases.drop(raw, tenant.row.database.name)
+    assert "There is no final backup of it." in delete(tenant)
+    assert states(tenant) == ("deleted", False)
 
 
 def test_delete_over_rest_names_the_end_of_the_backup(
-    folder: Path, operator: Api, new_house: Callable[[], House]
+    folder: Path, operator: Api, new_tenant: Callable[[], TestTenant]
 ) -> None:
-    house = new_house()
-    answer = operator.delete(f"/uflow/admin/tenants/{house.id}", {"confirm": house.made.tenant.slug}).json()
+    tenant = new_tenant()
+    answer = operator.delete(f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug}).json()
     days = datetime.fromisoformat(answer["final_backup_until"]) - now()
     assert timedelta(days=6, hours=23) < days <= timedelta(days=7)
     assert str(folder) not in str(answer)

@@ -8,9 +8,9 @@ import pytest
 
 from tenants import keys
 from tenants.models import DataKey
-from tests.mfa.people import Somebody, somebody
+from tests.mfa.people import TestUser, new_user
 from tests.registry.conftest import Registry, credentials_of
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.sessions import signing
 
 DIRECTORY = {
@@ -46,25 +46,25 @@ def lock(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
     signing.forget()
 
 
-def login(house: House, email: str, password: str = PASSWORD) -> Any:
+def login(tenant: TestTenant, email: str, password: str = PASSWORD) -> Any:
     return Api().post(
-        "/uflow/auth/enduser/login", {"client_id": str(house.client_id), "email": email, "password": password}
+        "/uflow/auth/enduser/login", {"client_id": str(tenant.client_id), "email": email, "password": password}
     )
 
 
-def doors(house: House, user: Somebody, phoned: Somebody, refresh_token: str) -> dict[str, Call]:
+def secret_calls(tenant: TestTenant, user: TestUser, phoned: TestUser, refresh_token: str) -> dict[str, Call]:
     """Every path that reads or stores a secret of a tenant."""
-    registry = Registry(house.api)
+    registry = Registry(tenant.api)
     service = registry.create()
     registry.bind(service)
-    hook = house.api.post("/uflow/webhooks/endpoints", {"url": "https://1.1.1.1/in", "events": ["*"]})
+    hook = tenant.api.post("/uflow/webhooks/endpoints", {"url": "https://1.1.1.1/in", "events": ["*"]})
     assert hook.status_code == 201, hook.content
-    bearer = house.register()
-    token = house.sign_in(bearer)["access_token"]
-    named = {"email": bearer.email, "tenant_id": str(house.id)}
+    bearer = tenant.register()
+    token = tenant.sign_in(bearer)["access_token"]
+    named = {"email": bearer.email, "tenant_id": str(tenant.id)}
     return {
-        "sign-in": lambda: login(house, user.email),
-        "sign-in of an unknown user": lambda: login(house, "nobody@example.com"),
+        "sign-in": lambda: login(tenant, user.email),
+        "sign-in of an unknown user": lambda: login(tenant, "nobody@example.com"),
         "totp verify": lambda: Api().post("/webauthn/totp/verify", {**user.name, "code": "000000"}),
         "backup code": lambda: Api().post("/webauthn/totp/verify", {**user.name, "backup_code": user.backup_codes[0]}),
         "totp begin": lambda: Api(token=token).post("/webauthn/totp/beginSetup", named),
@@ -72,55 +72,55 @@ def doors(house: House, user: Somebody, phoned: Somebody, refresh_token: str) ->
         "refresh": lambda: Api().post(
             "/authmgr/token", {"grant_type": "refresh_token", "refresh_token": refresh_token}
         ),
-        "webhook": lambda: house.api.post("/uflow/webhooks/endpoints", {"url": "https://1.1.1.1/in", "events": ["*"]}),
-        "webhook secret": lambda: house.api.post(f"/uflow/webhooks/endpoints/{hook.json()['id']}/secret"),
-        "directory": lambda: house.api.post("/uflow/directory/configs", DIRECTORY),
-        "credential read": lambda: house.api.get(credentials_of(service)),
-        "credential bind": lambda: house.api.post(credentials_of(service), {"name": "x", "secret": "y"}),
+        "webhook": lambda: tenant.api.post("/uflow/webhooks/endpoints", {"url": "https://1.1.1.1/in", "events": ["*"]}),
+        "webhook secret": lambda: tenant.api.post(f"/uflow/webhooks/endpoints/{hook.json()['id']}/secret"),
+        "directory": lambda: tenant.api.post("/uflow/directory/configs", DIRECTORY),
+        "credential read": lambda: tenant.api.get(credentials_of(service)),
+        "credential bind": lambda: tenant.api.post(credentials_of(service), {"name": "x", "secret": "y"}),
     }
 
 
 @pytest.mark.needs("python-ldap")
 def test_a_tenants_locked_data_key_is_503_everywhere(
-    new_house: Callable[[], House],
-    other_house: House,
+    new_tenant: Callable[[], TestTenant],
+    other_tenant: TestTenant,
     lock: Callable[[str], None],
 ) -> None:
-    house, neighbour = new_house(), other_house.register()
-    user, phoned = somebody(house).enrol_totp(), somebody(house).enrol_phone()
-    plain = house.register()
-    calls = doors(house, user, phoned, house.sign_in(plain)["refresh_token"])
-    lock(str(house.id))
+    tenant, neighbour = new_tenant(), other_tenant.register()
+    user, phoned = new_user(tenant).enrol_totp(), new_user(tenant).enrol_phone()
+    plain = tenant.register()
+    calls = secret_calls(tenant, user, phoned, tenant.sign_in(plain)["refresh_token"])
+    lock(str(tenant.id))
     answers = {name: call() for name, call in calls.items()}
     assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(calls, 503)
     assert all(answer.headers["Retry-After"] == "30" for answer in answers.values())
     assert answers["credential read"].json()["error"]["code"] == "UNAVAILABLE"
     assert answers["refresh"].json()["error"] == "temporarily_unavailable"
-    assert login(other_house, neighbour.email).status_code == 200
+    assert login(other_tenant, neighbour.email).status_code == 200
 
 
-def test_a_locked_data_key_uses_up_no_tries(new_house: Callable[[], House], lock: Callable[[str], None]) -> None:
-    house = new_house()
-    user = somebody(house).enrol_totp()
-    row = DataKey.objects.get(pk=str(house.id))
-    lock(str(house.id))
+def test_a_locked_data_key_uses_up_no_tries(new_tenant: Callable[[], TestTenant], lock: Callable[[str], None]) -> None:
+    tenant = new_tenant()
+    user = new_user(tenant).enrol_totp()
+    row = DataKey.objects.get(pk=str(tenant.id))
+    lock(str(tenant.id))
     for _ in range(12):
-        assert login(house, user.email).status_code == 503
+        assert login(tenant, user.email).status_code == 503
         assert Api().post("/webauthn/totp/verify", {**user.name, "code": user.code(1)}).status_code == 503
     DataKey.objects.update_or_create(owner=row.owner, defaults={"ring_key_id": row.ring_key_id, "wrapped": row.wrapped})
-    assert login(house, user.email).status_code == 200
+    assert login(tenant, user.email).status_code == 200
     assert Api().post("/webauthn/totp/verify", {**user.name, "code": user.code(1)}).status_code == 200
 
 
 @pytest.mark.parametrize("lock", list(LOST), indirect=True)
-def test_the_platforms_locked_data_key_is_503(house: House, lock: Callable[[str], None]) -> None:
+def test_the_platforms_locked_data_key_is_503(tenant: TestTenant, lock: Callable[[str], None]) -> None:
     lock(DataKey.PLATFORM)
     signing.forget()
-    body = {"username": house.admin.username, "password": PASSWORD}
+    body = {"username": tenant.admin.username, "password": PASSWORD}
     answers = [
         Api().get("/.well-known/jwks.json"),
         Api().post("/uflow/admin/auth/login", body),
-        house.api.get("/uflow/admin/users/me"),
+        tenant.api.get("/uflow/admin/users/me"),
         Api().post("/uflow/admin/auth/login", {**body, "username": f"nobody-{secrets.token_hex(4)}"}),
     ]
     assert [answer.status_code for answer in answers] == [503] * len(answers)

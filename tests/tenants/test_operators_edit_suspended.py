@@ -7,22 +7,22 @@ import pytest
 
 from tenants.models import TenantDatabase
 from tenants.provisioning import resume_tenant, suspend_tenant
-from tests.mfa.people import somebody
+from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to
-from tests.world import PASSWORD, Api, House, Person, build_house
+from tests.world import PASSWORD, Api, Person, TestTenant, build_tenant
 
-Change = Callable[[Api, House, Person], Any]
+Change = Callable[[Api, TestTenant, Person], Any]
 
 
 @pytest.fixture(scope="module")
-def closed(django_db_setup: None, django_db_blocker: Any) -> Iterator[House]:
+def closed(django_db_setup: None, django_db_blocker: Any) -> Iterator[TestTenant]:
     """A suspended tenant. Each test gets users who registered before."""
     with django_db_blocker.unblock():
-        yield build_house("closed")
+        yield build_tenant("closed")
 
 
 @pytest.fixture
-def user(closed: House) -> Iterator[Person]:
+def user(closed: TestTenant) -> Iterator[Person]:
     """A user of the tenant, which is suspended until the end of the test; another active user remains."""
     closed.register()
     person = closed.register()
@@ -31,31 +31,33 @@ def user(closed: House) -> Iterator[Person]:
     resume_tenant(tenant_id=closed.id)
 
 
-def named(house: House, person: Person) -> dict[str, str]:
-    return {"tenant_id": str(house.id), "user_id": str(person.id)}
+def named(tenant: TestTenant, person: Person) -> dict[str, str]:
+    return {"tenant_id": str(tenant.id), "user_id": str(person.id)}
 
 
-def record(house: House, person: Person) -> str:
-    return f"/uflow/user/enduser/{house.id}/{person.id}"
+def record(tenant: TestTenant, person: Person) -> str:
+    return f"/uflow/user/enduser/{tenant.id}/{person.id}"
 
 
 CHANGES: dict[str, Change] = {
-    "profile": lambda api, house, user: api.put(record(house, user), {"name": "New Name", "metadata": {"a": 1}}),
-    "status": lambda api, house, user: api.put(f"{record(house, user)}/status", {"active": False}),
-    "active": lambda api, house, user: api.post("/uflow/admin/enduser/active", {**named(house, user), "active": False}),
-    "soft delete": lambda api, house, user: api.delete(record(house, user)),
-    "soft delete by body": lambda api, house, user: api.post("/uflow/user/enduser/delete", named(house, user)),
-    "hard delete": lambda api, house, user: api.post("/uflow/user/enduser/delete_all", named(house, user)),
+    "profile": lambda api, tenant, user: api.put(record(tenant, user), {"name": "New Name", "metadata": {"a": 1}}),
+    "status": lambda api, tenant, user: api.put(f"{record(tenant, user)}/status", {"active": False}),
+    "active": lambda api, tenant, user: api.post(
+        "/uflow/admin/enduser/active", {**named(tenant, user), "active": False}
+    ),
+    "soft delete": lambda api, tenant, user: api.delete(record(tenant, user)),
+    "soft delete by body": lambda api, tenant, user: api.post("/uflow/user/enduser/delete", named(tenant, user)),
+    "hard delete": lambda api, tenant, user: api.post("/uflow/user/enduser/delete_all", named(tenant, user)),
 }
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_an_operator_changes_users_of_a_suspended_tenant(
-    change: str, closed: House, user: Person, other_house: House, operator: Api
+    change: str, closed: TestTenant, user: Person, other_tenant: TestTenant, operator: Api
 ) -> None:
-    neighbour = other_house.register()
+    neighbour = other_tenant.register()
     assert CHANGES[change](closed.api, closed, user).status_code == 403
-    assert CHANGES[change](other_house.api, closed, user).status_code == 403
+    assert CHANGES[change](other_tenant.api, closed, user).status_code == 403
     assert CHANGES[change](operator, closed, neighbour).status_code == 404
     answer = CHANGES[change](operator, closed, user)
     assert answer.status_code == 200, answer.content
@@ -66,7 +68,7 @@ def test_an_operator_changes_users_of_a_suspended_tenant(
 
 
 @pytest.mark.parametrize("state", ["migrating", "moving", "failed"])
-def test_operators_change_no_users_in_other_states(state: str, closed: House, operator: Api) -> None:
+def test_operators_change_no_users_in_other_states(state: str, closed: TestTenant, operator: Api) -> None:
     person = closed.register()
     row = TenantDatabase.objects.filter(pk=closed.id)
     row.update(status=state)
@@ -75,49 +77,49 @@ def test_operators_change_no_users_in_other_states(state: str, closed: House, op
     assert answers == [503] * len(CHANGES)
 
 
-def test_an_operator_ends_sessions_of_a_suspended_tenant(new_house: Callable[[], House], operator: Api) -> None:
-    house = new_house()
-    person, other = house.register(), house.register()
+def test_an_operator_ends_sessions_of_a_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    tenant = new_tenant()
+    person, other = tenant.register(), tenant.register()
     for someone in (person, person, other):
-        house.sign_in(someone)
-    suspend_tenant(tenant_id=house.id)
-    found = operator.get("/authmgr/sessions", named(house, person)).json()["sessions"]
+        tenant.sign_in(someone)
+    suspend_tenant(tenant_id=tenant.id)
+    found = operator.get("/authmgr/sessions", named(tenant, person)).json()["sessions"]
     assert len(found) == 2
-    place = {"tenant_id": str(house.id)}
+    place = {"tenant_id": str(tenant.id)}
     assert operator.call("DELETE", f"/authmgr/sessions/{found[0]['id']}", query=place).status_code == 200
-    assert [row["id"] for row in operator.get("/authmgr/sessions", named(house, person)).json()["sessions"]] == [
+    assert [row["id"] for row in operator.get("/authmgr/sessions", named(tenant, person)).json()["sessions"]] == [
         found[1]["id"]
     ]
-    assert len(operator.get("/authmgr/sessions", named(house, other)).json()["sessions"]) == 1
-    assert house.api.get("/authmgr/sessions", named(house, other)).status_code == 403
+    assert len(operator.get("/authmgr/sessions", named(tenant, other)).json()["sessions"]) == 1
+    assert tenant.api.get("/authmgr/sessions", named(tenant, other)).status_code == 403
 
 
-def test_an_operator_resets_factors_in_a_suspended_tenant(new_house: Callable[[], House], operator: Api) -> None:
-    house = new_house()
-    person, other = somebody(house).enrol_totp(), somebody(house).enrol_totp()
-    suspend_tenant(tenant_id=house.id)
-    body = {"tenant_id": str(house.id), "user_id": str(person.id), "reason": "lost phone"}
-    assert house.api.post("/webauthn/factors/reset", body).status_code == 403
+def test_an_operator_resets_factors_in_a_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    tenant = new_tenant()
+    person, other = new_user(tenant).enrol_totp(), new_user(tenant).enrol_totp()
+    suspend_tenant(tenant_id=tenant.id)
+    body = {"tenant_id": str(tenant.id), "user_id": str(person.id), "reason": "lost phone"}
+    assert tenant.api.post("/webauthn/factors/reset", body).status_code == 403
     answer = operator.post("/webauthn/factors/reset", body)
     assert (answer.status_code, answer.json()["removed"]["totp"]) == (200, 1), answer.content
     assert mails_to(person.email)
-    resume_tenant(tenant_id=house.id)
+    resume_tenant(tenant_id=tenant.id)
     assert (person.row().mfa_methods, other.row().mfa_methods) == ([], ["totp", "backup_code"])
 
 
-def test_an_operator_edits_admins_of_a_suspended_tenant(new_house: Callable[[], House], operator: Api) -> None:
-    house = new_house()
-    body = {"username": f"second-{house.id.hex[:8]}", "email": f"second-{house.id.hex[:8]}@example.com"}
+def test_an_operator_edits_admins_of_a_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    tenant = new_tenant()
+    body = {"username": f"second-{tenant.id.hex[:8]}", "email": f"second-{tenant.id.hex[:8]}@example.com"}
     names = {"password": PASSWORD, "first_name": "S", "last_name": "T"}
-    second = house.api.post("/uflow/admin/users", {**body, **names}).json()["id"]
-    suspend_tenant(tenant_id=house.id)
+    second = tenant.api.post("/uflow/admin/users", {**body, **names}).json()["id"]
+    suspend_tenant(tenant_id=tenant.id)
     assert operator.put(f"/uflow/admin/users/{second}", {"first_name": "New"}).json()["first_name"] == "New"
     assert operator.post("/uflow/admin/users/active", {"user_id": second, "active": False}).status_code == 200
-    assert operator.delete(f"/uflow/admin/users/{house.admin.id}").status_code == 403  # the last one
-    assert house.api.put(f"/uflow/admin/users/{second}", {"first_name": "Own"}).status_code == 403
+    assert operator.delete(f"/uflow/admin/users/{tenant.admin.id}").status_code == 403  # the last one
+    assert tenant.api.put(f"/uflow/admin/users/{second}", {"first_name": "Own"}).status_code == 403
 
 
-def test_what_operators_change_there_is_audited(closed: House, user: Person, operator: Api) -> None:
+def test_what_operators_change_there_is_audited(closed: TestTenant, user: Person, operator: Api) -> None:
     CHANGES["soft delete"](operator, closed, user)
     query = {"tenant_id": str(closed.id), "target": str(user.id)}
     events = operator.get("/uflow/admin/audit", query).json()["events"]

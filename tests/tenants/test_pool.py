@@ -21,7 +21,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import Tenant
 from tests.machine.conftest import within
 from tests.tenants.conftest import make_tenants
-from tests.world import House
+from tests.world import TestTenant
 from userflow.models import EndUser
 
 # So many tenants take their time on a busy machine.
@@ -90,8 +90,8 @@ def test_a_random_walk_over_300_tenants_stays_in_the_budget(many_tenants: list[T
     assert most_threads <= before + walkers
 
 
-def test_a_tenant_gets_its_connection_back(house: House) -> None:
-    assert backend_of(house.id) == backend_of(house.id)
+def test_a_tenant_gets_its_connection_back(tenant: TestTenant) -> None:
+    assert backend_of(tenant.id) == backend_of(tenant.id)
 
 
 def test_the_least_recently_used_connection_makes_room(many_tenants: list[Tenant]) -> None:
@@ -106,22 +106,22 @@ def test_the_least_recently_used_connection_makes_room(many_tenants: list[Tenant
     assert backend_of(second) != given_up
 
 
-def test_a_connection_that_the_server_closed_is_not_used_again(house: House) -> None:
-    pid = backend_of(house.id)
+def test_a_connection_that_the_server_closed_is_not_used_again(tenant: TestTenant) -> None:
+    pid = backend_of(tenant.id)
     terminate(pid)
-    assert house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}).status_code == 200
-    assert backend_of(house.id) != pid
+    assert tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)}).status_code == 200
+    assert backend_of(tenant.id) != pid
 
 
-def test_a_connection_that_breaks_in_use_does_not_go_back(house: House) -> None:
+def test_a_connection_that_breaks_in_use_does_not_go_back(tenant: TestTenant) -> None:
     def lose_the_connection() -> None:
-        with in_tenant(house.id), tenant_atomic():
+        with in_tenant(tenant.id), tenant_atomic():
             terminate(answer("SELECT pg_backend_pid()"))
             EndUser.objects.count()
 
     with pytest.raises(DatabaseError):
         lose_the_connection()
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert EndUser.objects.count() >= 0
 
 
@@ -149,18 +149,18 @@ def budget_in_use(tenants: list[Tenant]) -> Iterator[threading.Event]:
 
 
 def test_with_the_whole_budget_in_use_a_request_waits_two_seconds_and_is_told_to_come_again(
-    many_tenants: list[Tenant], house: House
+    many_tenants: list[Tenant], tenant: TestTenant
 ) -> None:
     with budget_in_use(many_tenants):
         began = time.monotonic()
-        refused = house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)})
+        refused = tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)})
         waited = time.monotonic() - began
     assert refused.status_code == 503
     assert refused.json()["error"] == "Service Unavailable"
     assert int(refused.headers["Retry-After"]) >= 1
     # The connections are held for half a minute and more.
     assert 1.9 <= waited < 15
-    assert house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}).status_code == 200
+    assert tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)}).status_code == 200
 
 
 def test_whoever_waits_gets_the_first_connection_that_is_given_back(many_tenants: list[Tenant]) -> None:
@@ -189,41 +189,41 @@ def run(statement: str) -> None:
 
 @pytest.mark.parametrize(("what", "soil", "look", "dirty"), DIRT, ids=[d[0] for d in DIRT])
 def test_nothing_of_a_session_is_left_for_the_next_one(
-    house: House, what: str, soil: Callable[[], None], look: str, dirty: Any
+    tenant: TestTenant, what: str, soil: Callable[[], None], look: str, dirty: Any
 ) -> None:
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         soil()
         assert answer(look) == dirty
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert answer(look) != dirty
 
 
-def test_a_setting_of_a_transaction_ends_with_it(house: House) -> None:
-    with in_tenant(house.id):
+def test_a_setting_of_a_transaction_ends_with_it(tenant: TestTenant) -> None:
+    with in_tenant(tenant.id):
         with tenant_atomic():
             run("SET LOCAL statement_timeout = '17s'")
         pid = answer("SELECT pg_backend_pid()")
-    assert backend_of(house.id) == pid
-    with in_tenant(house.id):
+    assert backend_of(tenant.id) == pid
+    with in_tenant(tenant.id):
         assert answer("SELECT current_setting('statement_timeout')") != "17s"
 
 
-def test_an_aborted_transaction_is_undone_before_the_next_one_comes(house: House) -> None:
-    person = house.register()
+def test_an_aborted_transaction_is_undone_before_the_next_one_comes(tenant: TestTenant) -> None:
+    person = tenant.register()
 
     def fail_half_way() -> None:
-        with in_tenant(house.id), tenant_atomic():
+        with in_tenant(tenant.id), tenant_atomic():
             EndUser.objects.filter(pk=person.id).update(name="Never Written")
             run("SELECT * FROM there_is_no_such_table")
 
     with pytest.raises(ProgrammingError):
         fail_half_way()
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert EndUser.objects.get(pk=person.id).name != "Never Written"
 
 
-def test_limits_hold_on_every_connection_without_being_set(house: House) -> None:
-    with in_tenant(house.id):
+def test_limits_hold_on_every_connection_without_being_set(tenant: TestTenant) -> None:
+    with in_tenant(tenant.id):
         limits = [
             answer(f"SELECT setting::int FROM pg_settings WHERE name = '{name}'")
             for name in ("statement_timeout", "lock_timeout")
@@ -254,7 +254,7 @@ def test_check_counts_all_hosts_and_keeps_slots(settings: Any) -> None:
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
 
 
-def test_what_the_process_repeats_is_prepared_at_its_first_use_on_a_new_connection(house: House) -> None:
+def test_what_the_process_repeats_is_prepared_at_its_first_use_on_a_new_connection(tenant: TestTenant) -> None:
     mark = f"repeated_{random.getrandbits(32)}"
 
     def run() -> None:
@@ -264,12 +264,12 @@ def test_what_the_process_repeats_is_prepared_at_its_first_use_on_a_new_connecti
     def prepared() -> int:
         return int(answer(f"SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%AS {mark}'"))
 
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         run()
         assert prepared() == 0
         for _ in range(REPEATED):
             run()
     POOL.close_idle()
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         run()
         assert prepared() == 1

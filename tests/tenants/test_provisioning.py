@@ -15,7 +15,7 @@ from tenants.context import in_tenant
 from tenants.errors import NoRoom
 from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import databases_on, straight_to, throw_away
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.errors import AdminNameTaken
 from userflow.models import AdminUser, EndUser
 from userflow.tenants.actions import open_tenant
@@ -25,11 +25,11 @@ def a_slug() -> str:
     return f"slug-{secrets.token_hex(4)}"
 
 
-def test_a_spare_is_claimed_without_a_word_to_the_database_server(new_tenant: Callable[[], Tenant]) -> None:
+def test_a_spare_is_claimed_without_a_word_to_the_database_server(new_bare_tenant: Callable[[], Tenant]) -> None:
     warm_pool.refill(main_server(), 1)
     waiting = set(WarmDatabase.objects.values_list("name", flat=True))
     with CaptureQueriesContext(connection) as statements:
-        tenant = new_tenant()
+        tenant = new_bare_tenant()
     assert tenant.database.name in waiting
     assert not WarmDatabase.objects.filter(name=tenant.database.name).exists()
     assert not any("CREATE DATABASE" in statement["sql"] for statement in statements)
@@ -37,8 +37,8 @@ def test_a_spare_is_claimed_without_a_word_to_the_database_server(new_tenant: Ca
         assert EndUser.objects.count() == 0
 
 
-def test_without_a_spare_the_template_is_copied(no_spares: None, new_tenant: Callable[[], Tenant]) -> None:
-    tenant = new_tenant()
+def test_without_a_spare_the_template_is_copied(no_spares: None, new_bare_tenant: Callable[[], Tenant]) -> None:
+    tenant = new_bare_tenant()
     assert tenant.database.status == "active"
     with in_tenant(tenant.pk):
         assert EndUser.objects.count() == 0
@@ -83,10 +83,10 @@ def test_one_slug_wanted_at_once_goes_to_one(spares: int, no_spares: None, opera
 
 
 @pytest.mark.parametrize("spares", [0, 1])
-def test_a_refused_making_leaves_nothing(spares: int, no_spares: None, house: House) -> None:
+def test_a_refused_making_leaves_nothing(spares: int, no_spares: None, tenant: TestTenant) -> None:
     warm_pool.refill(main_server(), spares)
     slug, before, keys = a_slug(), databases_on(main_server()), DataKey.objects.count()
-    taken = {"username": house.admin.username, "email": "new@example.com", "password": house.admin.password}
+    taken = {"username": tenant.admin.username, "email": "new@example.com", "password": tenant.admin.password}
     with pytest.raises(AdminNameTaken):
         open_tenant(name="Refused", slug=slug, admin=taken)
     assert not Tenant.objects.filter(slug=slug).exists()
@@ -121,18 +121,18 @@ def test_a_generated_slug_spells_latin_letters_in_ascii(name: str, start: str, o
 
 
 def test_deleting_takes_all_of_the_tenant_and_nothing_of_another(
-    new_house: Callable[[], House], other_house: House
+    new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
-    house, others = new_house(), AdminUser.objects.filter(tenant_id=other_house.id).count()
-    person = house.register()
-    with straight_to(house.made.tenant):  # a pooler's connection, for one
-        provisioning.delete_tenant(tenant_id=house.id)
-    assert house.made.tenant.database.name not in databases_on(main_server())
-    assert not AdminUser.objects.filter(tenant_id=house.id).exists()
-    assert not DataKey.objects.filter(owner=str(house.id)).exists()
-    assert AdminUser.objects.filter(tenant_id=other_house.id).count() == others
-    assert house.api.get("/uflow/admin/users/me").status_code == 401
-    login = {"client_id": str(house.client_id), "email": person.email, "password": person.password}
+    tenant, others = new_tenant(), AdminUser.objects.filter(tenant_id=other_tenant.id).count()
+    person = tenant.register()
+    with straight_to(tenant.row):  # a pooler's connection, for one
+        provisioning.delete_tenant(tenant_id=tenant.id)
+    assert tenant.row.database.name not in databases_on(main_server())
+    assert not AdminUser.objects.filter(tenant_id=tenant.id).exists()
+    assert not DataKey.objects.filter(owner=str(tenant.id)).exists()
+    assert AdminUser.objects.filter(tenant_id=other_tenant.id).count() == others
+    assert tenant.api.get("/uflow/admin/users/me").status_code == 401
+    login = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}
     assert Api().post("/uflow/auth/enduser/login", login).status_code == 401
 
 

@@ -21,7 +21,7 @@ from tenants.states import Purpose
 from tests.machine.conftest import within
 from tests.tenants.conftest import AnotherProcess, databases_on, said_by, straight_to, throw_away
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import Api, House, Person, build_house
+from tests.world import Api, Person, TestTenant, build_tenant
 from userflow.events.models import WebhookEndpoint
 from userflow.models import EndUser
 from userflow.webhooks.signing import open_secret
@@ -30,19 +30,19 @@ MOVING = ["moving", "written out", "reserved", "created", "read in", "verified",
 
 
 @pytest.fixture
-def settled(django_db_setup: None) -> Iterator[House]:
+def settled(django_db_setup: None) -> Iterator[TestTenant]:
     """A tenant on the main server, deleted after the test."""
-    house = build_house("settled")
-    yield house
-    throw_away(house.made.tenant)
+    tenant = build_tenant("settled")
+    yield tenant
+    throw_away(tenant.row)
 
 
-def mapping_of(house: House) -> TenantDatabase:
-    return TenantDatabase.objects.select_related("server").get(pk=house.id)
+def mapping_of(tenant: TestTenant) -> TenantDatabase:
+    return TenantDatabase.objects.select_related("server").get(pk=tenant.id)
 
 
-def people(house: House) -> set[UUID]:
-    with in_tenant(house.id, Purpose.INSPECT):
+def people(tenant: TestTenant) -> set[UUID]:
+    with in_tenant(tenant.id, Purpose.INSPECT):
         return set(EndUser.objects.values_list("pk", flat=True))
 
 
@@ -51,15 +51,15 @@ def wrong() -> list[str]:
     return [str(finding.kind) for finding in repairs.find_problems() if finding.kind in kinds]
 
 
-def test_a_backup_brings_back_what_was(settled: House, tmp_path: Path) -> None:
+def test_a_backup_brings_back_what_was(settled: TestTenant, tmp_path: Path) -> None:
     kept, file, before = settled.register(), tmp_path / "settled.zip", mapping_of(settled).name
     opened = open_things(settled, kept)
-    said_by("backup_tenant", settled.made.tenant.slug, str(file))
+    said_by("backup_tenant", settled.slug, str(file))
     assert Api(token=opened["access"]).post("/authmgr/logout", {"all": True}).status_code == 200
     late = settled.register()
     with in_tenant(settled.id):
         EndUser.objects.filter(pk=kept.id).update(name="Changed Since")
-    said_by("restore_tenant", settled.made.tenant.slug, str(file), yes=True)
+    said_by("restore_tenant", settled.slug, str(file), yes=True)
     assert people(settled) == {kept.id}
     assert settled.sign_in(kept)["access_token"]
     refused = Api().post(
@@ -74,15 +74,15 @@ def test_a_backup_brings_back_what_was(settled: House, tmp_path: Path) -> None:
     assert tried(opened) == {"access": 401, "refresh": 400, "reset": 400, "invitation": 400}
 
 
-def open_things(house: House, person: Person) -> dict[str, str]:
+def open_things(tenant: TestTenant, person: Person) -> dict[str, str]:
     """A session, a link to set a password, and an invitation, each by its token."""
-    signed_in = house.sign_in(person)
-    forgot = {"email": person.email, "tenant_id": str(house.id)}
+    signed_in = tenant.sign_in(person)
+    forgot = {"email": person.email, "tenant_id": str(tenant.id)}
     assert Api().post("/uflow/auth/enduser/password/forgot", forgot).status_code == 200
     (reset,) = mails_to(person.email, "new password")
     invited = f"invited-{person.id.hex}@example.com"
-    asked = {"email": invited, "kind": "end_user", "client_id": str(house.client_id)}
-    assert house.api.post("/uflow/admin/invitations", asked).status_code == 201
+    asked = {"email": invited, "kind": "end_user", "client_id": str(tenant.client_id)}
+    assert tenant.api.post("/uflow/admin/invitations", asked).status_code == 201
     return {
         "access": signed_in["access_token"],
         "refresh": signed_in["refresh_token"],
@@ -103,17 +103,17 @@ def tried(opened: dict[str, str]) -> dict[str, int]:
     return {name: answer.status_code for name, answer in answers.items()}
 
 
-def test_a_backup_is_for_its_owner_alone(settled: House, tmp_path: Path) -> None:
+def test_a_backup_is_for_its_owner_alone(settled: TestTenant, tmp_path: Path) -> None:
     file = tmp_path / "settled.zip"
-    said_by("backup_tenant", settled.made.tenant.slug, str(file))
+    said_by("backup_tenant", settled.slug, str(file))
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["settled.zip"]
 
 
 def test_what_a_killed_backup_left_goes_with_the_next_one_beside_it(
-    settled: House, another_process: AnotherProcess, tmp_path: Path
+    settled: TestTenant, another_process: AnotherProcess, tmp_path: Path
 ) -> None:
-    slug = settled.made.tenant.slug
+    slug = settled.slug
     yesterday, today, people = tmp_path / "yesterday.zip", tmp_path / "today.zip", tmp_path / "people.jsonl"
     assert another_process.run("backup_tenant", slug, str(yesterday), kill_after="written out").code == 9
     (dump,) = tmp_path.rglob("*.dump")
@@ -127,36 +127,36 @@ def test_what_a_killed_backup_left_goes_with_the_next_one_beside_it(
     assert sorted(tmp_path.iterdir()) == [people, today]
 
 
-def test_a_lost_database_comes_back_from_its_backup(settled: House, tmp_path: Path) -> None:
+def test_a_lost_database_comes_back_from_its_backup(settled: TestTenant, tmp_path: Path) -> None:
     person, file = settled.register(), tmp_path / "settled.zip"
-    said_by("backup_tenant", settled.made.tenant.slug, str(file))
+    said_by("backup_tenant", settled.slug, str(file))
     with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
     with pytest.raises(SystemExit):
         said_by("check_tenants", repair=True, yes=True)
     assert mapping_of(settled).status == "failed"
-    said_by("restore_tenant", settled.made.tenant.slug, str(file), yes=True)
+    said_by("restore_tenant", settled.slug, str(file), yes=True)
     assert (mapping_of(settled).status, mapping_of(settled).reason) == ("active", "")
     assert settled.sign_in(person)["access_token"]
 
 
 def test_a_backup_of_another_tenant_and_a_file_that_is_none_are_refused(
-    settled: House, other_house: House, tmp_path: Path
+    settled: TestTenant, other_tenant: TestTenant, tmp_path: Path
 ) -> None:
     others, nonsense = tmp_path / "others.zip", tmp_path / "nonsense.zip"
-    said_by("backup_tenant", other_house.made.tenant.slug, str(others))
+    said_by("backup_tenant", other_tenant.slug, str(others))
     nonsense.write_bytes(b"PK nothing")
     for file in (others, nonsense, tmp_path / "there-is-none.zip"):
         with pytest.raises(CommandError, match="backup") as error:
-            said_by("restore_tenant", settled.made.tenant.slug, str(file), yes=True)
+            said_by("restore_tenant", settled.slug, str(file), yes=True)
         assert error.value.returncode == 2
     assert mapping_of(settled).status == "active"
 
 
-def test_a_tenant_moves_with_its_people_and_works_there(settled: House, second: DatabaseServer) -> None:
+def test_a_tenant_moves_with_its_people_and_works_there(settled: TestTenant, second: DatabaseServer) -> None:
     person, before = settled.register(), mapping_of(settled).name
     token = settled.as_user(person)
-    said_by("move_tenant", settled.made.tenant.slug, second.name)
+    said_by("move_tenant", settled.slug, second.name)
     after = mapping_of(settled)
     assert (after.server, after.status) == (second, "active")
     assert after.name in databases_on(second)
@@ -166,12 +166,12 @@ def test_a_tenant_moves_with_its_people_and_works_there(settled: House, second: 
     assert wrong() == []
 
 
-def test_a_suspended_tenant_moves_and_stays_suspended(settled: House, second: DatabaseServer) -> None:
+def test_a_suspended_tenant_moves_and_stays_suspended(settled: TestTenant, second: DatabaseServer) -> None:
     person = settled.register()
-    said_by("suspend_tenant", settled.made.tenant.slug)
-    said_by("move_tenant", settled.made.tenant.slug, second.name)
+    said_by("suspend_tenant", settled.slug)
+    said_by("move_tenant", settled.slug, second.name)
     assert (mapping_of(settled).server, mapping_of(settled).status) == (second, "suspended")
-    said_by("resume_tenant", settled.made.tenant.slug)
+    said_by("resume_tenant", settled.slug)
     assert settled.sign_in(person)["access_token"]
 
 
@@ -196,7 +196,7 @@ def _and_hang_up(act: Callable[[], object]) -> None:
 
 
 def test_all_that_was_answered_with_a_success_while_a_tenant_moved_is_there_and_opens(
-    settled: House, second: DatabaseServer, settings: Any
+    settled: TestTenant, second: DatabaseServer, settings: Any
 ) -> None:
     settings.WEBHOOK_ENDPOINTS_PER_TENANT = 1_000_000
     settings.WEBHOOK_ALLOWED_NETWORKS, settings.WEBHOOK_PLAIN_HTTP = ["127.0.0.0/8"], True
@@ -217,7 +217,7 @@ def test_all_that_was_answered_with_a_success_while_a_tenant_moved_is_there_and_
         try:
             # The move may be over before a slow machine has written anything.
             assert within(60, lambda: len(written) > 0)
-            said_by("move_tenant", settled.made.tenant.slug, second.name)
+            said_by("move_tenant", settled.slug, second.name)
         finally:
             over.set()
         assert [writer.result() for writer in writers] == [None, None]
@@ -232,9 +232,9 @@ def test_all_that_was_answered_with_a_success_while_a_tenant_moved_is_there_and_
 
 
 def test_a_suspended_tenants_trail_is_whole_when_it_was_sealed_during_its_move(
-    settled: House, second: DatabaseServer
+    settled: TestTenant, second: DatabaseServer
 ) -> None:
-    slug = settled.made.tenant.slug
+    slug = settled.slug
     settled.register()
     said_by("suspend_tenant", slug)
 
@@ -248,8 +248,8 @@ def test_a_suspended_tenants_trail_is_whole_when_it_was_sealed_during_its_move(
     assert (audit("seal_audit"), audit("verify_audit")) == (0, 0)
 
 
-def test_a_suspended_tenant_is_not_opened_while_it_moves(settled: House, second: DatabaseServer) -> None:
-    slug = settled.made.tenant.slug
+def test_a_suspended_tenant_is_not_opened_while_it_moves(settled: TestTenant, second: DatabaseServer) -> None:
+    slug = settled.slug
     said_by("suspend_tenant", slug)
 
     def resume() -> None:
@@ -264,9 +264,9 @@ def test_a_suspended_tenant_is_not_opened_while_it_moves(settled: House, second:
 
 @pytest.mark.parametrize("repair", [True, False])
 def test_a_suspended_tenant_whose_move_was_killed_can_be_written_into_again(
-    settled: House, second: DatabaseServer, another_process: AnotherProcess, repair: bool
+    settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess, repair: bool
 ) -> None:
-    slug = settled.made.tenant.slug
+    slug = settled.slug
     said_by("suspend_tenant", slug)
     another_process.run("move_tenant", slug, second.name, kill_after="written out")
     assert wrong() == ["left moving"]
@@ -277,22 +277,22 @@ def test_a_suspended_tenant_whose_move_was_killed_can_be_written_into_again(
     assert (settled.register().id in people(settled), wrong()) == (True, [])
 
 
-def test_a_tenant_that_is_there_already_is_not_moved(settled: House) -> None:
+def test_a_tenant_that_is_there_already_is_not_moved(settled: TestTenant) -> None:
     with pytest.raises(CommandError, match="already"):
-        said_by("move_tenant", settled.made.tenant.slug, "main")
+        said_by("move_tenant", settled.slug, "main")
     assert mapping_of(settled).status == "active"
 
 
-def test_a_move_that_fails_leaves_everything_as_it_was(settled: House, second: DatabaseServer) -> None:
+def test_a_move_that_fails_leaves_everything_as_it_was(settled: TestTenant, second: DatabaseServer) -> None:
     person, spares = settled.register(), WarmDatabase.objects.count()
     # A row that its own table's rule would not take any more: reading in ends with an error.
-    with straight_to(settled.made.tenant) as raw:
+    with straight_to(settled.row) as raw:
         raw.execute("CREATE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'")
         raw.execute("CREATE TABLE odd (x int CHECK (broken() = x))")
         raw.execute("INSERT INTO odd VALUES (1)")
         raw.execute("CREATE OR REPLACE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2'")
     with pytest.raises(CommandError, match="pg_restore") as error:
-        said_by("move_tenant", settled.made.tenant.slug, second.name)
+        said_by("move_tenant", settled.slug, second.name)
     assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")
     assert WarmDatabase.objects.count() == spares
@@ -306,7 +306,7 @@ def test_a_move_that_fails_leaves_everything_as_it_was(settled: House, second: D
     ["DELETE FROM userflow_rolebinding WHERE user_id = %s", "DROP TABLE userflow_rolebinding"],
     ids=["a row", "a table"],
 )
-def test_move_rejects_a_copy_that_lacks(settled: House, second: DatabaseServer, lose: str) -> None:
+def test_move_rejects_a_copy_that_lacks(settled: TestTenant, second: DatabaseServer, lose: str) -> None:
     settled.register()
     person, before = settled.register(), mapping_of(settled).name
 
@@ -316,7 +316,7 @@ def test_move_rejects_a_copy_that_lacks(settled: House, second: DatabaseServer, 
             raw.execute(lose, [person.id] if "%s" in lose else None)
 
     with at_the_step("read in", lose_it), pytest.raises(CommandError, match="rows as the original") as error:
-        said_by("move_tenant", settled.made.tenant.slug, second.name)
+        said_by("move_tenant", settled.slug, second.name)
     assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).name) == (main_server(), before)
     assert before in databases_on(main_server())
@@ -325,28 +325,28 @@ def test_move_rejects_a_copy_that_lacks(settled: House, second: DatabaseServer, 
 
 
 def test_nothing_is_written_while_a_tenant_moves(
-    settled: House, second: DatabaseServer, another_process: AnotherProcess
+    settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
     person = settled.register()
     user = settled.as_user(person)
-    another_process.run("move_tenant", settled.made.tenant.slug, second.name, kill_after="written out")
+    another_process.run("move_tenant", settled.slug, second.name, kill_after="written out")
     mine = f"/uflow/user/enduser/{settled.id}/{person.id}"
     assert user.get(mine).status_code == 200
     assert user.put(mine, {"name": "Lost Change"}).status_code == 503
-    with straight_to(settled.made.tenant) as raw:
+    with straight_to(settled.row) as raw:
         assert raw.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
     with pytest.raises(SystemExit):
         said_by("check_tenants")
-    said_by("move_tenant", settled.made.tenant.slug, second.name)
+    said_by("move_tenant", settled.slug, second.name)
     assert user.put(mine, {"name": "Kept Change"}).status_code == 200
 
 
 @pytest.mark.parametrize("step", MOVING)
 def test_a_move_that_was_killed_is_finished_by_the_same_command(
-    step: str, settled: House, second: DatabaseServer, another_process: AnotherProcess
+    step: str, settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
     person = settled.register()
-    command = ["move_tenant", settled.made.tenant.slug, second.name]
+    command = ["move_tenant", settled.slug, second.name]
     assert another_process.run(*command, kill_after=step).code == 9
     assert ("left copy" if step == "switched" else "left moving") in wrong()
     assert another_process.run(*command).code == 0
@@ -358,9 +358,9 @@ def test_a_move_that_was_killed_is_finished_by_the_same_command(
 
 @pytest.mark.parametrize("late", ["restore_tenant", "move_tenant"])
 def test_who_waits_for_a_restore_goes_on_with_what_it_made(
-    late: str, settled: House, second: DatabaseServer, another_process: AnotherProcess, tmp_path: Path
+    late: str, settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess, tmp_path: Path
 ) -> None:
-    slug, file = settled.made.tenant.slug, str(tmp_path / "settled.zip")
+    slug, file = settled.slug, str(tmp_path / "settled.zip")
     said_by("backup_tenant", slug, file)
     words = [late, slug, *([file, "--yes"] if late == "restore_tenant" else [second.name])]
     with ThreadPoolExecutor(1) as pool:
@@ -386,9 +386,9 @@ def waits_for_a_lock() -> bool:
 
 
 def test_a_repair_that_was_long_asked_about_does_not_close_a_tenant_that_was_restored_meanwhile(
-    settled: House, tmp_path: Path
+    settled: TestTenant, tmp_path: Path
 ) -> None:
-    slug, file = settled.made.tenant.slug, str(tmp_path / "settled.zip")
+    slug, file = settled.slug, str(tmp_path / "settled.zip")
     said_by("backup_tenant", slug, file)
     with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
@@ -399,9 +399,9 @@ def test_a_repair_that_was_long_asked_about_does_not_close_a_tenant_that_was_res
 
 
 def test_a_move_that_was_killed_can_be_given_up(
-    settled: House, second: DatabaseServer, another_process: AnotherProcess
+    settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
-    another_process.run("move_tenant", settled.made.tenant.slug, second.name, kill_after="read in")
+    another_process.run("move_tenant", settled.slug, second.name, kill_after="read in")
     assert sorted(wrong()) == ["left copy", "left moving"]
     said_by("check_tenants", repair=True, yes=True)
     assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")

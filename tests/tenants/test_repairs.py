@@ -42,8 +42,8 @@ def drop_database(name: str) -> None:
         databases.drop(raw, name)
 
 
-def test_nothing_is_said_of_a_healthy_tenant(new_tenant: Callable[[], Tenant]) -> None:
-    assert found_about(new_tenant().slug) == []
+def test_nothing_is_said_of_a_healthy_tenant(new_bare_tenant: Callable[[], Tenant]) -> None:
+    assert found_about(new_bare_tenant().slug) == []
 
 
 def test_an_orphan_is_found_and_dropped_only_when_asked_for() -> None:
@@ -68,9 +68,9 @@ def test_nothing_is_dropped_without_a_word_from_a_person() -> None:
 
 
 def test_a_tenant_without_its_database_is_marked_failed_and_comes_back_with_it(
-    new_tenant: Callable[[], Tenant],
+    new_bare_tenant: Callable[[], Tenant],
 ) -> None:
-    tenant = new_tenant()
+    tenant = new_bare_tenant()
     drop_database(tenant.database.name)
     assert found_about(tenant.slug) == ["database missing"]
     code, _ = check(repair=True, yes=True)
@@ -82,8 +82,8 @@ def test_a_tenant_without_its_database_is_marked_failed_and_comes_back_with_it(
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "active"
 
 
-def test_a_suspended_tenant_without_its_database_stays_suspended(new_tenant: Callable[[], Tenant]) -> None:
-    tenant = new_tenant()
+def test_a_suspended_tenant_without_its_database_stays_suspended(new_bare_tenant: Callable[[], Tenant]) -> None:
+    tenant = new_bare_tenant()
     said_by("suspend_tenant", tenant.slug)
     drop_database(tenant.database.name)
     check(repair=True, yes=True)
@@ -94,8 +94,8 @@ def test_a_suspended_tenant_without_its_database_stays_suspended(new_tenant: Cal
 @pytest.mark.parametrize(
     ("left", "kind"), [("migrating", "left migrating"), ("moving", "left moving"), ("deleting", "left deleting")]
 )
-def test_what_a_crash_left_is_found_and_finished(left: str, kind: str, new_tenant: Callable[[], Tenant]) -> None:
-    tenant = new_tenant()
+def test_what_a_crash_left_is_found_and_finished(left: str, kind: str, new_bare_tenant: Callable[[], Tenant]) -> None:
+    tenant = new_bare_tenant()
     TenantDatabase.objects.filter(pk=tenant.pk).update(status=left)
     assert found_about(tenant.slug) == [kind]
     check(repair=True, yes=True)
@@ -103,8 +103,8 @@ def test_what_a_crash_left_is_found_and_finished(left: str, kind: str, new_tenan
     assert ended == ("deleted" if left == "deleting" else "active")
 
 
-def test_a_job_that_runs_is_left_alone(new_tenant: Callable[[], Tenant]) -> None:
-    tenant = new_tenant()
+def test_a_job_that_runs_is_left_alone(new_bare_tenant: Callable[[], Tenant]) -> None:
+    tenant = new_bare_tenant()
     TenantDatabase.objects.filter(pk=tenant.pk).update(status="migrating")
     with databases.job_lock(main_server(), tenant.pk):
         assert found_about(tenant.slug) == []

@@ -15,22 +15,22 @@ from tenants.context import in_tenant
 from tenants.models import DatabaseServer, Tenant, WarmDatabase
 from tenants.servers import seal_url
 from tests.tenants.conftest import databases_on, said_by, throw_away
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.models import EndUser
 
 
 def test_new_tenants_go_to_the_server_with_most_room(
-    second: DatabaseServer, operator: Api, new_house: Callable[[], House]
+    second: DatabaseServer, operator: Api, new_tenant: Callable[[], TestTenant]
 ) -> None:
-    house = new_house()
-    person = house.register()
-    assert house.made.tenant.database.server == second
-    assert house.made.tenant.database.name in databases_on(second)
-    assert house.made.tenant.database.name not in databases_on(main_server())
-    with in_tenant(house.id):
+    tenant = new_tenant()
+    person = tenant.register()
+    assert tenant.row.database.server == second
+    assert tenant.row.database.name in databases_on(second)
+    assert tenant.row.database.name not in databases_on(main_server())
+    with in_tenant(tenant.id):
         assert EndUser.objects.filter(pk=person.id).exists()
-    mapping = operator.get("/uflow/user/enduser/databases", {"tenant_id": str(house.id)}).json()
-    assert mapping["database_name"] == house.made.tenant.database.name
+    mapping = operator.get("/uflow/user/enduser/databases", {"tenant_id": str(tenant.id)}).json()
+    assert mapping["database_name"] == tenant.row.database.name
     assert mapping["database_host"] == second.host
 
 
@@ -65,19 +65,19 @@ def test_refill_goes_past_a_server_that_fails(second: DatabaseServer) -> None:
 
 
 def test_new_addresses_of_a_server_count_from_the_next_request_on(
-    second: DatabaseServer, second_url: str, new_house: Callable[[], House]
+    second: DatabaseServer, second_url: str, new_tenant: Callable[[], TestTenant]
 ) -> None:
-    house = new_house()
-    assert name_of_connection(house) == "identity"
+    tenant = new_tenant()
+    assert name_of_connection(tenant) == "identity"
     said_by("add_database_server", second.name, f"{second_url}&application_name=elsewhere", replace=True)
-    assert house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}).status_code == 200
-    assert name_of_connection(house) == "elsewhere"
+    assert tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)}).status_code == 200
+    assert name_of_connection(tenant) == "elsewhere"
 
 
-def name_of_connection(house: House) -> Any:
+def name_of_connection(tenant: TestTenant) -> Any:
     from django.db import connections
 
-    with in_tenant(house.id), connections["tenant"].cursor() as cursor:
+    with in_tenant(tenant.id), connections["tenant"].cursor() as cursor:
         cursor.execute("SELECT current_setting('application_name')")
         return cursor.fetchone()[0]
 
@@ -88,17 +88,17 @@ def test_the_urls_are_sealed(second: DatabaseServer, second_url: str) -> None:
     assert b"postgresql" not in bytes(second.url_sealed)
 
 
-def test_a_migration_reaches_every_server(second: DatabaseServer, new_house: Callable[[], House]) -> None:
+def test_a_migration_reaches_every_server(second: DatabaseServer, new_tenant: Callable[[], TestTenant]) -> None:
     from tenants import fleet
     from tenants.models import TenantDatabase
     from tenants.schema import schema_version
 
-    house = new_house()
-    TenantDatabase.objects.filter(pk=house.id).update(schema_version="0-000000000000")
+    tenant = new_tenant()
+    TenantDatabase.objects.filter(pk=tenant.id).update(schema_version="0-000000000000")
     # Of no tenants but that server's: what others have left is not its business.
     outcomes = [outcome for outcome in fleet.migrate_tenants().outcomes if outcome.server == second.name]
-    assert [(outcome.slug, outcome.result) for outcome in outcomes] == [(house.made.tenant.slug, "migrated")]
-    assert TenantDatabase.objects.get(pk=house.id).schema_version == schema_version()
+    assert [(outcome.slug, outcome.result) for outcome in outcomes] == [(tenant.slug, "migrated")]
+    assert TenantDatabase.objects.get(pk=tenant.id).schema_version == schema_version()
 
 
 @pytest.mark.parametrize(

@@ -6,34 +6,34 @@ import pytest
 from django.core.management import CommandError
 
 from tests.tenants.conftest import said_by
-from tests.world import Api, House, Person
+from tests.world import Api, Person, TestTenant
 
 
 @pytest.fixture(scope="module")
-def shut(django_db_setup: None, django_db_blocker: object) -> House:
+def shut(django_db_setup: None, django_db_blocker: object) -> TestTenant:
     """A tenant of this module's own; each test opens it again."""
-    from tests.world import build_house
+    from tests.world import build_tenant
 
     with django_db_blocker.unblock():  # type: ignore[attr-defined]  # pytest-django's blocker is untyped
-        return build_house("shut")
+        return build_tenant("shut")
 
 
-def suspend(house: House, operator: Api) -> None:
-    answer = operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": "suspended"})
+def suspend(tenant: TestTenant, operator: Api) -> None:
+    answer = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "suspended"})
     assert (answer.status_code, answer.json()["status"]) == (200, "suspended")
 
 
-def resume(house: House, operator: Api) -> None:
-    answer = operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": "active"})
+def resume(tenant: TestTenant, operator: Api) -> None:
+    answer = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "active"})
     assert (answer.status_code, answer.json()["status"]) == (200, "active")
 
 
-def login(house: House, person: Person) -> int:
-    body = {"client_id": str(house.client_id), "email": person.email, "password": person.password}
+def login(tenant: TestTenant, person: Person) -> int:
+    body = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
 
-def test_tokens_and_logins_stop_at_the_next_request_and_work_again_after_it(shut: House, operator: Api) -> None:
+def test_tokens_and_logins_stop_at_the_next_request_and_work_again_after_it(shut: TestTenant, operator: Api) -> None:
     person = shut.register()
     user = shut.as_user(person)
     mine = f"/uflow/user/enduser/{shut.id}/{person.id}"
@@ -54,7 +54,7 @@ def test_tokens_and_logins_stop_at_the_next_request_and_work_again_after_it(shut
     assert login(shut, person) == 200
 
 
-def test_nobody_registers_meanwhile(shut: House, operator: Api) -> None:
+def test_nobody_registers_meanwhile(shut: TestTenant, operator: Api) -> None:
     suspend(shut, operator)
     body = {
         "tenant_id": str(shut.id),
@@ -70,14 +70,14 @@ def test_nobody_registers_meanwhile(shut: House, operator: Api) -> None:
     assert people.json()["total"] == 0
 
 
-def test_another_tenant_is_not_touched(shut: House, other_house: House, operator: Api) -> None:
+def test_another_tenant_is_not_touched(shut: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
     suspend(shut, operator)
-    answer = other_house.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_house.id)})
+    answer = other_tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)})
     resume(shut, operator)
     assert answer.status_code == 200
 
 
-def test_an_operator_still_looks_at_it(shut: House, operator: Api) -> None:
+def test_an_operator_still_looks_at_it(shut: TestTenant, operator: Api) -> None:
     person = shut.register()
     suspend(shut, operator)
     listed = operator.get("/uflow/user/enduser/list", {"tenant_id": str(shut.id), "email": person.email})
@@ -89,8 +89,8 @@ def test_an_operator_still_looks_at_it(shut: House, operator: Api) -> None:
     assert (mapping.status_code, mapping.json()["status"]) == (200, "suspended")
 
 
-def test_the_commands_do_the_same(shut: House) -> None:
-    slug = shut.made.tenant.slug
+def test_the_commands_do_the_same(shut: TestTenant) -> None:
+    slug = shut.slug
     assert said_by("suspend_tenant", slug) == f"{slug} is suspended.\n"
     assert shut.api.get("/uflow/admin/users/me").status_code == 403
     assert said_by("resume_tenant", slug) == f"{slug} is active again.\n"
@@ -104,9 +104,9 @@ def test_a_slug_that_nobody_has_is_refused(command: str) -> None:
     assert error.value.returncode == 2
 
 
-def test_only_a_suspended_tenant_is_resumed(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    said_by("suspend_tenant", house.made.tenant.slug)
-    said_by("delete_tenant", house.made.tenant.slug, yes=True)
+def test_only_a_suspended_tenant_is_resumed(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    said_by("suspend_tenant", tenant.slug)
+    said_by("delete_tenant", tenant.slug, yes=True)
     with pytest.raises(CommandError, match="No tenant"):
-        said_by("resume_tenant", house.made.tenant.slug)
+        said_by("resume_tenant", tenant.slug)

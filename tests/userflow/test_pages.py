@@ -15,13 +15,13 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.machine.groups import program
-from tests.userflow.email.test_proofs import last_proof, strict_house
+from tests.userflow.email.test_proofs import last_proof, strict_tenant
 from tests.userflow.email.test_proofs import sign_in as try_to_sign_in
-from tests.userflow.invitations.test_invitations import invite, somebody, token_of
+from tests.userflow.invitations.test_invitations import invite, new_address, token_of
 from tests.userflow.mailbox import mails_to, token_in
 from tests.userflow.passwords.test_reset import ask, login
 from tests.userflow.sessions.test_oauth_libraries import place as place
-from tests.world import PASSWORD, Api, House, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 
 NEW = "another horse 8 battery"
 PAGES = ["/password/reset", "/email/verify", "/email/undo", "/invitations/accept"]
@@ -97,11 +97,11 @@ def test_the_links_of_mails_lead_to_the_pages_by_default() -> None:
 
 
 @pytest.mark.needs("chromium", "chromedriver")
-def test_a_person_sets_a_new_password(place: str, house: House, browser: webdriver.Chrome) -> None:
-    person = house.register()
+def test_a_person_sets_a_new_password(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
+    person = tenant.register()
     # The page of a link from before is still open: in the same tab only the fragment changes.
     browser.get(f"{place}/password/reset#realm=enduser&token=of-an-older-mail")
-    browser.get(f"{place}/password/reset#realm=enduser&token={ask(house, person)}")
+    browser.get(f"{place}/password/reset#realm=enduser&token={ask(tenant, person)}")
     assert WebDriverWait(browser, 60).until(lambda _: "token" not in browser.current_url)
     submit(browser, password=NEW, again=NEW + "x")
     assert says(browser, "problem", "The two passwords are not the same.")
@@ -109,14 +109,14 @@ def test_a_person_sets_a_new_password(place: str, house: House, browser: webdriv
     assert says(browser, "problem", "breaches")
     submit(browser, password=NEW, again=NEW)
     assert says(browser, "done", "Your new password is set")
-    assert (login(house, person, PASSWORD), login(house, person, NEW)) == (401, 200)
+    assert (login(tenant, person, PASSWORD), login(tenant, person, NEW)) == (401, 200)
 
 
 @pytest.mark.needs("chromium", "chromedriver")
 def test_a_person_confirms_an_address_with_one_click(
     place: str, django_db_setup: None, browser: webdriver.Chrome
 ) -> None:
-    strict = strict_house()
+    strict = strict_tenant()
     person = strict.register()
     browser.get(f"{place}/email/verify#token={token_in(last_proof(person.email))}")
     assert "token" not in browser.current_url
@@ -128,21 +128,21 @@ def test_a_person_confirms_an_address_with_one_click(
 
 
 @pytest.mark.needs("chromium", "chromedriver")
-def test_an_invited_end_user_chooses_a_password(place: str, house: House, browser: webdriver.Chrome) -> None:
-    invitation = invite(house, "end_user")
+def test_an_invited_end_user_chooses_a_password(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
+    invitation = invite(tenant, "end_user")
     browser.get(f"{place}/invitations/accept#token={token_of(invitation)}")
     assert "token" not in browser.current_url
     assert not element(browser, "username").is_displayed()
     submit(browser, name="Ada Byron", password=NEW, again=NEW)
     assert says(browser, "done", f"sign in as {invitation['email']}")
-    assert try_to_sign_in(house, invitation["email"], NEW).status_code == 200
+    assert try_to_sign_in(tenant, invitation["email"], NEW).status_code == 200
 
 
 @pytest.mark.needs("chromium", "chromedriver")
-def test_an_invited_admin_chooses_a_name_too(place: str, house: House, browser: webdriver.Chrome) -> None:
+def test_an_invited_admin_chooses_a_name_too(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
     name = f"u{secrets.token_hex(4)}"
-    browser.get(f"{place}/invitations/accept#token={token_of(invite(house, 'admin', roles=['auditor']))}")
-    submit(browser, username=house.admin.username, password=NEW, again=NEW)
+    browser.get(f"{place}/invitations/accept#token={token_of(invite(tenant, 'admin', roles=['auditor']))}")
+    submit(browser, username=tenant.admin.username, password=NEW, again=NEW)
     assert says(browser, "problem", "username")
     submit(browser, username=name)
     assert says(browser, "done", f"sign in as {name}")
@@ -157,15 +157,15 @@ def test_an_address_without_its_token_is_called_incomplete(place: str, browser: 
         assert not element(browser, "form").is_displayed()
 
 
-def test_a_tenant_has_pages_of_its_own(new_house: Callable[[], House]) -> None:
-    own = new_house()
-    own.made.tenant.settings = {
+def test_a_tenant_has_pages_of_its_own(new_tenant: Callable[[], TestTenant]) -> None:
+    own = new_tenant()
+    own.row.settings = {
         "email_verification": "required",
         "email_verification_url": "https://shop.example/proof",
         "invitation_url": "https://shop.example/welcome",
     }
-    own.made.tenant.save()
-    person, guest, admin = own.register(), invite(own, "end_user", somebody()), invite(own, "admin", somebody())
+    own.row.save()
+    person, guest, admin = own.register(), invite(own, "end_user", new_address()), invite(own, "admin", new_address())
     assert "https://shop.example/proof#token=" in last_proof(person.email).body
     assert "https://shop.example/welcome#token=" in mail_of(guest["email"])
     # An admin user is the platform's: the tenant's page gets no token of theirs.

@@ -13,7 +13,7 @@ from console.figures.models import TenantFigures
 from tenants.models import DatabaseServer
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.tenants.conftest import said_by
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 from userflow.directory.models import DirectoryConfig, DirectoryRun
 
 HOME = "/admin/"
@@ -22,14 +22,14 @@ MANY = 10_000
 QUICK = 0.6
 
 
-def collected(house: House) -> House:
-    house.sign_in(house.register())
-    said_by("collect_figures", tenant=[house.made.tenant.slug], settled=0)
-    return house
+def collected(tenant: TestTenant) -> TestTenant:
+    tenant.sign_in(tenant.register())
+    said_by("collect_figures", tenant=[tenant.slug], settled=0)
+    return tenant
 
 
-def test_operators_see_the_platform(new_house: Callable[[], House]) -> None:
-    collected(new_house())
+def test_operators_see_the_platform(new_tenant: Callable[[], TestTenant]) -> None:
+    collected(new_tenant())
     shown = new_operator().sign_in().get(HOME).content.decode()
     for words in (
         "Tenants active",
@@ -43,8 +43,8 @@ def test_operators_see_the_platform(new_house: Callable[[], House]) -> None:
     assert "collect_figures" not in shown
 
 
-def test_plots_are_said_in_words_and_as_tables_and_fetch_nothing(new_house: Callable[[], House]) -> None:
-    collected(new_house())
+def test_plots_are_said_in_words_and_as_tables_and_fetch_nothing(new_tenant: Callable[[], TestTenant]) -> None:
+    collected(new_tenant())
     shown = new_operator().sign_in().get(HOME).content.decode()
     assert 'role="img" aria-label="Sign-ins of end users. In the last 30 days: signed in' in shown
     assert "As a table" in shown
@@ -52,8 +52,8 @@ def test_plots_are_said_in_words_and_as_tables_and_fetch_nothing(new_house: Call
     assert "http://" not in shown.replace("http://www.w3.org", "")
 
 
-def test_old_figures_are_pointed_at_with_the_command_that_renews_them(new_house: Callable[[], House]) -> None:
-    collected(new_house())
+def test_old_figures_are_pointed_at_with_the_command_that_renews_them(new_tenant: Callable[[], TestTenant]) -> None:
+    collected(new_tenant())
     known = dict(TenantFigures.objects.values_list("pk", "collected_at"))
     TenantFigures.objects.update(collected_at=now() - timedelta(hours=2))
     shown = new_operator().sign_in().get(HOME).content.decode()
@@ -62,21 +62,23 @@ def test_old_figures_are_pointed_at_with_the_command_that_renews_them(new_house:
     assert "bin/manage collect_figures" in shown
 
 
-def test_failing_databases_are_named_with_reason_and_link(new_house: Callable[[], House]) -> None:
-    house = collected(new_house())
-    TenantFigures.objects.filter(pk=house.id).update(failure="the server is away", checked_at=now() + timedelta(days=1))
+def test_failing_databases_are_named_with_reason_and_link(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = collected(new_tenant())
+    TenantFigures.objects.filter(pk=tenant.id).update(
+        failure="the server is away", checked_at=now() + timedelta(days=1)
+    )
     shown = new_operator().sign_in().get(HOME).content.decode()
-    TenantFigures.objects.filter(pk=house.id).update(failure="")
+    TenantFigures.objects.filter(pk=tenant.id).update(failure="")
     assert "the server is away" in shown
-    assert f"/admin/tenants/tenant/{house.id}/change/" in shown
+    assert f"/admin/tenants/tenant/{tenant.id}/change/" in shown
 
 
-def test_a_tenant_admin_sees_the_own_tenant_only(new_house: Callable[[], House]) -> None:
-    house, other = collected(new_house()), collected(new_house())
-    house.register()
-    said_by("collect_figures", tenant=[house.made.tenant.slug], settled=0)
-    shown = new_tenant_admin(house).sign_in().get(HOME).content.decode()
-    for foreign in (str(other.id), other.made.tenant.slug, "Slowest databases", "Tenants active", "bin/manage"):
+def test_a_tenant_admin_sees_the_own_tenant_only(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant, other = collected(new_tenant()), collected(new_tenant())
+    tenant.register()
+    said_by("collect_figures", tenant=[tenant.slug], settled=0)
+    shown = new_tenant_admin(tenant).sign_in().get(HOME).content.decode()
+    for foreign in (str(other.id), other.slug, "Slowest databases", "Tenants active", "bin/manage"):
         assert foreign not in shown
     assert "Sign-ins of end users" in shown
     assert "2 active" in shown
@@ -92,22 +94,22 @@ def test_a_tenant_admin_sees_the_own_tenant_only(new_house: Callable[[], House])
         ("directory:read", "Directory synchronisations", "nobody has accepted yet"),
     ],
 )
-def test_each_part_needs_its_permission(house: House, permission: str, words: str, others: str) -> None:
+def test_each_part_needs_its_permission(tenant: TestTenant, permission: str, words: str, others: str) -> None:
     shown = new_operator(permission).sign_in().get(HOME).content.decode()
     assert words in shown
     assert others not in shown
 
 
-def test_pending_invitations_and_failed_runs_are_shown(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    house.api.post("/uflow/admin/invitations", {"email": "soon@example.com", "kind": "admin"})
+def test_pending_invitations_and_failed_runs_are_shown(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    tenant.api.post("/uflow/admin/invitations", {"email": "soon@example.com", "kind": "admin"})
     config = DirectoryConfig.objects.create(
-        tenant_id=house.id, kind="active_directory", name="Head office", secret=b"", secret_set_at=now()
+        tenant_id=tenant.id, kind="active_directory", name="Head office", secret=b"", secret_set_at=now()
     )
     DirectoryRun.objects.create(
-        config=config, tenant_id=house.id, trigger="schedule", state="failed", reason="nobody answers there"
+        config=config, tenant_id=tenant.id, trigger="schedule", state="failed", reason="nobody answers there"
     )
-    shown = new_tenant_admin(house).sign_in().get(HOME).content.decode()
+    shown = new_tenant_admin(tenant).sign_in().get(HOME).content.decode()
     for words in ("soon@example.com", "Head office", "nobody answers there"):
         assert words in shown
 
@@ -163,10 +165,10 @@ def fastest(page: Callable[[], object]) -> float:
 
 
 def test_dashboard_and_list_stay_quick_with_ten_thousand_tenants(
-    new_house: Callable[[], House], ten_thousand_tenants: None
+    new_tenant: Callable[[], TestTenant], ten_thousand_tenants: None
 ) -> None:
-    house = collected(new_house())
-    operator, admin = new_operator().sign_in(), new_tenant_admin(house).sign_in()
+    tenant = collected(new_tenant())
+    operator, admin = new_operator().sign_in(), new_tenant_admin(tenant).sign_in()
     pages: list[tuple[str, Callable[[], object], int]] = [
         ("dashboard", lambda: operator.get(HOME), 16),
         ("an admin's", lambda: admin.get(HOME), 14),

@@ -6,7 +6,7 @@ from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from tests.console.staff import Staff, new_operator
-from tests.world import House
+from tests.world import TestTenant
 
 CHOOSER = "/admin/inside/"
 USERS = "/admin/userflow/enduser/"
@@ -16,22 +16,22 @@ SESSIONS = "/admin/userflow/endusersession/"
 PEOPLE = "/admin/inside/people/"
 
 
-def look_into(house: House, staff: Staff) -> Staff:
+def look_into(tenant: TestTenant, staff: Staff) -> Staff:
     """Choose the tenant."""
-    answer = staff.post(CHOOSER, {"tenant": str(house.id)})
+    answer = staff.post(CHOOSER, {"tenant": str(tenant.id)})
     assert answer.status_code == 302, answer.content.decode()
     return staff
 
 
-def operator_in(house: House, *permissions: str) -> Staff:
+def operator_in(tenant: TestTenant, *permissions: str) -> Staff:
     """An operator, signed in, who looks into the tenant; with `permissions` one who holds exactly these to look there."""
     held = ("tenants:read", *permissions) if permissions else ()
-    return look_into(house, new_operator(*held).sign_in())
+    return look_into(tenant, new_operator(*held).sign_in())
 
 
-def send(staff: Staff, house: House, path: str, **members: Any) -> Any:
+def send(staff: Staff, tenant: TestTenant, path: str, **members: Any) -> Any:
     """A form that was drawn for the tenant."""
-    return staff.post(path, {"drawn_for": str(house.id), **members})
+    return staff.post(path, {"drawn_for": str(tenant.id), **members})
 
 
 def text_of(answer: Any) -> str:
@@ -41,7 +41,7 @@ def text_of(answer: Any) -> str:
     return page
 
 
-def trail(house: House, action: str) -> list[TenantEvent]:
+def trail(tenant: TestTenant, action: str) -> list[TenantEvent]:
     """The tenant's events of this action, the newest first."""
-    with in_tenant(house.id, Purpose.INSPECT):
+    with in_tenant(tenant.id, Purpose.INSPECT):
         return list(TenantEvent.objects.filter(action=action).order_by("-id"))

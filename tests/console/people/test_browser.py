@@ -14,11 +14,11 @@ from selenium.webdriver.support.ui import WebDriverWait
 from tests.console.people.inside import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, trail
 from tests.console.staff import new_operator
 from tests.machine.conftest import within
-from tests.mfa.people import somebody
+from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to
 from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.userflow.test_pages import browser as browser
-from tests.world import House
+from tests.world import TestTenant
 
 pytestmark = pytest.mark.needs("chromium", "chromedriver")
 # Fields that nobody can name who does not see the page, and what is wider than the window.
@@ -68,16 +68,16 @@ def press(browser: webdriver.Chrome, words: str) -> None:
 
 
 def test_support_finds_a_person_and_resets_what_they_have_lost(
-    place: str, browser: webdriver.Chrome, new_house: Callable[[], House]
+    place: str, browser: webdriver.Chrome, new_tenant: Callable[[], TestTenant]
 ) -> None:
-    house = new_house()
-    person = somebody(house).enrol_totp()
+    tenant = new_tenant()
+    person = new_user(tenant).enrol_totp()
     sign_in(browser, place)
     browser.get(f"{place}{USERS}")
-    type_into(browser, "q", house.made.tenant.slug)
+    type_into(browser, "q", tenant.slug)
     shows(browser, "Found")
     press(browser, "Look into it")
-    shows(browser, house.made.tenant.name)
+    shows(browser, tenant.name)
     type_into(browser, "q", person.email[:12])
     shows(browser, person.email)
     press(browser, person.email)
@@ -88,24 +88,24 @@ def test_support_finds_a_person_and_resets_what_they_have_lost(
     press(browser, "Remove all factors")
     shows(browser, "All second factors are removed")
     assert any("removed by an administrator" in sent.body for sent in mails_to(person.email))
-    assert trail(house, "factor.reset")[0].target_id == str(person.id)
+    assert trail(tenant, "factor.reset")[0].target_id == str(person.id)
     press(browser, "Leave")
     shows(browser, "Name or slug of the tenant")
 
 
 def test_pages_inside_a_tenant_fit_a_phone_and_name_their_fields(
-    place: str, browser: webdriver.Chrome, new_house: Callable[[], House]
+    place: str, browser: webdriver.Chrome, new_tenant: Callable[[], TestTenant]
 ) -> None:
-    house = new_house()
-    person = house.register(
+    tenant = new_tenant()
+    person = tenant.register(
         f"{'long' * 12}@{'long-domain.' * 6}example", name="Wolfeschlegelsteinhausenbergerdorff " * 3
     )
-    house.sign_in(person)
-    role = house.api.post("/authmgr/roles", {"name": "r" * 63, "permissions": ["p" * 63 + ":" + "a" * 63]}).json()
-    group = house.api.post("/authmgr/groups", {"name": "g" * 200, "roles": [role["name"]]}).json()
-    house.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(person.id)]})
+    tenant.sign_in(person)
+    role = tenant.api.post("/authmgr/roles", {"name": "r" * 63, "permissions": ["p" * 63 + ":" + "a" * 63]}).json()
+    group = tenant.api.post("/authmgr/groups", {"name": "g" * 200, "roles": [role["name"]]}).json()
+    tenant.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(person.id)]})
     sign_in(browser, place)
-    browser.get(f"{place}{CHOOSER}?tenant={house.id}")
+    browser.get(f"{place}{CHOOSER}?tenant={tenant.id}")
     press(browser, "Look into this tenant")
     shows(browser, person.email)
     size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}

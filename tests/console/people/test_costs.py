@@ -9,7 +9,7 @@ from django.db import connections
 from tenants.context import in_tenant, tenant_atomic
 from tests.console.people.inside import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, operator_in
 from tests.console.staff import Staff
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 
 MANY = 3_000
 CROWD = """
@@ -44,13 +44,13 @@ EVENTS = """
 """
 
 
-def crowded(house: House, number: int) -> dict[str, Any]:
+def crowded(tenant: TestTenant, number: int) -> dict[str, Any]:
     """So many people, all of one role and one group, all signed in once; gives the paths to look at."""
-    group = house.api.post("/authmgr/groups", {"name": "Everybody", "roles": ["user"]}).json()
-    person = house.register("in.the.crowd@example.com", name="Some Person")
-    with in_tenant(house.id), tenant_atomic(), connections["tenant"].cursor() as cursor:
+    group = tenant.api.post("/authmgr/groups", {"name": "Everybody", "roles": ["user"]}).json()
+    person = tenant.register("in.the.crowd@example.com", name="Some Person")
+    with in_tenant(tenant.id), tenant_atomic(), connections["tenant"].cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = 0")
-        cursor.execute(CROWD, [house.client_id, number])
+        cursor.execute(CROWD, [tenant.client_id, number])
         for statement, values in ((BONDS, []), (MEMBERS, [group["id"]]), (SIGNED_IN, []), (EVENTS, [])):
             cursor.execute(statement, values)
         for table in ("userflow_enduser", "userflow_endusersession", "userflow_groupmembership", "audit_tenantevent"):
@@ -65,7 +65,7 @@ def crowded(house: House, number: int) -> dict[str, Any]:
         "users, part of a name": f"{USERS}?q=abc1",
         "users, nobody": f"{USERS}?q=nobody-at-all",
         "users, filtered": f"{USERS}?active=no&provider=entra&factor=totp",
-        "users of a client": f"{USERS}?client={house.client_id}",
+        "users of a client": f"{USERS}?client={tenant.client_id}",
         "person": f"{PEOPLE}{person.id}/",
         "groups": GROUPS,
         "group": f"/admin/inside/groups/{group['id']}/",
@@ -115,10 +115,12 @@ PINNED = {
 
 
 @pytest.mark.parametrize("number", [1, MANY])
-def test_a_page_costs_as_many_statements_for_thousands_as_for_one(new_house: Callable[[], House], number: int) -> None:
-    house = new_house()
-    staff = operator_in(house)
-    for name, path in crowded(house, number).items():
+def test_a_page_costs_as_many_statements_for_thousands_as_for_one(
+    new_tenant: Callable[[], TestTenant], number: int
+) -> None:
+    tenant = new_tenant()
+    staff = operator_in(tenant)
+    for name, path in crowded(tenant, number).items():
         spent = cost(staff, path)
         # A search that finds nobody asks for no rows.
         assert spent == PINNED[name] or (number == 1 and spent < PINNED[name]), name

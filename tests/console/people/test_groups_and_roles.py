@@ -8,7 +8,7 @@ import pytest
 
 from tests.console.people.inside import GROUPS, ROLES, look_into, operator_in, send, text_of, trail
 from tests.console.staff import Staff, new_tenant_admin
-from tests.world import House
+from tests.world import TestTenant
 
 INSIDE = "/admin/inside/"
 KINDS = ["groups", "roles"]
@@ -17,165 +17,167 @@ CHANGES = ["edit/", "delete/", "members/"]
 
 
 @pytest.fixture
-def staff(house: House) -> Staff:
-    return operator_in(house)
+def staff(tenant: TestTenant) -> Staff:
+    return operator_in(tenant)
 
 
-def made(house: House, kind: str, **members: Any) -> dict[str, Any]:
+def made(tenant: TestTenant, kind: str, **members: Any) -> dict[str, Any]:
     """A group or a role, over the API."""
-    answer = house.api.post(f"/authmgr/{kind}", {"name": f"{kind}-{secrets.token_hex(4)}", **members})
+    answer = tenant.api.post(f"/authmgr/{kind}", {"name": f"{kind}-{secrets.token_hex(4)}", **members})
     assert answer.status_code == 201, answer.content
     return dict(answer.json())
 
 
-def join(house: House, kind: str, key: str, *people: Any) -> None:
+def join(tenant: TestTenant, kind: str, key: str, *people: Any) -> None:
     end = "users" if kind == "groups" else "bindings"
     body = {"user_ids": [str(person.id) for person in people]}
-    assert house.api.post(f"/authmgr/{kind}/{key}/{end}", body).status_code == 200
+    assert tenant.api.post(f"/authmgr/{kind}/{key}/{end}", body).status_code == 200
 
 
-def test_a_group_shows_its_roles_and_members(house: House, staff: Staff) -> None:
-    person, outsider = house.register(), house.register()
-    role = made(house, "roles")
-    group = made(house, "groups", roles=[role["name"]], description="Those who count")
-    join(house, "groups", group["id"], person)
+def test_a_group_shows_its_roles_and_members(tenant: TestTenant, staff: Staff) -> None:
+    person, outsider = tenant.register(), tenant.register()
+    role = made(tenant, "roles")
+    group = made(tenant, "groups", roles=[role["name"]], description="Those who count")
+    join(tenant, "groups", group["id"], person)
     page = text_of(staff.get(f"{INSIDE}groups/{group['id']}/"))
     for shown in (group["name"], "Those who count", role["name"], person.email):
         assert shown in page
     assert outsider.email not in page
-    (event,) = [event for event in trail(house, "group.viewed") if event.target_id == group["id"]]
+    (event,) = [event for event in trail(tenant, "group.viewed") if event.target_id == group["id"]]
     assert event.actor_id == str(staff.id)
 
 
-def test_a_role_shows_its_permissions_groups_and_people(house: House, staff: Staff) -> None:
-    person = house.register()
-    role = made(house, "roles", permissions=["ledger:close", "endusers:read"])
-    group = made(house, "groups", roles=[role["name"]])
-    join(house, "roles", role["id"], person)
+def test_a_role_shows_its_permissions_groups_and_people(tenant: TestTenant, staff: Staff) -> None:
+    person = tenant.register()
+    role = made(tenant, "roles", permissions=["ledger:close", "endusers:read"])
+    group = made(tenant, "groups", roles=[role["name"]])
+    join(tenant, "roles", role["id"], person)
     page = text_of(staff.get(f"{INSIDE}roles/{role['id']}/"))
     for shown in (role["name"], "ledger:close", "endusers:read", group["name"], person.email):
         assert shown in page
-    assert [event for event in trail(house, "role.viewed") if event.target_id == role["id"]]
+    assert [event for event in trail(tenant, "role.viewed") if event.target_id == role["id"]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_members_are_found_by_a_search_and_left_out_without_the_permission(house: House, kind: str) -> None:
-    staff = operator_in(house)
-    person, other = house.register(), house.register()
-    key = made(house, kind)["id"]
-    join(house, kind, key, person, other)
+def test_members_are_found_by_a_search_and_left_out_without_the_permission(tenant: TestTenant, kind: str) -> None:
+    staff = operator_in(tenant)
+    person, other = tenant.register(), tenant.register()
+    key = made(tenant, kind)["id"]
+    join(tenant, kind, key, person, other)
     page = text_of(staff.get(f"{INSIDE}{kind}/{key}/", q=person.email[:17]))
     assert f"/inside/people/{person.id}/" in page
     assert f"/inside/people/{other.id}/" not in page
-    assert person.email not in text_of(operator_in(house, f"{kind}:read").get(f"{INSIDE}{kind}/{key}/"))
+    assert person.email not in text_of(operator_in(tenant, f"{kind}:read").get(f"{INSIDE}{kind}/{key}/"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("path", ["", *CHANGES])
-def test_what_belongs_to_another_tenant_is_not_there(house: House, other_house: House, kind: str, path: str) -> None:
-    theirs = made(other_house, kind)
-    for staff in (operator_in(house), new_tenant_admin(house).sign_in()):
+def test_other_tenants_records_are_404(tenant: TestTenant, other_tenant: TestTenant, kind: str, path: str) -> None:
+    theirs = made(other_tenant, kind)
+    for staff in (operator_in(tenant), new_tenant_admin(tenant).sign_in()):
         for key in (theirs["id"], str(uuid4()), "nonsense"):
             assert staff.get(f"{INSIDE}{kind}/{key}/{path}").status_code == 404
-            assert send(staff, house, f"{INSIDE}{kind}/{key}/{path}", typed=theirs["name"]).status_code == 404
-    assert other_house.api.get(f"/authmgr/{kind}/{theirs['id']}").status_code == 200
+            assert send(staff, tenant, f"{INSIDE}{kind}/{key}/{path}", typed=theirs["name"]).status_code == 404
+    assert other_tenant.api.get(f"/authmgr/{kind}/{theirs['id']}").status_code == 200
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_change_needs_its_permission_by_address_too(house: House, kind: str) -> None:
-    key, person = made(house, kind)["id"], house.register()
+def test_a_change_needs_its_permission_by_address_too(tenant: TestTenant, kind: str) -> None:
+    key, person = made(tenant, kind)["id"], tenant.register()
     out = f"people/{person.id}/{'groups' if kind == 'groups' else 'roles'}/{key}/{'leave' if kind == 'groups' else 'take'}/"
-    reader = operator_in(house, "endusers:read", f"{kind}:read")
+    reader = operator_in(tenant, "endusers:read", f"{kind}:read")
     for path in (f"{kind}/new/", out, *(f"{kind}/{key}/{path}" for path in CHANGES)):
         assert reader.get(f"{INSIDE}{path}").status_code == 403
-        assert send(reader, house, f"{INSIDE}{path}").status_code == 403
+        assert send(reader, tenant, f"{INSIDE}{path}").status_code == 403
     page = text_of(reader.get(f"{INSIDE}{kind}/{key}/"))
     assert "/edit/" not in page
     assert "/delete/" not in page
 
 
-def test_a_role_and_a_group_are_made_changed_and_deleted(house: House, staff: Staff) -> None:
+def test_a_role_and_a_group_are_made_changed_and_deleted(tenant: TestTenant, staff: Staff) -> None:
     name, team = f"clerk-{secrets.token_hex(4)}", f"Team {secrets.token_hex(4)}"
-    assert send(staff, house, f"{INSIDE}roles/new/", name=name, permissions="a:read\nb:write").status_code == 302
-    assert send(staff, house, f"{INSIDE}groups/new/", name=team, roles=[name]).status_code == 302
-    role = next(row for row in house.api.get("/authmgr/roles", {"name": name}).json()["roles"])
-    group = next(row for row in house.api.get("/authmgr/groups", {"name": team}).json()["groups"])
+    assert send(staff, tenant, f"{INSIDE}roles/new/", name=name, permissions="a:read\nb:write").status_code == 302
+    assert send(staff, tenant, f"{INSIDE}groups/new/", name=team, roles=[name]).status_code == 302
+    role = next(row for row in tenant.api.get("/authmgr/roles", {"name": name}).json()["roles"])
+    group = next(row for row in tenant.api.get("/authmgr/groups", {"name": team}).json()["groups"])
     assert role["permissions"] == ["a:read", "b:write"]
     assert group["roles"] == [name]
-    send(staff, house, f"{INSIDE}roles/{role['id']}/edit/", name=name, description="Books", permissions="c:read")
-    changed = house.api.get(f"/authmgr/roles/{role['id']}").json()
+    send(staff, tenant, f"{INSIDE}roles/{role['id']}/edit/", name=name, description="Books", permissions="c:read")
+    changed = tenant.api.get(f"/authmgr/roles/{role['id']}").json()
     assert (changed["permissions"], changed["description"]) == (["c:read"], "Books")
-    send(staff, house, f"{INSIDE}groups/{group['id']}/edit/", name=f"{team}s")
-    changed = house.api.get(f"/authmgr/groups/{group['id']}").json()
+    send(staff, tenant, f"{INSIDE}groups/{group['id']}/edit/", name=f"{team}s")
+    changed = tenant.api.get(f"/authmgr/groups/{group['id']}").json()
     assert (changed["name"], changed["roles"]) == (f"{team}s", [])
     for kind, row, typed in (("groups", group, f"{team}s"), ("roles", role, name)):
-        assert send(staff, house, f"{INSIDE}{kind}/{row['id']}/delete/", typed="another").status_code == 400
-        answer = send(staff, house, f"{INSIDE}{kind}/{row['id']}/delete/", typed=typed)
+        assert send(staff, tenant, f"{INSIDE}{kind}/{row['id']}/delete/", typed="another").status_code == 400
+        answer = send(staff, tenant, f"{INSIDE}{kind}/{row['id']}/delete/", typed=typed)
         assert answer.headers["Location"] == {"groups": GROUPS, "roles": ROLES}[kind]
-        assert house.api.get(f"/authmgr/{kind}/{row['id']}").status_code == 404
+        assert tenant.api.get(f"/authmgr/{kind}/{row['id']}").status_code == 404
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_refusals_of_the_actions_are_said_at_the_form(house: House, staff: Staff, kind: str) -> None:
-    taken = made(house, kind)["name"]
-    again = send(staff, house, f"{INSIDE}{kind}/new/", name=taken.upper())
+def test_refusals_of_the_actions_are_said_at_the_form(tenant: TestTenant, staff: Staff, kind: str) -> None:
+    taken = made(tenant, kind)["name"]
+    again = send(staff, tenant, f"{INSIDE}{kind}/new/", name=taken.upper())
     assert again.status_code == 400
     assert "has this name: choose another one." in text_of(again)
-    assert send(staff, house, f"{INSIDE}{kind}/new/", name="").status_code == 400
+    assert send(staff, tenant, f"{INSIDE}{kind}/new/", name="").status_code == 400
     if kind == "roles":
-        odd = send(staff, house, f"{INSIDE}roles/new/", name="odd", permissions="nonsense")
+        odd = send(staff, tenant, f"{INSIDE}roles/new/", name="odd", permissions="nonsense")
         assert "Send resource:action" in text_of(odd)
 
 
-def test_built_in_roles_are_not_deleted(house: House, staff: Staff) -> None:
-    role = next(row for row in house.api.get("/authmgr/roles", {"name": "user"}).json()["roles"] if row["built_in"])
+def test_built_in_roles_are_not_deleted(tenant: TestTenant, staff: Staff) -> None:
+    role = next(row for row in tenant.api.get("/authmgr/roles", {"name": "user"}).json()["roles"] if row["built_in"])
     assert "/delete/" not in text_of(staff.get(f"{INSIDE}roles/{role['id']}/"))
-    answer = send(staff, house, f"{INSIDE}roles/{role['id']}/delete/", typed=role["name"])
+    answer = send(staff, tenant, f"{INSIDE}roles/{role['id']}/delete/", typed=role["name"])
     assert "A built-in role can neither be deleted nor renamed." in text_of(answer)
 
 
-def test_nobody_grants_what_they_do_not_hold(house: House) -> None:
-    weak = operator_in(house, "endusers:read", "groups:read", "groups:write", "roles:read", "roles:write")
-    strong = made(house, "roles", permissions=["endusers:delete"])
-    person, name = house.register(), f"n-{secrets.token_hex(4)}"
-    group = made(house, "groups", roles=[strong["name"]])
+def test_nobody_grants_what_they_do_not_hold(tenant: TestTenant) -> None:
+    weak = operator_in(tenant, "endusers:read", "groups:read", "groups:write", "roles:read", "roles:write")
+    strong = made(tenant, "roles", permissions=["endusers:delete"])
+    person, name = tenant.register(), f"n-{secrets.token_hex(4)}"
+    group = made(tenant, "groups", roles=[strong["name"]])
     for path, body in (
         ("roles/new/", {"name": name, "permissions": "endusers:delete"}),
         ("groups/new/", {"name": name, "roles": [strong["name"]]}),
         (f"roles/{strong['id']}/members/?q={person.email}", {"chosen": [str(person.id)]}),
         (f"groups/{group['id']}/members/?q={person.email}", {"chosen": [str(person.id)]}),
     ):
-        answer = send(weak, house, f"{INSIDE}{path}", **body)
+        answer = send(weak, tenant, f"{INSIDE}{path}", **body)
         assert answer.status_code == 400
         assert "you do not hold it yourself" in text_of(answer), path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_people_are_found_taken_in_and_taken_out(house: House, staff: Staff, kind: str) -> None:
-    person, key = house.register(), made(house, kind)["id"]
+def test_people_are_found_taken_in_and_taken_out(tenant: TestTenant, staff: Staff, kind: str) -> None:
+    person, key = tenant.register(), made(tenant, kind)["id"]
     search = f"{INSIDE}{kind}/{key}/members/?q={person.email}"
     assert str(person.id) in text_of(staff.get(search))
-    assert send(staff, house, search).status_code == 400
-    assert send(staff, house, search, chosen=[str(person.id)]).status_code == 302
+    assert send(staff, tenant, search).status_code == 400
+    assert send(staff, tenant, search, chosen=[str(person.id)]).status_code == 302
     assert f"/inside/people/{person.id}/" in text_of(staff.get(f"{INSIDE}{kind}/{key}/"))
     assert "Nobody is found who is not in already." in text_of(staff.get(search))
     out = "groups/{}/leave/" if kind == "groups" else "roles/{}/take/"
-    send(staff, house, f"{INSIDE}people/{person.id}/{out.format(key)}")
+    send(staff, tenant, f"{INSIDE}people/{person.id}/{out.format(key)}")
     assert f"/inside/people/{person.id}/" not in text_of(staff.get(f"{INSIDE}{kind}/{key}/"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_of_another_tenant_is_taken_in(house: House, other_house: House, staff: Staff, kind: str) -> None:
-    stranger, key = other_house.register(), made(house, kind)["id"]
+def test_nobody_of_another_tenant_is_taken_in(
+    tenant: TestTenant, other_tenant: TestTenant, staff: Staff, kind: str
+) -> None:
+    stranger, key = other_tenant.register(), made(tenant, kind)["id"]
     search = f"{INSIDE}{kind}/{key}/members/?q={stranger.email}"
     assert str(stranger.id) not in text_of(staff.get(search))
-    assert send(staff, house, search, chosen=[str(stranger.id)]).status_code == 400
+    assert send(staff, tenant, search, chosen=[str(stranger.id)]).status_code == 400
 
 
 def test_a_form_of_a_group_is_refused_when_another_tenant_is_chosen(
-    house: House, other_house: House, staff: Staff
+    tenant: TestTenant, other_tenant: TestTenant, staff: Staff
 ) -> None:
-    group = made(house, "groups")
-    look_into(other_house, staff)
-    assert send(staff, house, f"{INSIDE}groups/{group['id']}/delete/", typed=group["name"]).status_code == 409
-    assert house.api.get(f"/authmgr/groups/{group['id']}").status_code == 200
+    group = made(tenant, "groups")
+    look_into(other_tenant, staff)
+    assert send(staff, tenant, f"{INSIDE}groups/{group['id']}/delete/", typed=group["name"]).status_code == 409
+    assert tenant.api.get(f"/authmgr/groups/{group['id']}").status_code == 200

@@ -8,7 +8,7 @@ import pytest
 
 from tests.console.people.inside import GROUPS, PEOPLE, ROLES, SESSIONS, USERS, look_into, operator_in, text_of, trail
 from tests.console.staff import Staff, new_operator, new_tenant_admin
-from tests.world import House
+from tests.world import TestTenant
 
 LISTS = {
     USERS: ("endusers:read", "end_user.listed"),
@@ -21,24 +21,24 @@ LISTS = {
 
 
 @pytest.fixture
-def staff(house: House) -> Staff:
-    return operator_in(house)
+def staff(tenant: TestTenant) -> Staff:
+    return operator_in(tenant)
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_list_opens_with_its_permission_only(house: House, path: str) -> None:
+def test_a_list_opens_with_its_permission_only(tenant: TestTenant, path: str) -> None:
     needed = LISTS[path][0].split()
-    assert operator_in(house, *needed).get(path).status_code == 200
-    assert new_tenant_admin(house, *needed).sign_in().get(path).status_code == 200
+    assert operator_in(tenant, *needed).get(path).status_code == 200
+    assert new_tenant_admin(tenant, *needed).sign_in().get(path).status_code == 200
     others = {other for names, _ in LISTS.values() for other in names.split()} - set(needed)
-    refused = operator_in(house, *others).get(path)
+    refused = operator_in(tenant, *others).get(path)
     assert refused.status_code == 403
     assert needed[0] in text_of(refused)
-    assert new_tenant_admin(house, *others).sign_in().get(path).status_code == 403
+    assert new_tenant_admin(tenant, *others).sign_in().get(path).status_code == 403
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_list_without_a_tenant_leads_to_the_chooser_and_back(house: House, path: str) -> None:
+def test_a_list_without_a_tenant_leads_to_the_chooser_and_back(tenant: TestTenant, path: str) -> None:
     staff = new_operator().sign_in()
     answer = staff.get(path)
     assert answer.status_code == 302
@@ -46,26 +46,26 @@ def test_a_list_without_a_tenant_leads_to_the_chooser_and_back(house: House, pat
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_look_at_a_list_is_in_the_tenants_trail(new_house: Callable[[], House], path: str) -> None:
-    house = new_house()
-    staff = operator_in(house)
+def test_a_look_at_a_list_is_in_the_tenants_trail(new_tenant: Callable[[], TestTenant], path: str) -> None:
+    tenant = new_tenant()
+    staff = operator_in(tenant)
     staff.get(path)
-    (event,) = trail(house, LISTS[path][1])
+    (event,) = trail(tenant, LISTS[path][1])
     assert (event.actor_kind, event.actor_id) == ("operator", str(staff.id))
     assert event.details == {"console": True, "filters": []}
 
 
-def test_the_trail_says_which_filters_were_used_and_not_for_whom(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    operator_in(house).get(USERS, q="ada@example.com", active="yes", nonsense="ada")
-    (event,) = trail(house, "end_user.listed")
+def test_the_trail_says_which_filters_were_used_and_not_for_whom(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    operator_in(tenant).get(USERS, q="ada@example.com", active="yes", nonsense="ada")
+    (event,) = trail(tenant, "end_user.listed")
     assert event.details == {"console": True, "filters": ["q", "active"]}
 
 
-def test_people_are_found_by_address_and_by_name(house: House, staff: Staff) -> None:
+def test_people_are_found_by_address_and_by_name(tenant: TestTenant, staff: Staff) -> None:
     mark = secrets.token_hex(4)
-    ada = house.register(f"Ada-{mark}@example.com", name=f"Countess {mark} Lovelace")
-    bob = house.register(f"bob-{mark}@example.com", name="Bob")
+    ada = tenant.register(f"Ada-{mark}@example.com", name=f"Countess {mark} Lovelace")
+    bob = tenant.register(f"bob-{mark}@example.com", name="Bob")
     for words in (f"ada-{mark}@example.com", f"ADA-{mark}@", f"da-{mark}", f"{mark} love"):
         page = text_of(staff.get(USERS, q=words))
         assert ada.email in page, words
@@ -73,23 +73,23 @@ def test_people_are_found_by_address_and_by_name(house: House, staff: Staff) -> 
     assert ada.email not in text_of(staff.get(USERS, q=f"%{mark}"))
 
 
-def test_people_of_another_tenant_are_not_listed(house: House, other_house: House, staff: Staff) -> None:
-    stranger = other_house.register()
+def test_people_of_another_tenant_are_not_listed(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
+    stranger = other_tenant.register()
     page = f"{PEOPLE}{stranger.id}/"
     assert page not in text_of(staff.get(USERS, q=stranger.email))
-    assert page in text_of(look_into(other_house, staff).get(USERS, q=stranger.email))
-    assert page not in text_of(new_tenant_admin(house).sign_in().get(USERS, q=stranger.email))
+    assert page in text_of(look_into(other_tenant, staff).get(USERS, q=stranger.email))
+    assert page not in text_of(new_tenant_admin(tenant).sign_in().get(USERS, q=stranger.email))
 
 
-def test_people_are_filtered_by_state_provider_client_and_factor(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    staff = operator_in(house)
-    on, off = house.register(), house.register()
-    house.api.post("/uflow/user/enduser/delete", {"tenant_id": str(house.id), "user_id": str(off.id)})
+def test_people_are_filtered_by_state_provider_client_and_factor(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    staff = operator_in(tenant)
+    on, off = tenant.register(), tenant.register()
+    tenant.api.post("/uflow/user/enduser/delete", {"tenant_id": str(tenant.id), "user_id": str(off.id)})
     assert shown(staff, {on.email, off.email}, active="yes") == {on.email}
     assert shown(staff, {on.email, off.email}, active="no") == {off.email}
     assert shown(staff, {on.email, off.email}, provider="local") == {on.email, off.email}
-    assert shown(staff, {on.email, off.email}, client=str(house.client_id)) == {on.email, off.email}
+    assert shown(staff, {on.email, off.email}, client=str(tenant.client_id)) == {on.email, off.email}
     assert shown(staff, {on.email, off.email}, factor="none", active="yes") == {on.email}
     assert shown(staff, {on.email, off.email}, factor="totp") == set()
 
@@ -118,26 +118,26 @@ def test_odd_filters_find_nothing_secret_and_break_nothing(staff: Staff, query: 
     assert staff.get(USERS, **query).status_code in (200, 302, 400)
 
 
-def test_groups_and_roles_are_found_by_name(house: House, staff: Staff) -> None:
+def test_groups_and_roles_are_found_by_name(tenant: TestTenant, staff: Staff) -> None:
     mark = secrets.token_hex(4)
-    house.api.post("/authmgr/roles", {"name": f"role-{mark}", "permissions": ["invoices:read"]})
-    house.api.post("/authmgr/groups", {"name": f"Group {mark}", "roles": [f"role-{mark}"]})
+    tenant.api.post("/authmgr/roles", {"name": f"role-{mark}", "permissions": ["invoices:read"]})
+    tenant.api.post("/authmgr/groups", {"name": f"Group {mark}", "roles": [f"role-{mark}"]})
     assert f"role-{mark}" in text_of(staff.get(GROUPS, q=f"group {mark}"))
     assert "invoices:read" in text_of(staff.get(ROLES, q=f"ROLE-{mark}"))
 
 
-def test_sessions_are_found_by_whose_they_are(house: House, staff: Staff) -> None:
-    person, other = house.register(), house.register()
-    house.sign_in(person)
-    house.sign_in(other)
+def test_sessions_are_found_by_whose_they_are(tenant: TestTenant, staff: Staff) -> None:
+    person, other = tenant.register(), tenant.register()
+    tenant.sign_in(person)
+    tenant.sign_in(other)
     page = text_of(staff.get(SESSIONS, q=person.email))
     assert f"{PEOPLE}{person.id}/" in page
     assert f"{PEOPLE}{other.id}/" not in page
     assert f"{PEOPLE}{person.id}/" not in text_of(staff.get(SESSIONS, q=person.email, state="over"))
 
 
-def test_an_empty_list_says_what_to_do(new_house: Callable[[], House]) -> None:
-    staff = operator_in(new_house())
+def test_an_empty_list_says_what_to_do(new_tenant: Callable[[], TestTenant]) -> None:
+    staff = operator_in(new_tenant())
     assert "register somebody or send an invitation" in text_of(staff.get(USERS))
     assert "Make the first one" in text_of(staff.get(GROUPS))
     assert "Nobody is invited yet" in text_of(staff.get("/admin/inside/invitations/"))

@@ -8,34 +8,34 @@ from tenants.models import TenantDatabase
 from tenants.provisioning import suspend_tenant
 from tests.console.people.inside import PEOPLE, USERS, operator_in, send, text_of
 from tests.console.staff import new_tenant_admin
-from tests.world import House
+from tests.world import TestTenant
 
 LOOKS = [USERS, "/admin/inside/trail/", "/admin/inside/invitations/", f"{PEOPLE}00000000-0000-4000-8000-000000000000/"]
 
 
-def set_state(house: House, state: str, **columns: str) -> None:
-    TenantDatabase.objects.filter(pk=house.id).update(status=state, **columns)
+def set_state(tenant: TestTenant, state: str, **columns: str) -> None:
+    TenantDatabase.objects.filter(pk=tenant.id).update(status=state, **columns)
 
 
-def test_operators_look_into_a_suspended_tenant(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    person = house.register()
-    staff = operator_in(house)
-    suspend_tenant(tenant_id=house.id)
+def test_operators_look_into_a_suspended_tenant(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    person = tenant.register()
+    staff = operator_in(tenant)
+    suspend_tenant(tenant_id=tenant.id)
     for path in (f"{PEOPLE}{person.id}/", USERS, "/admin/inside/invitations/", "/admin/inside/trail/"):
         assert staff.get(path).status_code == 200
-    refused = send(staff, house, "/admin/inside/invitations/new/", email="guest@example.com")
+    refused = send(staff, tenant, "/admin/inside/invitations/new/", email="guest@example.com")
     assert refused.status_code == 400
 
 
 @pytest.mark.parametrize("page", ["edit", "activity", "factors/reset", "sessions/end", "erase"])
-def test_operators_change_users_of_a_suspended_tenant(new_house: Callable[[], House], page: str) -> None:
-    house = new_house()
-    house.register()
-    person, admin = house.register(), new_tenant_admin(house).sign_in()
-    house.sign_in(person)
-    staff = operator_in(house)
-    suspend_tenant(tenant_id=house.id)
+def test_operators_change_users_of_a_suspended_tenant(new_tenant: Callable[[], TestTenant], page: str) -> None:
+    tenant = new_tenant()
+    tenant.register()
+    person, admin = tenant.register(), new_tenant_admin(tenant).sign_in()
+    tenant.sign_in(person)
+    staff = operator_in(tenant)
+    suspend_tenant(tenant_id=tenant.id)
     fields = {
         "edit": {"name": "New Name", "email": person.email, "metadata": "{}"},
         "activity": {"active": "no"},
@@ -43,8 +43,8 @@ def test_operators_change_users_of_a_suspended_tenant(new_house: Callable[[], Ho
         "sessions/end": {},
         "erase": {"typed": person.email},
     }[page]
-    assert send(admin, house, f"{PEOPLE}{person.id}/{page}/", **fields).headers["Location"].startswith("/admin/login")
-    answer = send(staff, house, f"{PEOPLE}{person.id}/{page}/", **fields)
+    assert send(admin, tenant, f"{PEOPLE}{person.id}/{page}/", **fields).headers["Location"].startswith("/admin/login")
+    answer = send(staff, tenant, f"{PEOPLE}{person.id}/{page}/", **fields)
     assert answer.status_code == 302, text_of(answer)
 
 
@@ -52,10 +52,12 @@ def test_operators_change_users_of_a_suspended_tenant(new_house: Callable[[], Ho
     ("state", "words"),
     [("provisioning", "is being made"), ("deleting", "nothing left to look at"), ("deleted", "nothing")],
 )
-def test_a_tenant_without_a_database_to_look_at_says_so(new_house: Callable[[], House], state: str, words: str) -> None:
-    house = new_house()
-    staff = operator_in(house)
-    set_state(house, state)
+def test_a_tenant_without_a_database_to_look_at_says_so(
+    new_tenant: Callable[[], TestTenant], state: str, words: str
+) -> None:
+    tenant = new_tenant()
+    staff = operator_in(tenant)
+    set_state(tenant, state)
     for path in LOOKS:
         answer = staff.get(path)
         assert answer.status_code == 503
@@ -63,10 +65,12 @@ def test_a_tenant_without_a_database_to_look_at_says_so(new_house: Callable[[], 
         assert "Choose another tenant" in text_of(answer)
 
 
-def test_a_database_that_does_not_answer_is_said_with_the_state_and_the_reason(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    staff, admin = operator_in(house), new_tenant_admin(house).sign_in()
-    set_state(house, "failed", name="no_such_database", reason="migration 0007 stopped")
+def test_a_database_that_does_not_answer_is_said_with_the_state_and_the_reason(
+    new_tenant: Callable[[], TestTenant],
+) -> None:
+    tenant = new_tenant()
+    staff, admin = operator_in(tenant), new_tenant_admin(tenant).sign_in()
+    set_state(tenant, "failed", name="no_such_database", reason="migration 0007 stopped")
     for path in LOOKS:
         answer = staff.get(path)
         assert answer.status_code == 503
@@ -76,16 +80,16 @@ def test_a_database_that_does_not_answer_is_said_with_the_state_and_the_reason(n
     answer = admin.get(USERS)
     assert answer.status_code == 503
     assert "migration 0007" not in text_of(answer)
-    set_state(house, "active")
+    set_state(tenant, "active")
     assert "Look at its server" in text_of(staff.get(USERS))
 
 
-def test_a_tenant_that_moves_is_looked_at_by_its_admins_and_not_changed(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    person = house.register()
-    admin = new_tenant_admin(house).sign_in()
-    set_state(house, "moving")
+def test_a_tenant_that_moves_is_looked_at_by_its_admins_and_not_changed(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    person = tenant.register()
+    admin = new_tenant_admin(tenant).sign_in()
+    set_state(tenant, "moving")
     assert admin.get(f"{PEOPLE}{person.id}/").status_code == 200
-    refused = send(admin, house, f"{PEOPLE}{person.id}/activity/", active="no")
+    refused = send(admin, tenant, f"{PEOPLE}{person.id}/activity/", active="no")
     assert refused.status_code == 400
     assert "being worked on" in text_of(refused)

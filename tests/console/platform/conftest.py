@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from tests.console.staff import Staff, new_tenant_admin
-from tests.world import House
+from tests.world import TestTenant
 
 
 @pytest.fixture
-def home(new_house: Any) -> House:
-    made: House = new_house()
+def home(new_tenant: Any) -> TestTenant:
+    made: TestTenant = new_tenant()
     return made
 
 
 @pytest.fixture
-def head(home: House) -> Staff:
+def head(home: TestTenant) -> Staff:
     return new_tenant_admin(home).sign_in()
 
 
-def send(staff: Staff, house: House, path: str, **form: Any) -> Any:
+def send(staff: Staff, tenant: TestTenant, path: str, **form: Any) -> Any:
     """A form as the page has drawn it: it says for which tenant."""
-    return staff.post(path, {"drawn_for": str(house.id), **form})
+    return staff.post(path, {"drawn_for": str(tenant.id), **form})

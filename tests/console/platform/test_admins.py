@@ -11,7 +11,7 @@ from identity_platform.audit.models import PlatformEvent
 from tenants.provisioning import suspend_tenant
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.userflow.mailbox import mails_to
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 from userflow.accounts.models import AdminUser
 from userflow.invitations.models import AdminInvitation
 
@@ -43,9 +43,9 @@ def operator() -> Staff:
 
 
 @pytest.fixture
-def head(house: House) -> Staff:
+def head(tenant: TestTenant) -> Staff:
     """An admin of the tenant who may do everything there."""
-    return new_tenant_admin(house).sign_in()
+    return new_tenant_admin(tenant).sign_in()
 
 
 def last_event(user: Staff) -> str:
@@ -60,14 +60,16 @@ def test_an_operator_is_made_and_signs_in(operator: Staff) -> None:
     assert sign_in_admin(user.username)["access_token"]
 
 
-def test_a_tenants_admin_makes_admins_of_that_tenant_only(head: Staff, house: House, other_house: House) -> None:
-    for side in ("platform", str(other_house.id)):
+def test_a_tenants_admin_makes_admins_of_that_tenant_only(
+    head: Staff, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    for side in ("platform", str(other_tenant.id)):
         asked = form(side=side)
         assert head.post(f"{LIST}add/", asked).status_code == 400
         assert not AdminUser.objects.filter(username=asked["username"]).exists()
-    asked = form(side=str(house.id))
+    asked = form(side=str(tenant.id))
     assert head.post(f"{LIST}add/", asked).status_code == 302
-    assert AdminUser.objects.get(username=asked["username"]).tenant_id == house.id
+    assert AdminUser.objects.get(username=asked["username"]).tenant_id == tenant.id
 
 
 def test_what_the_api_refuses_stands_at_the_field(operator: Staff) -> None:
@@ -78,8 +80,8 @@ def test_what_the_api_refuses_stands_at_the_field(operator: Staff) -> None:
     assert "not-an-address" in operator.post(f"{LIST}add/", form(email="not-an-address")).text
 
 
-def test_a_record_and_its_roles_are_changed(operator: Staff, house: House) -> None:
-    user = new_tenant_admin(house)
+def test_a_record_and_its_roles_are_changed(operator: Staff, tenant: TestTenant) -> None:
+    user = new_tenant_admin(tenant)
     changed = {
         "username": user.username,
         "email": user.email,
@@ -95,11 +97,11 @@ def test_a_record_and_its_roles_are_changed(operator: Staff, house: House) -> No
 
 @pytest.mark.parametrize("page", ["edit", "deactivate", "reset-factors", "end-sessions"])
 def test_operators_change_admins_of_a_suspended_tenant(
-    operator: Staff, new_house: Callable[[], House], page: str
+    operator: Staff, new_tenant: Callable[[], TestTenant], page: str
 ) -> None:
-    house = new_house()
-    user, other = new_tenant_admin(house), new_tenant_admin(house).sign_in()
-    suspend_tenant(tenant_id=house.id)
+    tenant = new_tenant()
+    user, other = new_tenant_admin(tenant), new_tenant_admin(tenant).sign_in()
+    suspend_tenant(tenant_id=tenant.id)
     record = {"username": user.username, "email": user.email, "first_name": "Ann", "last_name": ""}
     body = {**record, "roles": ["auditor"], "reason": "asked for"}
     assert other.post(at(user, page), body).headers["Location"].startswith("/admin/login")
@@ -107,13 +109,13 @@ def test_operators_change_admins_of_a_suspended_tenant(
     assert (answer.status_code, answer.headers.get("Location")) == (302, at(user)), answer.text
 
 
-def test_nobody_gives_what_they_do_not_hold(house: House) -> None:
-    weak = new_tenant_admin(house, "admins:read", "admins:write", "audit:read").sign_in()
-    user = new_tenant_admin(house, "audit:read")
+def test_nobody_gives_what_they_do_not_hold(tenant: TestTenant) -> None:
+    weak = new_tenant_admin(tenant, "admins:read", "admins:write", "audit:read").sign_in()
+    user = new_tenant_admin(tenant, "audit:read")
     body = {"username": user.username, "email": user.email, "first_name": "", "last_name": ""}
     answer = weak.post(at(user, "edit"), {**body, "roles": ["tenant-admin"]})
     assert (answer.status_code, "not one of the available choices" in answer.text) == (400, True)
-    stronger = new_tenant_admin(house)
+    stronger = new_tenant_admin(tenant)
     for page in ("deactivate", "reset-factors"):
         assert weak.post(at(stronger, page), {"reason": "so"}).status_code == 400
     assert stronger.row().active
@@ -127,8 +129,8 @@ def test_nobody_gives_themselves_roles(head: Staff) -> None:
     assert [role.name for role in head.row().roles.all()] == ["tenant-admin"]
 
 
-def test_a_user_is_switched_off_and_on(operator: Staff, house: House) -> None:
-    user = new_tenant_admin(house).sign_in()
+def test_a_user_is_switched_off_and_on(operator: Staff, tenant: TestTenant) -> None:
+    user = new_tenant_admin(tenant).sign_in()
     operator.post(at(user, "deactivate"))
     assert (user.row().active, last_event(user)) == (False, "admin_user.deactivated")
     assert user.get("/admin/").status_code == 302
@@ -136,17 +138,17 @@ def test_a_user_is_switched_off_and_on(operator: Staff, house: House) -> None:
     assert user.row().active
 
 
-def test_the_last_admin_stays_and_nobody_switches_themselves_off(new_house: Any) -> None:
-    house = new_house()
+def test_the_last_admin_stays_and_nobody_switches_themselves_off(new_tenant: Any) -> None:
+    tenant = new_tenant()
     operator = new_operator().sign_in()
-    answer = operator.post(f"{LIST}{house.admin.id}/deactivate/")
-    assert (answer.status_code, AdminUser.objects.get(pk=house.admin.id).active) == (400, True)
+    answer = operator.post(f"{LIST}{tenant.admin.id}/deactivate/")
+    assert (answer.status_code, AdminUser.objects.get(pk=tenant.admin.id).active) == (400, True)
     assert operator.post(at(operator, "deactivate")).status_code == 400
     assert operator.row().active
 
 
-def test_factors_are_reset_with_a_reason(operator: Staff, house: House) -> None:
-    user = new_tenant_admin(house).enrol_totp()
+def test_factors_are_reset_with_a_reason(operator: Staff, tenant: TestTenant) -> None:
+    user = new_tenant_admin(tenant).enrol_totp()
     assert operator.post(at(user, "reset-factors"), {"reason": ""}).status_code == 400
     assert operator.post(at(user, "reset-factors"), {"reason": "Lost the phone"}).status_code == 302
     event = PlatformEvent.objects.filter(target_id=user.id, action="factor.reset").latest("id")
@@ -166,8 +168,8 @@ def test_own_new_address_needs_a_proof_in_the_form() -> None:
     assert operator.row().email == new["email"]
 
 
-def test_enrollment_pass_of_an_admin_user_is_shown_once(operator: Staff, house: House) -> None:
-    user = new_tenant_admin(house)
+def test_enrollment_pass_of_an_admin_user_is_shown_once(operator: Staff, tenant: TestTenant) -> None:
+    user = new_tenant_admin(tenant)
     assert operator.post(at(user, "enrollment-pass"), {"deliver": "show"}).status_code == 400
     shown = operator.post(at(user, "enrollment-pass"), {"reason": "New phone", "deliver": "show"})
     (token,) = re.findall(r'id="secret"[^>]*>([^<]+)</pre>', shown.text)
@@ -176,8 +178,8 @@ def test_enrollment_pass_of_an_admin_user_is_shown_once(operator: Staff, house: 
     assert "Issue enrollment pass" not in operator.get(at(operator, "change")).text
 
 
-def test_sessions_are_shown_and_ended(operator: Staff, house: House) -> None:
-    user = new_tenant_admin(house).sign_in()
+def test_sessions_are_shown_and_ended(operator: Staff, tenant: TestTenant) -> None:
+    user = new_tenant_admin(tenant).sign_in()
     token = user.api_token()
     # The random tokens of forms hold these letters now and then.
     assert not re.search(r"\botp\b", operator.get(at(user)).text)
@@ -187,17 +189,17 @@ def test_sessions_are_shown_and_ended(operator: Staff, house: House) -> None:
     assert (user.get("/admin/").status_code, Api(token=token).get("/uflow/admin/users/me").status_code) == (302, 401)
 
 
-def test_an_auditor_looks_and_changes_nothing(house: House) -> None:
-    user = new_tenant_admin(house)
-    auditor = new_auditor(house).sign_in()
+def test_an_auditor_looks_and_changes_nothing(tenant: TestTenant) -> None:
+    user = new_tenant_admin(tenant)
+    auditor = new_auditor(tenant).sign_in()
     assert auditor.get(at(user)).status_code == 200
     for page in ("edit", "activate", "deactivate", "reset-factors", "end-sessions"):
         for answer in (auditor.get(at(user, page)), auditor.post(at(user, page), {"reason": "so"})):
             assert answer.status_code == 403
 
 
-def test_a_tenants_admin_sees_nobody_else(head: Staff, house: House, other_house: House) -> None:
-    mine, foreign, operator = new_tenant_admin(house), new_tenant_admin(other_house), new_operator()
+def test_a_tenants_admin_sees_nobody_else(head: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
+    mine, foreign, operator = new_tenant_admin(tenant), new_tenant_admin(other_tenant), new_operator()
     page = head.get(f"{LIST}?q=staff-").text
     assert [user.username in page for user in (mine, foreign, operator)] == [True, False, False]
     for user in (foreign, operator):
@@ -206,32 +208,32 @@ def test_a_tenants_admin_sees_nobody_else(head: Staff, house: House, other_house
         assert user.row().active
 
 
-def test_the_list_costs_the_same_with_many_admins(new_house: Any) -> None:
-    house = new_house()
+def test_the_list_costs_the_same_with_many_admins(new_tenant: Any) -> None:
+    tenant = new_tenant()
     for _ in range(12):
-        new_tenant_admin(house)
-    head = new_tenant_admin(house).sign_in()
+        new_tenant_admin(tenant)
+    head = new_tenant_admin(tenant).sign_in()
     with statements() as seen:
         assert head.get(LIST).context["cl"].result_count == 14
     # Session, who asks, tenant; how many, the users with their tenants, and their roles.
     assert seen.counts == (6, 0), "\n".join(seen.shared)
 
 
-def test_a_page_costs_the_same_whoever_is_shown(head: Staff, house: House) -> None:
-    user = new_tenant_admin(house).sign_in()
+def test_a_page_costs_the_same_whoever_is_shown(head: Staff, tenant: TestTenant) -> None:
+    user = new_tenant_admin(tenant).sign_in()
     with statements() as seen:
         assert head.get(at(user)).status_code == 200
     # Session, who asks; the user and its roles, the user's tenant, its sessions, its events; the tenant of the header.
     assert seen.counts == (8, 0), "\n".join(seen.shared)
 
 
-def test_somebody_is_invited_again_and_no_more(operator: Staff, house: House) -> None:
+def test_somebody_is_invited_again_and_no_more(operator: Staff, tenant: TestTenant) -> None:
     email = f"{secrets.token_hex(6)}@example.com"
-    operator.choose(house)
-    body = {"side": str(house.id), "email": email, "roles": ["auditor"]}
+    operator.choose(tenant)
+    body = {"side": str(tenant.id), "email": email, "roles": ["auditor"]}
     assert operator.post(f"{INVITATIONS}add/", body).status_code == 302
     row = AdminInvitation.objects.get(email=email)
-    assert (row.tenant_id, row.roles, len(mails_to(email))) == (house.id, ["auditor"], 1)
+    assert (row.tenant_id, row.roles, len(mails_to(email))) == (tenant.id, ["auditor"], 1)
     assert email in operator.get(f"{INVITATIONS}?q={email}&state=pending").text
     again = operator.post(f"{INVITATIONS}add/", body)
     assert (again.status_code, "This address has an open invitation" in again.text) == (400, True)
@@ -243,10 +245,10 @@ def test_somebody_is_invited_again_and_no_more(operator: Staff, house: House) ->
     assert (closed.status_code, len(mails_to(email))) == (400, 2)
 
 
-def test_invitations_of_others_are_not_there(head: Staff, operator: Staff, other_house: House) -> None:
+def test_invitations_of_others_are_not_there(head: Staff, operator: Staff, other_tenant: TestTenant) -> None:
     email = f"{secrets.token_hex(6)}@example.com"
-    operator.choose(other_house).post(
-        f"{INVITATIONS}add/", {"side": str(other_house.id), "email": email, "roles": ["auditor"]}
+    operator.choose(other_tenant).post(
+        f"{INVITATIONS}add/", {"side": str(other_tenant.id), "email": email, "roles": ["auditor"]}
     )
     row = AdminInvitation.objects.get(email=email)
     assert email not in head.get(INVITATIONS).text

@@ -7,15 +7,15 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent
 from tests.console.staff import Staff, new_operator, new_tenant_admin
-from tests.world import Api, House, statements
+from tests.world import Api, TestTenant, statements
 from userflow.accounts.models import Client
 
 LIST = "/admin/userflow/client/"
 
 
 @pytest.fixture
-def head(house: House) -> Staff:
-    return new_tenant_admin(house).sign_in()
+def head(tenant: TestTenant) -> Staff:
+    return new_tenant_admin(tenant).sign_in()
 
 
 def at(client: Client, page: str = "change") -> str:
@@ -72,19 +72,19 @@ def test_a_client_is_changed_switched_off_and_deleted(head: Staff) -> None:
     assert head.post(at(client, "delete")).headers["Location"] == LIST
 
 
-def test_what_the_api_refuses_stands_at_the_field(head: Staff, house: House) -> None:
-    body = {"drawn_for": str(house.id), "name": "x", "type": "public"}
+def test_what_the_api_refuses_stands_at_the_field(head: Staff, tenant: TestTenant) -> None:
+    body = {"drawn_for": str(tenant.id), "name": "x", "type": "public"}
     answer = head.post(f"{LIST}add/", {**body, "scopes": "tenants:write"})
     assert (answer.status_code, "scopes" in answer.context["form"].errors) == (400, True)
     answer = head.post(f"{LIST}add/", {**body, "redirect_uris": "javascript:alert(1)"})
     assert (answer.status_code, "redirect_uris" in answer.context["form"].errors) == (400, True)
-    answer = head.post(f"{LIST}{house.client_id}/delete/")
+    answer = head.post(f"{LIST}{tenant.client_id}/delete/")
     assert answer.status_code == 400
 
 
-def test_clients_of_another_tenant_are_not_there(head: Staff, house: House, other_house: House) -> None:
-    foreign = Client.objects.get(pk=other_house.client_id)
-    operator = new_operator().sign_in().choose(house)
+def test_clients_of_another_tenant_are_not_there(head: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
+    foreign = Client.objects.get(pk=other_tenant.client_id)
+    operator = new_operator().sign_in().choose(tenant)
     for person in (head, operator):
         for page in ("change", "edit", "deactivate", "rotate", "delete"):
             assert [person.get(at(foreign, page)).status_code, person.post(at(foreign, page)).status_code] == [404, 404]
@@ -92,18 +92,18 @@ def test_clients_of_another_tenant_are_not_there(head: Staff, house: House, othe
     assert foreign.active
 
 
-def test_looking_does_not_mean_changing(house: House) -> None:
-    client = Client.objects.get(pk=house.client_id)
-    reader = new_tenant_admin(house, "clients:read").sign_in()
+def test_looking_does_not_mean_changing(tenant: TestTenant) -> None:
+    client = Client.objects.get(pk=tenant.client_id)
+    reader = new_tenant_admin(tenant, "clients:read").sign_in()
     assert "deactivate" not in reader.get(at(client)).text
     for page in ("edit", "deactivate", "rotate", "delete"):
         assert [reader.get(at(client, page)).status_code, reader.post(at(client, page)).status_code] == [403, 403]
 
 
-def test_lists_and_pages_cost_the_same_with_many(head: Staff, house: House) -> None:
+def test_lists_and_pages_cost_the_same_with_many(head: Staff, tenant: TestTenant) -> None:
     for _ in range(5):
-        Client.objects.create(tenant_id=house.id, name=secrets.token_hex(4))
-    for path, costs in ((LIST, 5), (f"{LIST}{house.client_id}/change/", 4)):
+        Client.objects.create(tenant_id=tenant.id, name=secrets.token_hex(4))
+    for path, costs in ((LIST, 5), (f"{LIST}{tenant.client_id}/change/", 4)):
         with statements() as seen:
             assert head.get(path).status_code == 200
         assert seen.counts == (costs, 0), "\n".join(seen.shared)

@@ -11,14 +11,14 @@ from tests.userflow.directory.conftest import Directory
 from tests.userflow.directory.conftest import configured as configured
 from tests.userflow.directory.conftest import entra as entra
 from tests.userflow.directory.entra import Entra
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 from userflow.directory.models import DirectoryConfig, DirectoryRun
 
 LIST = "/admin/platform/directories/"
 
 
 @pytest.fixture
-def directory(entra: Entra, home: House, configured: Callable[..., Directory]) -> Directory:
+def directory(entra: Entra, home: TestTenant, configured: Callable[..., Directory]) -> Directory:
     return configured(home, **entra.members())
 
 
@@ -27,7 +27,7 @@ def at(directory: Directory, page: str = "") -> str:
 
 
 def test_a_dry_run_says_what_would_be_done_and_a_run_does_it(
-    head: Staff, home: House, directory: Directory, entra: Entra
+    head: Staff, home: TestTenant, directory: Directory, entra: Entra
 ) -> None:
     entra.add(directory.mail("ann"))
     planned = send(head, home, at(directory, "dry-run/"))
@@ -48,7 +48,7 @@ def test_a_directory_is_shown_without_its_secret(head: Staff, directory: Directo
     assert "Begin with a dry run" in page
 
 
-def test_a_directory_is_tried_out(head: Staff, home: House, directory: Directory, entra: Entra) -> None:
+def test_a_directory_is_tried_out(head: Staff, home: TestTenant, directory: Directory, entra: Entra) -> None:
     entra.add(directory.mail("bea"))
     assert directory.mail("bea") in send(head, home, at(directory, "try/")).text
     entra.end()
@@ -56,7 +56,7 @@ def test_a_directory_is_tried_out(head: Staff, home: House, directory: Directory
     assert (page.status_code, bool(page.context["record"].warning)) == (200, True)
 
 
-def test_a_run_that_fails_says_why(head: Staff, home: House, directory: Directory, entra: Entra) -> None:
+def test_a_run_that_fails_says_why(head: Staff, home: TestTenant, directory: Directory, entra: Entra) -> None:
     entra.end()
     answer = send(head, home, at(directory, "dry-run/"))
     assert (answer.status_code, bool(answer.context["form"].non_field_errors())) == (400, True)
@@ -66,7 +66,7 @@ def test_a_run_that_fails_says_why(head: Staff, home: House, directory: Director
     assert "the tenant is what the directory says" not in head.get(at(directory, f"runs/{run.pk}/")).text
 
 
-def test_its_schedule_is_changed_and_it_is_deleted(head: Staff, home: House, directory: Directory) -> None:
+def test_its_schedule_is_changed_and_it_is_deleted(head: Staff, home: TestTenant, directory: Directory) -> None:
     body = {"name": directory.made["name"], "sync_every_minutes": "", "max_deactivation_percent": "5"}
     assert send(head, home, at(directory, "change/"), **body).status_code == 302
     row = DirectoryConfig.objects.get(pk=directory.made["id"])
@@ -76,19 +76,19 @@ def test_its_schedule_is_changed_and_it_is_deleted(head: Staff, home: House, dir
     assert send(head, home, at(directory, "delete/")).headers["Location"] == LIST
 
 
-def test_directories_of_another_tenant_are_not_there(directory: Directory, house: House) -> None:
+def test_directories_of_another_tenant_are_not_there(directory: Directory, tenant: TestTenant) -> None:
     run = directory.sync()
-    theirs = new_tenant_admin(house).sign_in()
-    operator = new_operator().sign_in().choose(house)
+    theirs = new_tenant_admin(tenant).sign_in()
+    operator = new_operator().sign_in().choose(tenant)
     for person in (theirs, operator):
         assert directory.made["name"] not in person.get(LIST).text
         for page in ("", "dry-run/", "sync/", "try/", "change/", "delete/", f"runs/{run['id']}/"):
-            found = [person.get(at(directory, page)), send(person, house, at(directory, page))]
+            found = [person.get(at(directory, page)), send(person, tenant, at(directory, page))]
             assert {answer.status_code for answer in found} == {404}
     assert DirectoryRun.objects.filter(config_id=directory.made["id"]).count() == 1
 
 
-def test_looking_does_not_mean_running_or_changing(home: House, directory: Directory) -> None:
+def test_looking_does_not_mean_running_or_changing(home: TestTenant, directory: Directory) -> None:
     reader = new_tenant_admin(home, "directory:read").sign_in()
     assert "/sync/" not in reader.get(at(directory)).text
     for page in ("dry-run/", "sync/", "try/", "change/", "delete/"):
@@ -99,7 +99,7 @@ def test_looking_does_not_mean_running_or_changing(home: House, directory: Direc
     assert reader.get(at(directory, f"runs/{uuid4()}/")).status_code == 404
 
 
-def test_pages_cost_the_same_with_many_runs(head: Staff, home: House, directory: Directory) -> None:
+def test_pages_cost_the_same_with_many_runs(head: Staff, home: TestTenant, directory: Directory) -> None:
     DirectoryRun.objects.bulk_create(
         DirectoryRun(config_id=directory.made["id"], tenant_id=home.id, trigger="request") for _ in range(30)
     )

@@ -9,7 +9,7 @@ from identity_platform.crypto import key_ring
 from tenants import keys
 from tenants.models import DatabaseServer, DataKey
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 from userflow.sessions.models import SigningKey
 from userflow.sessions.signing import signing_key_status
 
@@ -107,9 +107,9 @@ def test_a_servers_capacity_is_changed(operator: Staff, spare_server: DatabaseSe
     assert spare_server.accepts_tenants is False
 
 
-def test_what_is_the_platforms_is_for_operators_with_the_permission(house: House) -> None:
+def test_what_is_the_platforms_is_for_operators_with_the_permission(tenant: TestTenant) -> None:
     reader = new_operator("tenants:read").sign_in()
-    outsiders = [new_tenant_admin(house).sign_in(), new_auditor().sign_in()]
+    outsiders = [new_tenant_admin(tenant).sign_in(), new_auditor().sign_in()]
     before = SigningKey.objects.count()
     for path in (SIGNING, ENCRYPTION, SERVERS):
         assert reader.get(path).status_code == 200

@@ -12,7 +12,7 @@ from console.platform.trail import as_csv
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.writer import record_for_platform
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 
 TRAIL = "/admin/platform/audit/"
 EXPORT = f"{TRAIL}export/"
@@ -23,22 +23,22 @@ def operator() -> Staff:
     return new_operator().sign_in()
 
 
-def happened(target: str, house: House | None = None, times: int = 1, action: str = "thing.done") -> None:
+def happened(target: str, tenant: TestTenant | None = None, times: int = 1, action: str = "thing.done") -> None:
     for _ in range(times):
-        record_for_platform(action, tenant_id=house.id if house else None, target=("thing", target))
+        record_for_platform(action, tenant_id=tenant.id if tenant else None, target=("thing", target))
 
 
 def lines(answer: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
 
 
-def test_the_trail_is_searched(operator: Staff, house: House) -> None:
+def test_the_trail_is_searched(operator: Staff, tenant: TestTenant) -> None:
     target = secrets.token_hex(8)
-    happened(target, house)
+    happened(target, tenant)
     happened(target, action="thing.undone")
     both = operator.get(TRAIL, target=target).text
     assert ("thing.done" in both, "thing.undone" in both) == (True, True)
-    for asked in ({"action": "thing.done"}, {"tenant": str(house.id)}):
+    for asked in ({"action": "thing.done"}, {"tenant": str(tenant.id)}):
         found = operator.get(TRAIL, target=target, **asked).text
         assert "thing.undone" not in found.replace('value="thing.undone"', "")
     assert "No event fits" in operator.get(TRAIL, target=target, until="2020-01-01T00:00").text
@@ -58,16 +58,16 @@ def test_nonsense_is_said_to_be_nonsense(operator: Staff) -> None:
         assert operator.get(TRAIL, **asked).status_code == 400
 
 
-def test_a_tenants_admin_sees_what_concerns_the_tenant(house: House, other_house: House) -> None:
+def test_a_tenants_admin_sees_what_concerns_the_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     target = secrets.token_hex(8)
-    happened(target, house, action="thing.mine")
-    happened(target, other_house, action="thing.theirs")
+    happened(target, tenant, action="thing.mine")
+    happened(target, other_tenant, action="thing.theirs")
     happened(target, action="thing.platforms")
-    head = new_tenant_admin(house).sign_in()
-    for query in ({}, {"tenant": str(other_house.id)}):
+    head = new_tenant_admin(tenant).sign_in()
+    for query in ({}, {"tenant": str(other_tenant.id)}):
         page = head.get(TRAIL, target=target, **query).text
         assert [f"thing.{whose}" in page for whose in ("mine", "theirs", "platforms")] == [True, False, False]
-    exported = lines(head.post(EXPORT, {"target": target, "form": "jsonl", "tenant": str(other_house.id)}))
+    exported = lines(head.post(EXPORT, {"target": target, "form": "jsonl", "tenant": str(other_tenant.id)}))
     assert [event["action"] for event in exported] == ["thing.mine"]
 
 
@@ -81,9 +81,9 @@ def test_an_export_is_written_down_and_limited_by_its_filters(operator: Staff) -
     assert (event.actor_kind, event.actor_id) == ("operator", str(operator.id))
 
 
-def test_an_export_wants_the_permission(house: House) -> None:
+def test_an_export_wants_the_permission(tenant: TestTenant) -> None:
     before = PlatformEvent.objects.filter(action="audit.exported").count()
-    outsider = new_tenant_admin(house, "services:read").sign_in()
+    outsider = new_tenant_admin(tenant, "services:read").sign_in()
     assert [outsider.get(TRAIL).status_code, outsider.post(EXPORT, {"form": "csv"}).status_code] == [403, 403]
     assert PlatformEvent.objects.filter(action="audit.exported").count() == before
 
@@ -113,7 +113,7 @@ def test_a_page_costs_the_same_however_far_back(operator: Staff) -> None:
         assert seen.counts == (3, 0), "\n".join(seen.shared)
 
 
-def test_auditors_of_the_platform_read_all_of_it(house: House) -> None:
+def test_auditors_of_the_platform_read_all_of_it(tenant: TestTenant) -> None:
     target = secrets.token_hex(8)
-    happened(target, house)
+    happened(target, tenant)
     assert "thing.done" in new_auditor().sign_in().get(TRAIL, target=target).text

@@ -13,7 +13,7 @@ from tests.userflow.webhooks.conftest import _consumers_on_this_machine as _cons
 from tests.userflow.webhooks.conftest import consumer as consumer
 from tests.userflow.webhooks.conftest import deliver
 from tests.userflow.webhooks.consumer import Consumer
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 from userflow.events.models import DEAD, WebhookEndpoint, WebhookMessage
 from userflow.webhooks.actions import create_endpoint
 
@@ -21,7 +21,7 @@ LIST = "/admin/platform/webhooks/"
 
 
 @pytest.fixture
-def endpoint(home: House, consumer: Consumer) -> WebhookEndpoint:
+def endpoint(home: TestTenant, consumer: Consumer) -> WebhookEndpoint:
     return create_endpoint(tenant_id=home.id, url=consumer.url, events=["*"])[0]
 
 
@@ -29,7 +29,7 @@ def at(endpoint: WebhookEndpoint, page: str = "") -> str:
     return f"{LIST}{endpoint.pk}/{page}"
 
 
-def give_up(home: House, endpoint: WebhookEndpoint, number: int = 1) -> None:
+def give_up(home: TestTenant, endpoint: WebhookEndpoint, number: int = 1) -> None:
     with in_tenant(home.id):
         for _ in range(number):
             WebhookMessage.objects.create(
@@ -44,7 +44,7 @@ def give_up(home: House, endpoint: WebhookEndpoint, number: int = 1) -> None:
             )
 
 
-def test_an_endpoint_is_made_and_its_secret_shown_once(head: Staff, home: House, consumer: Consumer) -> None:
+def test_an_endpoint_is_made_and_its_secret_shown_once(head: Staff, home: TestTenant, consumer: Consumer) -> None:
     answer = send(head, home, f"{LIST}add/", url=consumer.url, events=["end_user.*"], enabled="on")
     secret = answer.context["secret"]
     assert secret in answer.text
@@ -56,12 +56,14 @@ def test_an_endpoint_is_made_and_its_secret_shown_once(head: Staff, home: House,
     assert secret not in str(written)
 
 
-def test_an_address_that_may_not_be_called_is_refused_at_its_field(head: Staff, home: House) -> None:
+def test_an_address_that_may_not_be_called_is_refused_at_its_field(head: Staff, home: TestTenant) -> None:
     answer = send(head, home, f"{LIST}add/", url="https://10.0.0.1/", events=["*"])
     assert (answer.status_code, bool(answer.context["form"].errors["url"])) == (400, True)
 
 
-def test_an_endpoint_is_changed_switched_off_and_deleted(head: Staff, home: House, endpoint: WebhookEndpoint) -> None:
+def test_an_endpoint_is_changed_switched_off_and_deleted(
+    head: Staff, home: TestTenant, endpoint: WebhookEndpoint
+) -> None:
     body = {"url": endpoint.url, "events": ["group.*"], "description": "Till"}
     assert send(head, home, at(endpoint, "edit/"), **body).status_code == 302
     page = head.get(at(endpoint)).text
@@ -71,14 +73,14 @@ def test_an_endpoint_is_changed_switched_off_and_deleted(head: Staff, home: Hous
     assert head.get(at(endpoint)).status_code == 404
 
 
-def test_a_test_arrives(head: Staff, home: House, endpoint: WebhookEndpoint, consumer: Consumer) -> None:
+def test_a_test_arrives(head: Staff, home: TestTenant, endpoint: WebhookEndpoint, consumer: Consumer) -> None:
     assert send(head, home, at(endpoint, "test/")).status_code == 302
     deliver()
     assert "delivered" in head.get(at(endpoint)).text
     assert [seen.event["type"] for seen in consumer.seen] == ["webhook.test"]
 
 
-def test_dead_letters_are_shown_and_replayed(head: Staff, home: House, endpoint: WebhookEndpoint) -> None:
+def test_dead_letters_are_shown_and_replayed(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     give_up(home, endpoint, 60)
     first = head.get(f"{at(endpoint)}?status=dead")
     (table,) = first.context["record"].tables
@@ -91,32 +93,32 @@ def test_dead_letters_are_shown_and_replayed(head: Staff, home: House, endpoint:
         assert not WebhookMessage.objects.filter(status=DEAD).exists()
 
 
-def test_a_form_of_another_tenant_is_refused(head: Staff, home: House, endpoint: WebhookEndpoint) -> None:
+def test_a_form_of_another_tenant_is_refused(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     answer = head.post(at(endpoint, "delete/"), {"drawn_for": str(uuid4())})
     assert (answer.status_code, head.get(at(endpoint)).status_code) == (409, 200)
 
 
 def test_endpoints_of_another_tenant_are_not_there(
-    head: Staff, home: House, endpoint: WebhookEndpoint, house: House
+    head: Staff, home: TestTenant, endpoint: WebhookEndpoint, tenant: TestTenant
 ) -> None:
-    theirs = new_tenant_admin(house).sign_in()
-    operator = new_operator().sign_in().choose(house)
+    theirs = new_tenant_admin(tenant).sign_in()
+    operator = new_operator().sign_in().choose(tenant)
     for person in (theirs, operator):
         assert endpoint.url not in person.get(LIST).text
         for page in ("", "edit/", "rotate/", "test/", "replay/", "delete/"):
-            found = [person.get(at(endpoint, page)), send(person, house, at(endpoint, page), url="x")]
+            found = [person.get(at(endpoint, page)), send(person, tenant, at(endpoint, page), url="x")]
             assert {answer.status_code for answer in found} == {404}
     assert head.get(at(endpoint)).status_code == 200
 
 
-def test_looking_does_not_mean_changing(home: House, endpoint: WebhookEndpoint) -> None:
+def test_looking_does_not_mean_changing(home: TestTenant, endpoint: WebhookEndpoint) -> None:
     reader = new_tenant_admin(home, "webhooks:read").sign_in()
     assert "/delete/" not in reader.get(at(endpoint)).text
     for path in (f"{LIST}add/", *(at(endpoint, page) for page in ("edit/", "rotate/", "test/", "replay/", "delete/"))):
         assert [reader.get(path).status_code, send(reader, home, path).status_code] == [403, 403]
 
 
-def test_pages_cost_the_same_with_many_messages(head: Staff, home: House, endpoint: WebhookEndpoint) -> None:
+def test_pages_cost_the_same_with_many_messages(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     for number, (path, own) in enumerate(((LIST, 1), (at(endpoint), 3))):
         give_up(home, endpoint, 10 * number)
         with statements() as seen:

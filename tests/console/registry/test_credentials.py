@@ -15,20 +15,20 @@ from identity_platform.audit.models import PlatformEvent
 from registry.actions import create_credential, create_service, update_credential
 from registry.models import Service, ServiceCredential
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 
 KEEPER = ("services:read", "services:credentials")
 
 
 @pytest.fixture
-def keeper(house: House) -> Staff:
-    return new_tenant_admin(house, *KEEPER).sign_in()
+def keeper(tenant: TestTenant) -> Staff:
+    return new_tenant_admin(tenant, *KEEPER).sign_in()
 
 
 @pytest.fixture
-def service(house: House) -> Service:
+def service(tenant: TestTenant) -> Service:
     return create_service(
-        tenant_id=house.id, name=f"Service {secrets.token_hex(4)}", type="payment", base_url="https://a.example.com"
+        tenant_id=tenant.id, name=f"Service {secrets.token_hex(4)}", type="payment", base_url="https://a.example.com"
     )
 
 
@@ -173,9 +173,9 @@ def test_reveal_refuses_an_inactive_service(keeper: Staff, service: Service) -> 
     assert [action for action, _, _ in events(credential)] == ["service_credential.created"]
 
 
-def test_a_secret_that_was_moved_here_does_not_open(keeper: Staff, service: Service, other_house: House) -> None:
+def test_a_secret_that_was_moved_here_does_not_open(keeper: Staff, service: Service, other_tenant: TestTenant) -> None:
     foreign = create_service(
-        tenant_id=other_house.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"
+        tenant_id=other_tenant.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"
     )
     stolen, mine = bound(foreign, "of-somebody-else"), bound(service)
     ServiceCredential.objects.filter(pk=mine.pk).update(secret=bytes(stolen.secret))
@@ -184,9 +184,9 @@ def test_a_secret_that_was_moved_here_does_not_open(keeper: Staff, service: Serv
     assert events(mine)[-1][:2] == ("service_credential.unreadable", "failed")
 
 
-def test_who_may_only_read_services_sees_no_way_to_their_secrets(service: Service, house: House) -> None:
+def test_who_may_only_read_services_sees_no_way_to_their_secrets(service: Service, tenant: TestTenant) -> None:
     credential = bound(service, "kept-from-view")
-    auditor = new_auditor(house).sign_in()
+    auditor = new_auditor(tenant).sign_in()
     assert "/reveal/" not in auditor.get(page_of(service)).text
     for page in ("reveal", "rotate", "revoke", "activate", "expiry", "delete"):
         for answer in (auditor.get(at(credential, page)), auditor.post(at(credential, page), {"reason": "so"})):
@@ -195,13 +195,13 @@ def test_who_may_only_read_services_sees_no_way_to_their_secrets(service: Servic
 
 
 def test_credentials_of_another_tenant_are_not_there(
-    keeper: Staff, service: Service, house: House, other_house: House
+    keeper: Staff, service: Service, tenant: TestTenant, other_tenant: TestTenant
 ) -> None:
     foreign = create_service(
-        tenant_id=other_house.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"
+        tenant_id=other_tenant.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"
     )
     credential = bound(foreign, "of-somebody-else")
-    operator = new_operator().sign_in().choose(house)
+    operator = new_operator().sign_in().choose(tenant)
     under_mine = at(credential, "reveal").replace(str(foreign.pk), str(service.pk))
     for person in (keeper, operator):
         for path in (at(credential, "reveal"), under_mine):

@@ -9,7 +9,7 @@ import pytest
 from registry.actions import create_service
 from registry.models import Service
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 
 LIST = "/admin/registry/service/"
 FORM = {
@@ -25,38 +25,38 @@ FORM = {
 EVERYTHING = ("services:read", "services:write", "services:delete", "services:credentials")
 
 
-def service_manager(house: House) -> Staff:
-    return new_tenant_admin(house, *EVERYTHING).sign_in()
+def service_manager(tenant: TestTenant) -> Staff:
+    return new_tenant_admin(tenant, *EVERYTHING).sign_in()
 
 
 @pytest.fixture
-def manager(house: House) -> Staff:
-    return service_manager(house)
+def manager(tenant: TestTenant) -> Staff:
+    return service_manager(tenant)
 
 
-def a_service(house: House, **members: Any) -> Service:
+def a_service(tenant: TestTenant, **members: Any) -> Service:
     given = {
         "name": f"Service {secrets.token_hex(4)}",
         "type": "payment",
         "base_url": "https://a.example.com",
         **members,
     }
-    return create_service(tenant_id=house.id, **given)
+    return create_service(tenant_id=tenant.id, **given)
 
 
-def add(staff: Staff, house: House, **form: str) -> Any:
+def add(staff: Staff, tenant: TestTenant, **form: str) -> Any:
     """The form as the page has drawn it: it says for which tenant."""
-    return staff.post(f"{LIST}add/", {"drawn_for": str(house.id), **FORM, **form})
+    return staff.post(f"{LIST}add/", {"drawn_for": str(tenant.id), **FORM, **form})
 
 
 def at(service: Service, page: str = "change/") -> str:
     return f"{LIST}{service.pk}/{page}"
 
 
-def test_services_are_registered_changed_and_deleted(manager: Staff, house: House) -> None:
+def test_services_are_registered_changed_and_deleted(manager: Staff, tenant: TestTenant) -> None:
     name = f"Payments {secrets.token_hex(4)}"
-    answer = add(manager, house, name=name)
-    service = Service.objects.get(tenant_id=house.id, name=name)
+    answer = add(manager, tenant, name=name)
+    service = Service.objects.get(tenant_id=tenant.id, name=name)
     assert (answer.status_code, answer.headers["Location"]) == (302, at(service))
     assert (service.type, service.metadata) == ("payment", {"team": "till"})
     assert manager.post(at(service, "edit/"), {**FORM, "name": name, "status": "inactive"}).status_code == 302
@@ -65,11 +65,13 @@ def test_services_are_registered_changed_and_deleted(manager: Staff, house: Hous
     assert not Service.objects.filter(pk=service.pk).exists()
 
 
-def test_a_form_that_is_older_than_somebody_elses_change_takes_nothing_of_it_back(manager: Staff, house: House) -> None:
-    service = a_service(house)
+def test_a_form_that_is_older_than_somebody_elses_change_takes_nothing_of_it_back(
+    manager: Staff, tenant: TestTenant
+) -> None:
+    service = a_service(tenant)
     typed = {**FORM, "name": service.name, "base_url": "https://old.example.com"}
     drawn = {"drawn_from": manager.get(at(service, "edit/")).text.partition('name="drawn_from" value="')[2][:32]}
-    assert house.api.put(f"/exsvc/api/v1/services/{service.pk}", {"status": "inactive"}).status_code == 200
+    assert tenant.api.put(f"/exsvc/api/v1/services/{service.pk}", {"status": "inactive"}).status_code == 200
     # Typed once more it is no newer; a page that is opened now is.
     for _ in range(2):
         late = manager.post(at(service, "edit/"), {**typed, **drawn})
@@ -81,35 +83,35 @@ def test_a_form_that_is_older_than_somebody_elses_change_takes_nothing_of_it_bac
     assert manager.post(at(service, "edit/"), {**typed, **drawn}).status_code == 302
 
 
-def test_what_the_api_refuses_stands_at_the_field(manager: Staff, house: House) -> None:
-    taken = a_service(house)
-    wrong = add(manager, house, base_url="ftp://example.com", metadata="[]")
+def test_what_the_api_refuses_stands_at_the_field(manager: Staff, tenant: TestTenant) -> None:
+    taken = a_service(tenant)
+    wrong = add(manager, tenant, base_url="ftp://example.com", metadata="[]")
     assert wrong.status_code == 400
     assert "Type a JSON object" in wrong.text
-    clash = add(manager, house, name=taken.name)
+    clash = add(manager, tenant, name=taken.name)
     assert (clash.status_code, "choose another name" in clash.text) == (400, True)
 
 
-def test_the_list_is_searched_and_filtered(manager: Staff, house: House) -> None:
+def test_the_list_is_searched_and_filtered(manager: Staff, tenant: TestTenant) -> None:
     kind = f"kind-{secrets.token_hex(3)}"
-    wanted, other = a_service(house, type=kind, status="inactive"), a_service(house, type=kind)
+    wanted, other = a_service(tenant, type=kind, status="inactive"), a_service(tenant, type=kind)
     for query in (f"?q={wanted.name[-8:]}", f"?type={kind}&status=inactive"):
         page = manager.get(LIST + query).text
         assert (wanted.name in page, other.name in page) == (True, False)
     assert "Nothing fits" in manager.get(f"{LIST}?q={uuid4()}").text
 
 
-def test_an_empty_list_says_what_to_do(new_house: Any) -> None:
-    page = service_manager(new_house()).get(LIST).text
+def test_an_empty_list_says_what_to_do(new_tenant: Any) -> None:
+    page = service_manager(new_tenant()).get(LIST).text
     assert "Register the outside services" in page
     assert f'href="{LIST}add/"' in page
 
 
-def test_a_list_costs_the_same_with_many_services(new_house: Any) -> None:
-    house = new_house()
-    at_work = service_manager(house)
+def test_a_list_costs_the_same_with_many_services(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    at_work = service_manager(tenant)
     for _ in range(60):
-        a_service(house)
+        a_service(tenant)
     with statements() as seen:
         page = at_work.get(LIST)
     assert page.context["cl"].paginator.count == 60
@@ -117,9 +119,9 @@ def test_a_list_costs_the_same_with_many_services(new_house: Any) -> None:
     assert seen.counts == (6, 0), "\n".join(seen.shared)
 
 
-def test_looking_does_not_mean_changing(house: House) -> None:
-    service = a_service(house)
-    auditor = new_auditor(house).sign_in()
+def test_looking_does_not_mean_changing(tenant: TestTenant) -> None:
+    service = a_service(tenant)
+    auditor = new_auditor(tenant).sign_in()
     assert auditor.get(at(service)).status_code == 200
     for page in (f"{LIST}add/", at(service, "edit/"), at(service, "delete/"), at(service, "credentials/add/")):
         for answer in (auditor.get(page), auditor.post(page, FORM)):
@@ -128,9 +130,9 @@ def test_looking_does_not_mean_changing(house: House) -> None:
     assert Service.objects.filter(pk=service.pk, status="active").exists()
 
 
-def test_services_of_another_tenant_are_not_there(manager: Staff, house: House, other_house: House) -> None:
-    foreign = a_service(other_house)
-    operator = new_operator().sign_in().choose(house)
+def test_services_of_another_tenant_are_not_there(manager: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
+    foreign = a_service(other_tenant)
+    operator = new_operator().sign_in().choose(tenant)
     for browser in (manager, operator):
         assert foreign.name not in browser.get(LIST).text
         for page in ("change/", "edit/", "delete/", "credentials/add/"):
@@ -140,8 +142,8 @@ def test_services_of_another_tenant_are_not_there(manager: Staff, house: House, 
     assert manager.get(f"{LIST}nonsense/change/").status_code == 404
 
 
-def test_a_service_with_active_credentials_stays(manager: Staff, house: House) -> None:
-    service = a_service(house)
+def test_a_service_with_active_credentials_stays(manager: Staff, tenant: TestTenant) -> None:
+    service = a_service(tenant)
     manager.post(at(service, "credentials/add/"), {"name": "live", "type": "api_key", "secret": "s3cret"})
     answer = manager.post(at(service, "delete/"))
     assert (answer.status_code, "revoke or delete them first" in answer.text) == (400, True)

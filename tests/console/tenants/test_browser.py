@@ -12,7 +12,7 @@ from tenants.models import Tenant
 from tenants.provisioning import create_tenant
 from tests.console.staff import LOGIN, new_operator
 from tests.console.tenants.test_pages import LIST
-from tests.console.tenants.test_steps import new_tenant
+from tests.console.tenants.test_steps import provision_form
 from tests.machine.conftest import within
 from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.userflow.test_pages import browser as browser
@@ -38,7 +38,7 @@ def test_provisioning_is_followed_to_its_end(place: str, browser: webdriver.Chro
     browser.get(f"{place}{LOGIN}?next={LIST}provision/")
     fill(browser, {"username": new_operator().username, "password": PASSWORD})
     until(browser, lambda: browser.current_url.endswith("/provision/"))
-    asked = new_tenant()
+    asked = provision_form()
     fill(browser, asked, "#content form")
     # The page asks by itself; nobody reloads it.
     until(browser, lambda: "DONE" in browser.find_element(By.ID, "job").text.upper())
@@ -62,7 +62,7 @@ def test_plots_are_drawn_and_no_page_is_wider_than_the_screen(
     browser.get(f"{place}{LOGIN}")
     fill(browser, {"username": new_operator().username, "password": PASSWORD})
     until(browser, lambda: browser.current_url == f"{place}/admin/")
-    asked = new_tenant()
+    asked = provision_form()
     create_tenant(name="Gesellschaft für internationale Angelegenheiten und andere lange Namen", slug=asked["slug"])
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)

@@ -8,28 +8,28 @@ import pytest
 
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.tenants.conftest import said_by
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 
 LIST = "/admin/tenants/tenant/"
 
 
-def page(house: House, step: str = "") -> str:
-    return f"{LIST}{house.id}/{step or 'change'}/"
+def page(tenant: TestTenant, step: str = "") -> str:
+    return f"{LIST}{tenant.id}/{step or 'change'}/"
 
 
-def test_operators_find_tenants_by_name_slug_and_id(house: House, other_house: House) -> None:
+def test_operators_find_tenants_by_name_slug_and_id(tenant: TestTenant, other_tenant: TestTenant) -> None:
     operator = new_operator().sign_in()
-    for words in (house.made.tenant.name, house.made.tenant.slug, str(house.id)):
+    for words in (tenant.name, tenant.slug, str(tenant.id)):
         shown = operator.get(LIST, q=words).content.decode()
-        assert str(house.id) in shown
-        assert str(other_house.id) not in shown
+        assert str(tenant.id) in shown
+        assert str(other_tenant.id) not in shown
 
 
-def test_the_list_shows_state_server_schema_size_and_users(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    house.register()
-    said_by("collect_figures", tenant=[house.made.tenant.slug], settled=0)
-    shown = new_operator().sign_in().get(LIST, q=house.made.tenant.slug).content.decode()
+def test_the_list_shows_state_server_schema_size_and_users(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    tenant.register()
+    said_by("collect_figures", tenant=[tenant.slug], settled=0)
+    shown = new_operator().sign_in().get(LIST, q=tenant.slug).content.decode()
     for word in ("active", "main", "current", "\N{NO-BREAK SPACE}MB"):
         assert word in shown
 
@@ -38,47 +38,47 @@ def test_the_list_shows_state_server_schema_size_and_users(new_house: Callable[[
     ("wanted", "found"),
     [("state=active", True), ("state=suspended", False), ("schema=current", True), ("schema=behind", False)],
 )
-def test_the_list_is_filtered(house: House, wanted: str, found: bool) -> None:
+def test_the_list_is_filtered(tenant: TestTenant, wanted: str, found: bool) -> None:
     name, _, value = wanted.partition("=")
-    shown = new_operator().sign_in().get(LIST, q=house.made.tenant.slug, **{name: value}).content.decode()
-    assert (str(house.id) in shown) == found
+    shown = new_operator().sign_in().get(LIST, q=tenant.slug, **{name: value}).content.decode()
+    assert (str(tenant.id) in shown) == found
 
 
-def test_a_tenants_page_shows_what_belongs_to_it(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    shown = new_operator().sign_in().get(page(house)).content.decode()
-    for word in (house.made.tenant.slug, house.admin.username, "main", "Suspend", "Back up", "tenant.created"):
+def test_a_tenants_page_shows_what_belongs_to_it(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    shown = new_operator().sign_in().get(page(tenant)).content.decode()
+    for word in (tenant.slug, tenant.admin.username, "main", "Suspend", "Back up", "tenant.created"):
         assert word in shown
 
 
 def test_what_belongs_to_another_tenant_than_the_chosen_one_is_reached_over_choosing_it(
-    new_house: Callable[[], House], other_house: House
+    new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
-    house = new_house()
-    operator = new_operator().sign_in().choose(house)
-    client = f"/admin/userflow/client/{house.client_id}/change/"
-    assert f'href="{client}"' in operator.get(page(house)).text
-    operator.choose(other_house)
+    tenant = new_tenant()
+    operator = new_operator().sign_in().choose(tenant)
+    client = f"/admin/userflow/client/{tenant.client_id}/change/"
+    assert f'href="{client}"' in operator.get(page(tenant)).text
+    operator.choose(other_tenant)
     assert operator.get(client).status_code == 404
     assert (
-        f'href="/admin/inside/?{escape(urlencode({"tenant": house.id, "next": client}))}"'
-        in operator.get(page(house)).text
+        f'href="/admin/inside/?{escape(urlencode({"tenant": tenant.id, "next": client}))}"'
+        in operator.get(page(tenant)).text
     )
-    chosen = operator.post("/admin/inside/", {"tenant": str(house.id), "next": client})
+    chosen = operator.post("/admin/inside/", {"tenant": str(tenant.id), "next": client})
     assert (chosen.headers["Location"], operator.get(client).status_code) == (client, 200)
 
 
-def test_a_tenant_admin_sees_the_own_tenant_only(house: House, other_house: House) -> None:
-    admin = new_tenant_admin(house).sign_in()
+def test_a_tenant_admin_sees_the_own_tenant_only(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    admin = new_tenant_admin(tenant).sign_in()
     listed = admin.get(LIST).content.decode()
-    assert str(house.id) in listed
-    assert str(other_house.id) not in listed
-    own = admin.get(page(house))
+    assert str(tenant.id) in listed
+    assert str(other_tenant.id) not in listed
+    own = admin.get(page(tenant))
     assert own.status_code == 200
     assert "Suspend" not in own.content.decode()
     for step in ("change", "settings", "suspend", "delete", "backup"):
-        assert admin.get(page(other_house, step)).status_code in (403, 404)
-    assert admin.get(page(other_house)).status_code == 404
+        assert admin.get(page(other_tenant, step)).status_code in (403, 404)
+    assert admin.get(page(other_tenant)).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -90,37 +90,37 @@ def test_a_tenant_that_is_none_is_not_found_in_the_consoles_frame(nobody: str) -
     assert "To the dashboard" in answer.content.decode()
 
 
-def test_without_the_permission_there_is_neither_list_nor_page(house: House) -> None:
+def test_without_the_permission_there_is_neither_list_nor_page(tenant: TestTenant) -> None:
     operator = new_operator("audit:read").sign_in()
-    for path in (LIST, page(house), "/admin/console/job/"):
+    for path in (LIST, page(tenant), "/admin/console/job/"):
         answer = operator.get(path)
         assert answer.status_code == 403
         assert "Not allowed" in answer.content.decode()
     assert LIST not in operator.get("/admin/").content.decode()
 
 
-def test_a_page_shows_only_what_the_roles_allow(house: House) -> None:
-    shown = new_operator("tenants:read").sign_in().get(page(house)).content.decode()
-    for word in (house.admin.username, "tenant.created", "Suspend", "Provision"):
+def test_a_page_shows_only_what_the_roles_allow(tenant: TestTenant) -> None:
+    shown = new_operator("tenants:read").sign_in().get(page(tenant)).content.decode()
+    for word in (tenant.admin.username, "tenant.created", "Suspend", "Provision"):
         assert word not in shown
 
 
-def test_strangers_are_sent_to_the_sign_in(house: House) -> None:
+def test_strangers_are_sent_to_the_sign_in(tenant: TestTenant) -> None:
     from django.test import Client
 
-    for path in (LIST, page(house), page(house, "delete"), f"{LIST}provision/"):
+    for path in (LIST, page(tenant), page(tenant, "delete"), f"{LIST}provision/"):
         assert Client().get(path).headers["Location"].startswith("/admin/login/")
 
 
-def test_a_tenants_page_costs_the_same_whatever_belongs_to_it(new_house: Callable[[], House]) -> None:
-    operator, house = new_operator().sign_in(), new_house()
-    operator.get(page(house))
+def test_a_tenants_page_costs_the_same_whatever_belongs_to_it(new_tenant: Callable[[], TestTenant]) -> None:
+    operator, tenant = new_operator().sign_in(), new_tenant()
+    operator.get(page(tenant))
     with statements() as few:
-        operator.get(page(house))
+        operator.get(page(tenant))
     for _ in range(3):
-        new_tenant_admin(house)
+        new_tenant_admin(tenant)
     with statements() as many:
-        operator.get(page(house))
+        operator.get(page(tenant))
     assert many.counts == few.counts
     assert many.counts[0] <= 18
     assert many.counts[1] == 0

@@ -10,7 +10,7 @@ from tenants.models import Tenant
 from tenants.settings import SETTINGS
 from tests.console.staff import Staff, new_operator
 from tests.console.tenants.test_pages import page
-from tests.world import House
+from tests.world import TestTenant
 
 
 @pytest.fixture
@@ -18,27 +18,27 @@ def operator() -> Staff:
     return new_operator().sign_in()
 
 
-def form(house: House, **changed: Any) -> dict[str, Any]:
+def form(tenant: TestTenant, **changed: Any) -> dict[str, Any]:
     """What a browser sends: every field, the untouched ones as they are."""
     return {
-        "name": house.made.tenant.name,
-        "slug": house.made.tenant.slug,
+        "name": tenant.name,
+        "slug": tenant.slug,
         **dict.fromkeys(SETTINGS, ""),
         **changed,
     }
 
 
-def settings_of(house: House) -> dict[str, Any]:
-    return Tenant.objects.get(pk=house.id).settings
+def settings_of(tenant: TestTenant) -> dict[str, Any]:
+    return Tenant.objects.get(pk=tenant.id).settings
 
 
-def test_settings_page_has_a_field_for_every_setting(operator: Staff, house: House) -> None:
-    shown = operator.get(page(house, "settings")).content.decode()
+def test_settings_page_has_a_field_for_every_setting(operator: Staff, tenant: TestTenant) -> None:
+    shown = operator.get(page(tenant, "settings")).content.decode()
     assert [name for name in SETTINGS if f'name="{name}"' not in shown] == []
 
 
-def test_settings_of_every_form_are_kept_and_taken_back(operator: Staff, new_house: Callable[[], House]) -> None:
-    house = new_house()
+def test_settings_of_every_form_are_kept_and_taken_back(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
     stated = {
         "issuer_name": "Acme",
         "self_registration": "false",
@@ -46,19 +46,19 @@ def test_settings_of_every_form_are_kept_and_taken_back(operator: Staff, new_hou
         "sms_countries": "DE\nFR\n",
         "mfa_policy": "required",
     }
-    assert operator.post(page(house, "settings"), form(house, **stated)).status_code == 302
-    assert settings_of(house) == {
+    assert operator.post(page(tenant, "settings"), form(tenant, **stated)).status_code == 302
+    assert settings_of(tenant) == {
         "issuer_name": "Acme",
         "self_registration": False,
         "password_min_length": 12,
         "sms_countries": ["DE", "FR"],
         "mfa_policy": "required",
     }
-    shown = operator.get(page(house, "settings")).content.decode()
+    shown = operator.get(page(tenant, "settings")).content.decode()
     assert "DE\nFR" in shown
     assert 'value="Acme"' in shown
-    operator.post(page(house, "settings"), form(house, issuer_name="Acme"))
-    assert settings_of(house) == {"issuer_name": "Acme"}
+    operator.post(page(tenant, "settings"), form(tenant, issuer_name="Acme"))
+    assert settings_of(tenant) == {"issuer_name": "Acme"}
 
 
 @pytest.mark.parametrize(
@@ -72,40 +72,42 @@ def test_settings_of_every_form_are_kept_and_taken_back(operator: Staff, new_hou
         ("name", "", "required"),
     ],
 )
-def test_a_wrong_value_is_refused_at_its_field(operator: Staff, house: House, name: str, value: str, says: str) -> None:
-    before = settings_of(house)
-    answer = operator.post(page(house, "settings"), form(house, **{name: value}))
+def test_a_wrong_value_is_refused_at_its_field(
+    operator: Staff, tenant: TestTenant, name: str, value: str, says: str
+) -> None:
+    before = settings_of(tenant)
+    answer = operator.post(page(tenant, "settings"), form(tenant, **{name: value}))
     assert answer.status_code == 400
     assert says in answer.content.decode()
-    assert settings_of(house) == before
+    assert settings_of(tenant) == before
 
 
 def test_name_and_slug_are_changed_and_a_taken_slug_is_refused(
-    operator: Staff, new_house: Callable[[], House], house: House
+    operator: Staff, new_tenant: Callable[[], TestTenant], tenant: TestTenant
 ) -> None:
-    own = new_house()
-    slug = f"{own.made.tenant.slug}-x"
+    own = new_tenant()
+    slug = f"{own.slug}-x"
     operator.post(page(own, "settings"), form(own, name="Renamed", slug=slug))
     assert (Tenant.objects.get(pk=own.id).name, Tenant.objects.get(pk=own.id).slug) == ("Renamed", slug)
-    answer = operator.post(page(own, "settings"), form(own, slug=house.made.tenant.slug))
+    answer = operator.post(page(own, "settings"), form(own, slug=tenant.slug))
     assert "Another tenant has this slug" in answer.content.decode()
 
 
-def test_saving_without_a_change_writes_nothing(operator: Staff, house: House) -> None:
-    before = Tenant.objects.get(pk=house.id).updated_at
-    assert operator.post(page(house, "settings"), form(house)).status_code == 302
-    assert Tenant.objects.get(pk=house.id).updated_at == before
+def test_saving_without_a_change_writes_nothing(operator: Staff, tenant: TestTenant) -> None:
+    before = Tenant.objects.get(pk=tenant.id).updated_at
+    assert operator.post(page(tenant, "settings"), form(tenant)).status_code == 302
+    assert Tenant.objects.get(pk=tenant.id).updated_at == before
 
 
 def test_a_page_that_was_opened_before_somebody_elses_change_takes_nothing_of_it_back(
-    operator: Staff, new_house: Callable[[], House]
+    operator: Staff, new_tenant: Callable[[], TestTenant]
 ) -> None:
-    house = new_house()
-    shown = operator.get(page(house, "settings")).content.decode()
+    tenant = new_tenant()
+    shown = operator.get(page(tenant, "settings")).content.decode()
     found = re.search(r'name="drawn_from" value="([^"]+)"', shown)
     assert found is not None
-    first = operator.post(page(house, "settings"), form(house, drawn_from=found[1], mfa_policy="required"))
+    first = operator.post(page(tenant, "settings"), form(tenant, drawn_from=found[1], mfa_policy="required"))
     assert first.status_code == 302
-    late = operator.post(page(house, "settings"), form(house, drawn_from=found[1], name="Renamed"))
-    assert (late.status_code, settings_of(house)) == (400, {"mfa_policy": "required"})
+    late = operator.post(page(tenant, "settings"), form(tenant, drawn_from=found[1], name="Renamed"))
+    assert (late.status_code, settings_of(tenant)) == (400, {"mfa_policy": "required"})
     assert "Somebody else has changed this since you opened the page" in late.content.decode()

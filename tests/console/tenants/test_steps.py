@@ -21,7 +21,7 @@ from tenants.warm_pool import new_database_name
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST, page
 from tests.userflow.mailbox import mails_to
-from tests.world import Api, House, sign_in_admin
+from tests.world import Api, TestTenant, sign_in_admin
 
 STEPS = ["settings", "suspend", "resume", "finish", "migrate", "backup", "delete"]
 
@@ -42,12 +42,12 @@ def job_of(answer: Any) -> Job:
     return until_over(Job.objects.get(pk=answer.headers["Location"].split("/")[-3]))
 
 
-def state(house: House) -> str:
-    return TenantDatabase.objects.get(pk=house.id).status
+def state(tenant: TestTenant) -> str:
+    return TenantDatabase.objects.get(pk=tenant.id).status
 
 
-def events(house: House, action: str, by: Staff) -> int:
-    return PlatformEvent.objects.filter(tenant_id=house.id, action=action, actor_id=str(by.id)).count()
+def events(tenant: TestTenant, action: str, by: Staff) -> int:
+    return PlatformEvent.objects.filter(tenant_id=tenant.id, action=action, actor_id=str(by.id)).count()
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def operator() -> Staff:
     return new_operator().sign_in()
 
 
-def new_tenant(**other: str) -> dict[str, str]:
+def provision_form(**other: str) -> dict[str, str]:
     mark = secrets.token_hex(4)
     form = {"name": f"New {mark}", "slug": f"new-{mark}", "server": "", "username": f"ann-{mark}"}
     return {**form, "email": f"ann-{mark}@example.com", **other}
 
 
 def test_an_operator_provisions_a_tenant_and_its_admin_gets_a_link(operator: Staff) -> None:
-    asked = new_tenant()
+    asked = provision_form()
     job = job_of(operator.post(f"{LIST}provision/", asked))
     assert (job.status, job.reason) == ("done", "")
     tenant = Tenant.objects.select_related("database").get(slug=asked["slug"])
@@ -85,82 +85,84 @@ def test_an_operator_provisions_a_tenant_and_its_admin_gets_a_link(operator: Sta
     ],
 )
 def test_provisioning_says_what_is_wrong_with_the_form(operator: Staff, wrong: dict[str, str], says: str) -> None:
-    answer = operator.post(f"{LIST}provision/", new_tenant(**wrong))
+    answer = operator.post(f"{LIST}provision/", provision_form(**wrong))
     assert answer.status_code == 400
     assert says in answer.content.decode()
 
 
-def test_names_that_are_taken_are_refused_at_the_form(operator: Staff, house: House) -> None:
-    answer = operator.post(f"{LIST}provision/", new_tenant(slug=house.made.tenant.slug, username=house.admin.username))
+def test_names_that_are_taken_are_refused_at_the_form(operator: Staff, tenant: TestTenant) -> None:
+    answer = operator.post(f"{LIST}provision/", provision_form(slug=tenant.slug, username=tenant.admin.username))
     for says in ("Another tenant has this slug", "Another admin user has this username"):
         assert says in answer.content.decode()
 
 
-def test_a_tenant_is_suspended_and_resumed(operator: Staff, new_house: Callable[[], House]) -> None:
-    house = new_house()
-    assert operator.get(page(house, "suspend")).status_code == 200
-    assert state(house) == "active"
-    assert operator.post(page(house, "suspend")).headers["Location"] == page(house)
-    assert (state(house), events(house, "tenant.suspended", operator)) == ("suspended", 1)
-    operator.post(page(house, "resume"))
-    assert (state(house), events(house, "tenant.resumed", operator)) == ("active", 1)
+def test_a_tenant_is_suspended_and_resumed(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    assert operator.get(page(tenant, "suspend")).status_code == 200
+    assert state(tenant) == "active"
+    assert operator.post(page(tenant, "suspend")).headers["Location"] == page(tenant)
+    assert (state(tenant), events(tenant, "tenant.suspended", operator)) == ("suspended", 1)
+    operator.post(page(tenant, "resume"))
+    assert (state(tenant), events(tenant, "tenant.resumed", operator)) == ("active", 1)
 
 
-def test_what_the_state_does_not_allow_is_refused_at_the_form(operator: Staff, new_house: Callable[[], House]) -> None:
-    house = new_house()
-    answer = operator.post(page(house, "resume"))
-    assert answer.status_code == 400 or state(house) == "active"
-    TenantDatabase.objects.filter(pk=house.id).update(status="migrating")
-    answer = operator.post(page(house, "suspend"))
-    TenantDatabase.objects.filter(pk=house.id).update(status="active")
+def test_what_the_state_does_not_allow_is_refused_at_the_form(
+    operator: Staff, new_tenant: Callable[[], TestTenant]
+) -> None:
+    tenant = new_tenant()
+    answer = operator.post(page(tenant, "resume"))
+    assert answer.status_code == 400 or state(tenant) == "active"
+    TenantDatabase.objects.filter(pk=tenant.id).update(status="migrating")
+    answer = operator.post(page(tenant, "suspend"))
+    TenantDatabase.objects.filter(pk=tenant.id).update(status="active")
     assert answer.status_code == 400
     assert "cannot become suspended" in answer.content.decode()
 
 
-def test_a_tenant_is_deleted_when_its_slug_is_typed(operator: Staff, new_house: Callable[[], House]) -> None:
-    house = new_house()
-    slug = house.made.tenant.slug
-    assert operator.post(page(house, "delete"), {"typed": "another"}).status_code == 400
-    assert state(house) == "active"
-    job = job_of(operator.post(page(house, "delete"), {"typed": slug}))
-    assert (job.status, state(house), job.params) == ("done", "deleted", {})
-    assert events(house, "tenant.deleted", operator) == 1
-    assert operator.get(page(house)).status_code == 404
+def test_a_tenant_is_deleted_when_its_slug_is_typed(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    slug = tenant.slug
+    assert operator.post(page(tenant, "delete"), {"typed": "another"}).status_code == 400
+    assert state(tenant) == "active"
+    job = job_of(operator.post(page(tenant, "delete"), {"typed": slug}))
+    assert (job.status, state(tenant), job.params) == ("done", "deleted", {})
+    assert events(tenant, "tenant.deleted", operator) == 1
+    assert operator.get(page(tenant)).status_code == 404
     assert operator.get(f"/admin/console/job/{job.pk}/change/").status_code == 200
 
 
 def test_a_backup_is_written_into_the_folder(
-    operator: Staff, new_house: Callable[[], House], tmp_path: Path, settings: Any
+    operator: Staff, new_tenant: Callable[[], TestTenant], tmp_path: Path, settings: Any
 ) -> None:
-    house = new_house()
+    tenant = new_tenant()
     settings.BACKUP_FOLDER = tmp_path / "backups"
-    job = job_of(operator.post(page(house, "backup")))
+    job = job_of(operator.post(page(tenant, "backup")))
     assert (job.status, job.reason) == ("done", "")
-    [file] = settings.BACKUP_FOLDER.glob(f"{house.made.tenant.slug}-*.zip")
+    [file] = settings.BACKUP_FOLDER.glob(f"{tenant.slug}-*.zip")
     assert zipfile.is_zipfile(file)
     assert str(file) in operator.get(f"/admin/console/job/{job.pk}/change/").content.decode()
-    assert events(house, "tenant.backed_up", operator) == 1
+    assert events(tenant, "tenant.backed_up", operator) == 1
 
 
 def test_a_backup_that_cannot_be_written_says_why(
-    operator: Staff, new_house: Callable[[], House], tmp_path: Path, settings: Any
+    operator: Staff, new_tenant: Callable[[], TestTenant], tmp_path: Path, settings: Any
 ) -> None:
-    house = new_house()
+    tenant = new_tenant()
     (tmp_path / "file").write_text("in the way")
     settings.BACKUP_FOLDER = tmp_path / "file" / "backups"
-    job = job_of(operator.post(page(house, "backup")))
+    job = job_of(operator.post(page(tenant, "backup")))
     assert job.status == "failed"
     assert "Not a directory" in job.reason
 
 
-def test_a_tenant_that_is_behind_is_migrated(operator: Staff, new_house: Callable[[], House]) -> None:
-    house = new_house()
-    TenantDatabase.objects.filter(pk=house.id).update(schema_version="1-000000000000")
-    assert page(house, "migrate") in operator.get(page(house)).content.decode()
-    job = job_of(operator.post(page(house, "migrate")))
+def test_a_tenant_that_is_behind_is_migrated(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    TenantDatabase.objects.filter(pk=tenant.id).update(schema_version="1-000000000000")
+    assert page(tenant, "migrate") in operator.get(page(tenant)).content.decode()
+    job = job_of(operator.post(page(tenant, "migrate")))
     assert (job.status, job.reason) == ("done", "")
-    assert page(house, "migrate") not in operator.get(page(house)).content.decode()
-    assert events(house, "tenant.migrated", operator) == 1
+    assert page(tenant, "migrate") not in operator.get(page(tenant)).content.decode()
+    assert events(tenant, "tenant.migrated", operator) == 1
 
 
 def half_made() -> TenantDatabase:
@@ -194,31 +196,31 @@ def test_a_job_whose_process_is_gone_is_shown_so_and_runs_again(operator: Staff)
     assert again.status_code == 400
 
 
-def test_actions_of_the_table_ask_for_a_fresh_sign_in(operator: Staff, house: House) -> None:
+def test_actions_of_the_table_ask_for_a_fresh_sign_in(operator: Staff, tenant: TestTenant) -> None:
     operator.time_passes(minutes=16)
     for step in ("suspend", "settings", "delete"):
         for answer in (
-            operator.get(page(house, step)),
-            operator.post(page(house, step), {"typed": house.made.tenant.slug}),
+            operator.get(page(tenant, step)),
+            operator.post(page(tenant, step), {"typed": tenant.slug}),
         ):
             assert answer.headers["Location"].startswith("/admin/reauthenticate/")
-    assert state(house) == "active"
+    assert state(tenant) == "active"
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_nobody_without_the_permission_does_it_by_url(step: str, house: House) -> None:
-    for staff in (new_operator("tenants:read"), new_tenant_admin(house)):
+def test_nobody_without_the_permission_does_it_by_url(step: str, tenant: TestTenant) -> None:
+    for staff in (new_operator("tenants:read"), new_tenant_admin(tenant)):
         staff.sign_in()
-        for answer in (staff.get(page(house, step)), staff.post(page(house, step), {"typed": house.made.tenant.slug})):
+        for answer in (staff.get(page(tenant, step)), staff.post(page(tenant, step), {"typed": tenant.slug})):
             assert answer.status_code == 403
-    assert state(house) == "active"
+    assert state(tenant) == "active"
 
 
-def test_nobody_without_the_permission_provisions_or_runs_jobs_again(house: House, operator: Staff) -> None:
-    job = Job.objects.create(kind="finish", tenant_id=house.id, state="failed", begun_by=operator.row())
-    reader, admin = new_operator("tenants:read").sign_in(), new_tenant_admin(house).sign_in()
+def test_nobody_without_the_permission_provisions_or_runs_jobs_again(tenant: TestTenant, operator: Staff) -> None:
+    job = Job.objects.create(kind="finish", tenant_id=tenant.id, state="failed", begun_by=operator.row())
+    reader, admin = new_operator("tenants:read").sign_in(), new_tenant_admin(tenant).sign_in()
     for staff in (reader, admin):
-        assert staff.post(f"{LIST}provision/", new_tenant()).status_code == 403
+        assert staff.post(f"{LIST}provision/", provision_form()).status_code == 403
         assert staff.post(f"/admin/console/job/{job.pk}/again/").status_code == 403
     assert admin.get(f"/admin/console/job/{job.pk}/change/").status_code == 403
     assert reader.get(f"/admin/console/job/{job.pk}/change/").status_code == 200
@@ -233,7 +235,7 @@ def test_tombstones_of_other_ids_are_not_found(operator: Staff) -> None:
 
 
 def test_the_first_admin_of_a_provisioned_tenant_sets_a_password_with_the_link(operator: Staff) -> None:
-    asked = new_tenant()
+    asked = provision_form()
     job_of(operator.post(f"{LIST}provision/", asked))
     [mail] = mails_to(asked["email"])
     [token] = re.findall(r"#realm=admin&token=([A-Za-z0-9_-]+)", mail.body)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 LOGIN = "/uflow/admin/auth/login"
 DEEP = b"[" * 5000 + b"]" * 5000
@@ -71,8 +71,8 @@ def test_a_compressed_body_is_415_and_told_so(api: Api) -> None:
         ("/" + "a" * 5000, None),
     ],
 )
-def test_an_unknown_path_is_404_in_the_envelope_of_its_group(house: House, path: str, inner: str | None) -> None:
-    answer = house.api.get(path)
+def test_an_unknown_path_is_404_in_the_envelope_of_its_group(tenant: TestTenant, path: str, inner: str | None) -> None:
+    answer = tenant.api.get(path)
     assert answer.status_code == 404
     if inner:
         assert answer.json()["error"]["code"] == inner
@@ -112,8 +112,8 @@ def test_safety_headers_are_on_every_answer(api: Api) -> None:
 
 
 @pytest.mark.parametrize("query", ["page=1&page=2", "page=%00", "page=%ff", "email=%ed%a0%80", "limit=9" + "9" * 40])
-def test_a_broken_query_is_400(house: House, query: str) -> None:
-    answer = house.api.get(f"/uflow/user/enduser/list?tenant_id={house.id}&{query}")
+def test_a_broken_query_is_400(tenant: TestTenant, query: str) -> None:
+    answer = tenant.api.get(f"/uflow/user/enduser/list?tenant_id={tenant.id}&{query}")
     assert answer.status_code in (200, 400)
     assert answer.status_code == 400 or query.startswith("limit")
 
@@ -137,7 +137,7 @@ HOSTILE: list[Any] = [
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=[str(n) for n in range(len(HOSTILE))])
-def test_no_hostile_value_in_any_member_makes_a_500(house: House, value: Any) -> None:
+def test_no_hostile_value_in_any_member_makes_a_500(tenant: TestTenant, value: Any) -> None:
     member_names = [
         "tenant_id",
         "user_id",
@@ -158,12 +158,12 @@ def test_no_hostile_value_in_any_member_makes_a_500(house: House, value: Any) ->
         "/uflow/admin/users",
     ):
         for name in member_names:
-            body = {"tenant_id": str(house.id), "user_id": str(house.id), name: value}
+            body = {"tenant_id": str(tenant.id), "user_id": str(tenant.id), name: value}
             try:
                 raw = json.dumps(body).encode()
             except ValueError:
                 continue
-            answer = house.api.post(path, raw=raw)
+            answer = tenant.api.post(path, raw=raw)
             assert answer.status_code < 500, (path, name)
             assert answer.headers["Content-Type"] == "application/json"
 

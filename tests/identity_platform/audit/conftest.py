@@ -8,33 +8,33 @@ from django.db import connections
 
 from tenants import audit_trails
 from tenants.context import in_tenant
-from tests.world import House
+from tests.world import TestTenant
 
 
-def run(house: House, statement: str, *values: Any) -> list[Any]:
+def run(tenant: TestTenant, statement: str, *values: Any) -> list[Any]:
     """One statement in the tenant's database, as the platform itself would send it."""
-    with in_tenant(house.id), connections["tenant"].cursor() as cursor:
+    with in_tenant(tenant.id), connections["tenant"].cursor() as cursor:
         cursor.execute(statement, values)
         return list(cursor.fetchall()) if cursor.description else []
 
 
 @contextmanager
-def as_owner(house: House, *tables: str) -> Iterator[Callable[..., list[Any]]]:
+def as_owner(tenant: TestTenant, *tables: str) -> Iterator[Callable[..., list[Any]]]:
     """The database with its triggers switched off, which only the tables' owner can do."""
     for table in tables or ("audit_tenantevent", "audit_tenantseal"):
-        run(house, f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        run(tenant, f"ALTER TABLE {table} DISABLE TRIGGER USER")
     try:
-        yield lambda statement, *values: run(house, statement, *values)
+        yield lambda statement, *values: run(tenant, statement, *values)
     finally:
         for table in tables or ("audit_tenantevent", "audit_tenantseal"):
-            run(house, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER append_only")
-            run(house, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER kept")
+            run(tenant, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER append_only")
+            run(tenant, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER kept")
 
 
-def fill(house: House, events: int, *, days_ago: int = 0) -> None:
+def fill(tenant: TestTenant, events: int, *, days_ago: int = 0) -> None:
     """So many events at once, all different."""
     run(
-        house,
+        tenant,
         "INSERT INTO audit_tenantevent (at, action, outcome, actor_kind, actor_id, target_kind, target_id, address,"
         " request_id, details) SELECT now() - make_interval(days => %s), 'test.filled', 'success', 'system', '', 'row',"
         " n::text, '', '', jsonb_build_object('n', n) FROM generate_series(1, %s) AS n",
@@ -43,8 +43,8 @@ def fill(house: House, events: int, *, days_ago: int = 0) -> None:
     )
 
 
-def seal(house: House) -> int:
+def seal(tenant: TestTenant) -> int:
     """Seal all that there is and give how many events: transactions of other tests on the same server are waited for."""
-    sealed = audit_trails.seal(audit_trails.Owner(house.made.tenant.slug, house.id), wait=120)
+    sealed = audit_trails.seal(audit_trails.Owner(tenant.slug, tenant.id), wait=120)
     assert not sealed.held_back
     return sealed.events

@@ -5,7 +5,7 @@ from django.db import ProgrammingError, connection
 
 from tenants import audit_trails
 from tests.identity_platform.audit.conftest import fill, run
-from tests.world import House
+from tests.world import TestTenant
 
 FORBIDDEN = [
     "UPDATE {events} SET action = 'x'",
@@ -19,53 +19,53 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-def test_a_tenants_trail_takes_no_change(house: House, statement: str) -> None:
-    fill(house, 3)
-    audit_trails.seal(audit_trails.Owner(house.made.tenant.slug, house.id))
-    before = run(house, "SELECT count(*), max(id) FROM audit_tenantevent")
+def test_a_tenants_trail_takes_no_change(tenant: TestTenant, statement: str) -> None:
+    fill(tenant, 3)
+    audit_trails.seal(audit_trails.Owner(tenant.slug, tenant.id))
+    before = run(tenant, "SELECT count(*), max(id) FROM audit_tenantevent")
     with pytest.raises(ProgrammingError, match="append-only"):
-        run(house, statement.format(events="audit_tenantevent", links="audit_tenantseal"))
-    assert run(house, "SELECT count(*), max(id) FROM audit_tenantevent") == before
+        run(tenant, statement.format(events="audit_tenantevent", links="audit_tenantseal"))
+    assert run(tenant, "SELECT count(*), max(id) FROM audit_tenantevent") == before
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-def test_the_platforms_trail_takes_no_change(house: House, statement: str) -> None:
+def test_the_platforms_trail_takes_no_change(tenant: TestTenant, statement: str) -> None:
     audit_trails.seal(audit_trails.THE_PLATFORM)
     with connection.cursor() as cursor, pytest.raises(ProgrammingError, match="append-only"):
         cursor.execute(statement.format(events="audit_platformevent", links="audit_platformseal"))
 
 
-def test_a_replicas_session_role_switches_nothing_off(house: House) -> None:
-    fill(house, 1)
+def test_a_replicas_session_role_switches_nothing_off(tenant: TestTenant) -> None:
+    fill(tenant, 1)
     with pytest.raises(ProgrammingError, match="append-only"):
-        run(house, "SET LOCAL session_replication_role = replica; DELETE FROM audit_tenantevent")
+        run(tenant, "SET LOCAL session_replication_role = replica; DELETE FROM audit_tenantevent")
 
 
-def test_a_temporary_table_of_the_same_name_opens_no_door(house: House) -> None:
-    fill(house, 1, days_ago=500)
+def test_a_temporary_table_of_the_same_name_opens_no_door(tenant: TestTenant) -> None:
+    fill(tenant, 1, days_ago=500)
     with pytest.raises(ProgrammingError, match="append-only"):
         run(
-            house,
+            tenant,
             "CREATE TEMP TABLE audit_tenantseal (kind text, to_id bigint) ON COMMIT DROP;"
             " INSERT INTO audit_tenantseal VALUES ('anchor', 9223372036854775807); DELETE FROM audit_tenantevent",
         )
 
 
-def test_an_anchor_of_somebody_elses_lets_young_events_go_no_more_than_none(house: House) -> None:
-    fill(house, 2)
+def test_an_anchor_of_somebody_elses_lets_young_events_go_no_more_than_none(tenant: TestTenant) -> None:
+    fill(tenant, 2)
     with pytest.raises(ProgrammingError, match="append-only"):
         run(
-            house,
+            tenant,
             "INSERT INTO audit_tenantseal (number, kind, from_id, to_id, count, newest_at, purged_number, digest,"
             " previous, mac) VALUES (999999, 'anchor', 1, 9223372036854775807, 0, now(), 0, '', '', '');"
             " DELETE FROM audit_tenantevent WHERE action = 'test.filled'",
         )
 
 
-def test_a_transaction_has_its_number_before_an_event_has_its_id(house: House) -> None:
+def test_a_transaction_has_its_number_before_an_event_has_its_id(tenant: TestTenant) -> None:
     # Drawn in the other order a window of microseconds opens that no test of races would meet: see migration 0004.
     default = "SELECT column_default FROM information_schema.columns WHERE column_name = 'id' AND table_name = %s"
-    ((own,),) = run(house, default, "audit_tenantevent")
+    ((own,),) = run(tenant, default, "audit_tenantevent")
     with connection.cursor() as cursor:
         cursor.execute(default, ["audit_platformevent"])
         (platform,) = cursor.fetchone()

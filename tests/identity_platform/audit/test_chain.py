@@ -16,30 +16,30 @@ from tenants import audit_trails, databases, keys
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import DataKey, TenantDatabase
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
-from tests.world import House
+from tests.world import TestTenant
 
 MANY = 100_000
 
 
 @pytest.fixture(scope="module")
-def long_trail(django_db_setup: None, django_db_blocker: Any) -> House:
+def long_trail(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant with a sealed trail of 100,000 events."""
-    from tests.world import build_house
+    from tests.world import build_tenant
 
     with django_db_blocker.unblock():
-        house = build_house("archive")
+        tenant = build_tenant("archive")
         for _ in range(5):
-            fill(house, MANY // 5)
-        assert seal(house) >= MANY
-        return house
+            fill(tenant, MANY // 5)
+        assert seal(tenant) >= MANY
+        return tenant
 
 
-def owner(house: House) -> audit_trails.Owner:
-    return audit_trails.Owner(house.made.tenant.slug, house.id)
+def owner(tenant: TestTenant) -> audit_trails.Owner:
+    return audit_trails.Owner(tenant.slug, tenant.id)
 
 
-def faults(house: House) -> list[str]:
-    return audit_trails.verify(owner(house)).faults
+def faults(tenant: TestTenant) -> list[str]:
+    return audit_trails.verify(owner(tenant)).faults
 
 
 def verify_command(*arguments: str) -> tuple[int, str, str]:
@@ -49,8 +49,8 @@ def verify_command(*arguments: str) -> tuple[int, str, str]:
     return int(ended.value.code or 0), out.getvalue(), err.getvalue()
 
 
-def test_a_trail_as_it_was_written_verifies(long_trail: House) -> None:
-    code, said, complained = verify_command(long_trail.made.tenant.slug)
+def test_a_trail_as_it_was_written_verifies(long_trail: TestTenant) -> None:
+    code, said, complained = verify_command(long_trail.slug)
     assert (code, complained, "no faults" in said) == (0, "", True)
     assert int(re.findall(r"(\d+) events in", said)[0]) >= MANY
 
@@ -80,7 +80,9 @@ def test_a_trail_as_it_was_written_verifies(long_trail: House) -> None:
         ),
     ],
 )
-def test_a_change_of_one_event_is_found_among_100_000(long_trail: House, tamper: str, restore: str, told: str) -> None:
+def test_a_change_of_one_event_is_found_among_100_000(
+    long_trail: TestTenant, tamper: str, restore: str, told: str
+) -> None:
     with as_owner(long_trail) as sql:
         sql(tamper)
     code, _, complained = verify_command(str(long_trail.id))
@@ -90,7 +92,7 @@ def test_a_change_of_one_event_is_found_among_100_000(long_trail: House, tamper:
     assert faults(long_trail) == []
 
 
-def test_an_exchanged_pair_is_found(long_trail: House) -> None:
+def test_an_exchanged_pair_is_found(long_trail: TestTenant) -> None:
     def exchange(one: int, other: int) -> None:
         with as_owner(long_trail) as sql:
             for source, target in ((one, -1), (other, one), (-1, other)):
@@ -103,7 +105,7 @@ def test_an_exchanged_pair_is_found(long_trail: House) -> None:
     assert faults(long_trail) == []
 
 
-def test_a_pair_exchanged_across_two_links_is_found_twice(long_trail: House) -> None:
+def test_a_pair_exchanged_across_two_links_is_found_twice(long_trail: TestTenant) -> None:
     ids = [150, 90_050]
 
     def exchange() -> None:
@@ -117,40 +119,40 @@ def test_a_pair_exchanged_across_two_links_is_found_twice(long_trail: House) -> 
     assert faults(long_trail) == []
 
 
-def test_a_removed_an_added_and_a_forged_event_are_found(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    fill(house, 3000)
-    seal(house)
-    with as_owner(house) as sql:
+def test_a_removed_an_added_and_a_forged_event_are_found(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    fill(tenant, 3000)
+    seal(tenant)
+    with as_owner(tenant) as sql:
         sql("DELETE FROM audit_tenantevent WHERE id = 1500")
-    assert faults(house) == ["events 1001 to 2000 (link 2): 1 removed"]
-    with as_owner(house) as sql:
+    assert faults(tenant) == ["events 1001 to 2000 (link 2): 1 removed"]
+    with as_owner(tenant) as sql:
         sql(
             "INSERT INTO audit_tenantevent (id, at, action, outcome, actor_kind, actor_id, target_kind, target_id,"
             " address, request_id, details) SELECT 1500, at, action, outcome, actor_kind, actor_id, target_kind,"
             " target_id, address, request_id, details FROM audit_tenantevent WHERE id = 1501"
         )
-    assert faults(house) == ["events 1001 to 2000 (link 2): at least one was changed or exchanged"]
+    assert faults(tenant) == ["events 1001 to 2000 (link 2): at least one was changed or exchanged"]
 
 
-def test_whoever_recomputes_hashes_without_the_key_is_found(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    fill(house, 2500)
-    seal(house)
-    with as_owner(house) as sql:
+def test_whoever_recomputes_hashes_without_the_key_is_found(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    fill(tenant, 2500)
+    seal(tenant)
+    with as_owner(tenant) as sql:
         sql("UPDATE audit_tenantseal SET digest = sha256('x') WHERE number = 2")
-    assert any("not made by this platform" in fault for fault in faults(house))
+    assert any("not made by this platform" in fault for fault in faults(tenant))
 
 
-def test_a_removed_link_and_a_cut_end_are_found(new_house: Callable[[], House]) -> None:
-    house, cut = new_house(), new_house()
-    for one in (house, cut):
+def test_a_removed_link_and_a_cut_end_are_found(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant, cut = new_tenant(), new_tenant()
+    for one in (tenant, cut):
         fill(one, 3500)
         seal(one)
         assert faults(one) == []
-    with as_owner(house) as sql:
+    with as_owner(tenant) as sql:
         sql("DELETE FROM audit_tenantseal WHERE number = 2")
-    assert any("links 2 to 2 are missing" in fault for fault in faults(house))
+    assert any("links 2 to 2 are missing" in fault for fault in faults(tenant))
     with as_owner(cut) as sql:
         # The newest link and everything it covers: the chain that is left is in itself whole.
         sql("DELETE FROM audit_tenantevent WHERE id > 3000")
@@ -161,41 +163,41 @@ def test_a_removed_link_and_a_cut_end_are_found(new_house: Callable[[], House]) 
     assert verify_command(str(cut.id), "--accept-end")[0] == 0
 
 
-def test_late_sealer_does_not_hide_a_cut_end(new_house: Callable[[], House]) -> None:
-    house = new_house()
+def test_late_sealer_does_not_hide_a_cut_end(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
     for _ in range(2):
-        fill(house, 10)
-        seal(house)
+        fill(tenant, 10)
+        seal(tenant)
     # A sealer that was held up between its commit and the head: another one has sealed more since.
-    with audit_trails.opened(owner(house)) as trail:
+    with audit_trails.opened(owner(tenant)) as trail:
         *_, older, newest = chain.links_from(trail, 1)
         chain.keep_head(trail, older)
         assert chain.head_of(trail) == (newest.number, newest.mac)
-    with as_owner(house) as sql:
+    with as_owner(tenant) as sql:
         sql("DELETE FROM audit_tenantevent WHERE id >= %s", newest.from_id)
         sql("DELETE FROM audit_tenantseal WHERE number = %s", newest.number)
-    assert any("the chain's end was cut off" in fault for fault in faults(house))
+    assert any("the chain's end was cut off" in fault for fault in faults(tenant))
 
 
-def test_another_tenants_link_does_not_fit(new_house: Callable[[], House]) -> None:
-    house, other = new_house(), new_house()
-    for one in (house, other):
+def test_another_tenants_link_does_not_fit(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant, other = new_tenant(), new_tenant()
+    for one in (tenant, other):
         seal(one)
         fill(one, 10)
         seal(one)
     ((mac,),) = run(other, "SELECT mac FROM audit_tenantseal WHERE number = 1")
-    with as_owner(house) as sql:
+    with as_owner(tenant) as sql:
         sql("UPDATE audit_tenantseal SET mac = %s WHERE number = 1", bytes(mac))
-    assert any("link 1 was changed" in fault for fault in faults(house))
+    assert any("link 1 was changed" in fault for fault in faults(tenant))
 
 
-def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    seal(house)
+def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    seal(tenant)
     written, may_end = threading.Event(), threading.Event()
 
     def slow_writer() -> None:
-        with in_tenant(house.id), tenant_atomic():
+        with in_tenant(tenant.id), tenant_atomic():
             record_for_tenant("test.slow")
             written.set()
             may_end.wait(30)
@@ -205,21 +207,21 @@ def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_house: Callab
     writer.start()
     assert written.wait(30)
     # It has a higher id and is committed first.
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         record_for_tenant("test.quick")
-    held_back = audit_trails.seal(owner(house), wait=0.2)
+    held_back = audit_trails.seal(owner(tenant), wait=0.2)
     may_end.set()
     writer.join()
     assert (held_back.events, held_back.held_back) == (0, True)
-    assert seal(house) == 2
-    assert faults(house) == []
+    assert seal(tenant) == 2
+    assert faults(tenant) == []
 
 
-def test_writers_and_sealers_at_once_leave_one_whole_chain(new_house: Callable[[], House]) -> None:
-    house = new_house()
+def test_writers_and_sealers_at_once_leave_one_whole_chain(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
 
     def write() -> None:
-        with in_tenant(house.id):
+        with in_tenant(tenant.id):
             for _ in range(150):
                 with tenant_atomic():
                     record_for_tenant("test.written")
@@ -227,7 +229,7 @@ def test_writers_and_sealers_at_once_leave_one_whole_chain(new_house: Callable[[
 
     def keep_sealing() -> None:
         for _ in range(15):
-            audit_trails.seal(owner(house))
+            audit_trails.seal(owner(tenant))
         connections.close_all()
 
     threads = [threading.Thread(target=work) for work in (write, write, write, keep_sealing, keep_sealing)]
@@ -235,13 +237,13 @@ def test_writers_and_sealers_at_once_leave_one_whole_chain(new_house: Callable[[
         thread.start()
     for thread in threads:
         thread.join()
-    seal(house)
-    verdict = audit_trails.verify(owner(house))
+    seal(tenant)
+    verdict = audit_trails.verify(owner(tenant))
     assert (verdict.faults, verdict.unsealed) == ([], 0)
     assert verdict.events >= 450
 
 
-def test_the_platforms_trail_is_sealed_and_verified(house: House) -> None:
+def test_the_platforms_trail_is_sealed_and_verified(tenant: TestTenant) -> None:
     out = io.StringIO()
     with pytest.raises(SystemExit) as ended:
         call_command("seal_audit", "platform", stdout=out)
@@ -249,7 +251,7 @@ def test_the_platforms_trail_is_sealed_and_verified(house: House) -> None:
     assert verify_command("platform")[0] == 0
 
 
-def test_a_trail_that_nobody_has_is_refused_by_name(house: House) -> None:
+def test_a_trail_that_nobody_has_is_refused_by_name(tenant: TestTenant) -> None:
     from django.core.management.base import CommandError
 
     with pytest.raises(CommandError, match="no-such-tenant") as refused:
@@ -257,43 +259,43 @@ def test_a_trail_that_nobody_has_is_refused_by_name(house: House) -> None:
     assert refused.value.returncode == 2
 
 
-def test_one_round_seals_every_trail_and_goes_past_a_broken_one(new_house: Callable[[], House]) -> None:
-    sound, broken = new_house(), new_house()
-    for house in (sound, broken):
-        fill(house, 5)
+def test_one_round_seals_every_trail_and_goes_past_a_broken_one(new_tenant: Callable[[], TestTenant]) -> None:
+    sound, broken = new_tenant(), new_tenant()
+    for tenant in (sound, broken):
+        fill(tenant, 5)
     run(broken, "ALTER TABLE audit_tenantseal RENAME TO hidden")
     _, problems = audit_trails.seal_all(wait=120)
     run(broken, "ALTER TABLE hidden RENAME TO audit_tenantseal")
     named = {problem.partition(":")[0] for problem in problems}
-    assert named & {house.made.tenant.slug for house in (sound, broken)} == {broken.made.tenant.slug}
+    assert named & {tenant.slug for tenant in (sound, broken)} == {broken.slug}
     assert audit_trails.verify(owner(sound)).unsealed == 0
     assert audit_trails.seal_all(until=lambda: True) == (0, [])
 
 
-def test_verify_reports_unreachable_apart_from_broken(new_house: Callable[[], House]) -> None:
-    gone, tampered = new_house(), new_house()
+def test_verify_reports_unreachable_apart_from_broken(new_tenant: Callable[[], TestTenant]) -> None:
+    gone, tampered = new_tenant(), new_tenant()
     fill(tampered, 5)
     seal(tampered)
-    with databases.maintenance_connection(gone.made.tenant.database.server) as raw:
-        databases.drop(raw, gone.made.tenant.database.name)
-    code, said, complained = verify_command(gone.made.tenant.slug)
+    with databases.maintenance_connection(gone.row.database.server) as raw:
+        databases.drop(raw, gone.row.database.name)
+    code, said, complained = verify_command(gone.slug)
     assert (code, "0 trails broken, 1 not read." in said) == (3, True)
-    assert complained == f"{gone.made.tenant.slug}: not read, the database does not answer\n"
+    assert complained == f"{gone.slug}: not read, the database does not answer\n"
     TenantDatabase.objects.filter(pk=gone.id).update(status="failed")
-    assert verify_command(gone.made.tenant.slug)[0] == 3
+    assert verify_command(gone.slug)[0] == 3
     with as_owner(tampered) as sql:
         sql("UPDATE audit_tenantevent SET actor_id = 'x'")
-    code, said, _ = verify_command(gone.made.tenant.slug, tampered.made.tenant.slug)
+    code, said, _ = verify_command(gone.slug, tampered.slug)
     assert (code, "1 trail broken, 1 not read." in said) == (1, True)
 
 
-def test_a_missing_data_key_stops_no_other_trail(new_house: Callable[[], House]) -> None:
-    sound, broken = new_house(), new_house()
-    for house in (sound, broken):
-        fill(house, 5)
+def test_a_missing_data_key_stops_no_other_trail(new_tenant: Callable[[], TestTenant]) -> None:
+    sound, broken = new_tenant(), new_tenant()
+    for tenant in (sound, broken):
+        fill(tenant, 5)
     DataKey.objects.filter(owner=str(broken.id)).delete()
     keys.forget()
     _, problems = audit_trails.seal_all(wait=120)
-    assert f"{broken.made.tenant.slug}: its data key is missing or cannot be opened" in problems
+    assert f"{broken.slug}: its data key is missing or cannot be opened" in problems
     assert audit_trails.verify(owner(sound)).unsealed == 0
-    assert verify_command(broken.made.tenant.slug)[0] == 3
+    assert verify_command(broken.slug)[0] == 3

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 
 from tests.identity_platform.audit.conftest import fill
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 
 AUDIT = "/uflow/admin/audit"
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -22,54 +22,54 @@ def events(api: Api, **query: Any) -> list[dict[str, Any]]:
     return list(answer.json()["events"])
 
 
-def test_an_event_says_who_did_what_to_whom_from_where(house: House) -> None:
-    person = house.register()
-    answer = house.api.put(
-        f"/uflow/user/enduser/{house.id}/{person.id}/status",
+def test_an_event_says_who_did_what_to_whom_from_where(tenant: TestTenant) -> None:
+    person = tenant.register()
+    answer = tenant.api.put(
+        f"/uflow/user/enduser/{tenant.id}/{person.id}/status",
         {"active": False},
         headers={"X-Request-ID": "seen-in-audit"},
     )
     assert answer.status_code == 200
-    (event,) = events(house.api, target=str(person.id), action="end_user.deactivated")
+    (event,) = events(tenant.api, target=str(person.id), action="end_user.deactivated")
     assert event | {"id": 0, "at": ""} == {
         "id": 0,
         "at": "",
         "action": "end_user.deactivated",
         "outcome": "success",
         "actor_kind": "admin",
-        "actor_id": str(house.admin.id),
+        "actor_id": str(tenant.admin.id),
         "target_kind": "end_user",
         "target_id": str(person.id),
-        "address": house.api.address,
+        "address": tenant.api.address,
         "request_id": "seen-in-audit",
         "details": {},
     }
 
 
-def test_pages_join_by_cursor_without_a_gap_while_new_events_come(house: House) -> None:
-    fill(house, 7)
-    first = house.api.get(AUDIT, {"action": "test.filled", "limit": "3"}).json()
-    fill(house, 2)
-    second = house.api.get(AUDIT, {"action": "test.filled", "limit": "4", "cursor": str(first["next_cursor"])}).json()
+def test_pages_join_by_cursor_without_a_gap_while_new_events_come(tenant: TestTenant) -> None:
+    fill(tenant, 7)
+    first = tenant.api.get(AUDIT, {"action": "test.filled", "limit": "3"}).json()
+    fill(tenant, 2)
+    second = tenant.api.get(AUDIT, {"action": "test.filled", "limit": "4", "cursor": str(first["next_cursor"])}).json()
     assert [event["details"]["n"] for event in first["events"] + second["events"]] == [7, 6, 5, 4, 3, 2, 1]
-    last = house.api.get(AUDIT, {"cursor": "1"}).json()
+    last = tenant.api.get(AUDIT, {"cursor": "1"}).json()
     assert (last["events"], last["next_cursor"]) == ([], None)
 
 
-def test_a_last_page_that_is_full_leads_nowhere(house: House) -> None:
-    mark = house.register()
-    assert len(events(house.api, target=str(mark.id), limit="1")) == 1
-    assert house.api.get(AUDIT, {"target": str(mark.id), "limit": "1"}).json()["next_cursor"] is None
+def test_a_last_page_that_is_full_leads_nowhere(tenant: TestTenant) -> None:
+    mark = tenant.register()
+    assert len(events(tenant.api, target=str(mark.id), limit="1")) == 1
+    assert tenant.api.get(AUDIT, {"target": str(mark.id), "limit": "1"}).json()["next_cursor"] is None
 
 
-def test_filters_by_actor_and_time(house: House) -> None:
-    person = house.register()
-    house.sign_in(person)
-    (signed_in,) = events(house.api, actor=str(person.id), action="signin.succeeded")
+def test_filters_by_actor_and_time(tenant: TestTenant) -> None:
+    person = tenant.register()
+    tenant.sign_in(person)
+    (signed_in,) = events(tenant.api, actor=str(person.id), action="signin.succeeded")
     at = signed_in["at"]
-    assert len(events(house.api, actor=str(person.id), action="signin.succeeded", **{"from": at})) == 1
-    assert events(house.api, actor=str(person.id), action="signin.succeeded", to=at) == []
-    assert events(house.api, actor=str(person.id), action="signin.refused") == []
+    assert len(events(tenant.api, actor=str(person.id), action="signin.succeeded", **{"from": at})) == 1
+    assert events(tenant.api, actor=str(person.id), action="signin.succeeded", to=at) == []
+    assert events(tenant.api, actor=str(person.id), action="signin.refused") == []
 
 
 @pytest.mark.parametrize(
@@ -85,70 +85,72 @@ def test_filters_by_actor_and_time(house: House) -> None:
         {"tenant_id": "x"},
     ],
 )
-def test_nonsense_is_400_and_named(house: House, query: dict[str, str]) -> None:
-    answer = house.api.get(AUDIT, query)
+def test_nonsense_is_400_and_named(tenant: TestTenant, query: dict[str, str]) -> None:
+    answer = tenant.api.get(AUDIT, query)
     assert (answer.status_code, list(answer.json()["details"])) == (400, list(query))
 
 
 def test_a_tenant_reads_its_own_trail_and_what_the_platforms_holds_about_it(
-    new_house: Callable[[], House], other_house: House
+    new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
     # A tenant of its own: its making must be among the hundred newest events.
-    house = new_house()
-    mine, theirs = house.register(), other_house.register()
-    assert len(events(house.api, target=str(mine.id))) == 1
-    assert events(house.api, target=str(theirs.id)) == []
-    about_me = events(house.api, trail="platform", limit="100")
-    assert {event["tenant_id"] for event in about_me} == {str(house.id)}
+    tenant = new_tenant()
+    mine, theirs = tenant.register(), other_tenant.register()
+    assert len(events(tenant.api, target=str(mine.id))) == 1
+    assert events(tenant.api, target=str(theirs.id)) == []
+    about_me = events(tenant.api, trail="platform", limit="100")
+    assert {event["tenant_id"] for event in about_me} == {str(tenant.id)}
     assert {"tenant.created", "admin_user.created", "signin.succeeded"} <= {event["action"] for event in about_me}
-    assert house.api.get(AUDIT, {"tenant_id": str(other_house.id)}).status_code == 403
-    assert house.api.get(AUDIT, {"tenant_id": NOBODY}).status_code == 403
+    assert tenant.api.get(AUDIT, {"tenant_id": str(other_tenant.id)}).status_code == 403
+    assert tenant.api.get(AUDIT, {"tenant_id": NOBODY}).status_code == 403
 
 
-def test_an_operator_reads_the_platforms_trail_or_a_tenants(new_house: Callable[[], House], operator: Api) -> None:
+def test_an_operator_reads_the_platforms_trail_or_a_tenants(
+    new_tenant: Callable[[], TestTenant], operator: Api
+) -> None:
     # Made just now: their making is among the hundred newest.
-    house, other_house = new_house(), new_house()
-    person = house.register()
+    tenant, other_tenant = new_tenant(), new_tenant()
+    person = tenant.register()
     everything = events(operator, action="tenant.created", limit="100")
-    assert {str(house.id), str(other_house.id)} <= {event["tenant_id"] for event in everything}
-    assert len(events(operator, tenant_id=str(house.id), target=str(person.id))) == 1
-    named = operator.get(AUDIT, {"target": str(person.id)}, headers={"X-Tenant-ID": str(house.id)})
+    assert {str(tenant.id), str(other_tenant.id)} <= {event["tenant_id"] for event in everything}
+    assert len(events(operator, tenant_id=str(tenant.id), target=str(person.id))) == 1
+    named = operator.get(AUDIT, {"target": str(person.id)}, headers={"X-Tenant-ID": str(tenant.id)})
     assert len(named.json()["events"]) == 1
-    about = events(operator, tenant_id=str(house.id), trail="platform", limit="100")
-    assert {event["tenant_id"] for event in about} == {str(house.id)}
+    about = events(operator, tenant_id=str(tenant.id), trail="platform", limit="100")
+    assert {event["tenant_id"] for event in about} == {str(tenant.id)}
     assert operator.get(AUDIT, {"tenant_id": NOBODY}).status_code == 404
     assert operator.get(AUDIT, {"trail": "tenant"}).status_code == 400
 
 
-def test_only_who_holds_audit_read_reads(house: House) -> None:
+def test_only_who_holds_audit_read_reads(tenant: TestTenant) -> None:
     name = f"plain-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "P", "last_name": "L"}
-    house.api.post("/uflow/admin/users", {**body, "roles": ["user-manager"]})
+    tenant.api.post("/uflow/admin/users", {**body, "roles": ["user-manager"]})
     assert Api(token=sign_in_admin(name)["access_token"]).get(AUDIT).status_code == 403
-    assert house.as_user(house.register()).get(AUDIT).status_code == 403
+    assert tenant.as_user(tenant.register()).get(AUDIT).status_code == 403
     assert Api().get(AUDIT).status_code == 401
-    house.api.post(
+    tenant.api.post(
         "/uflow/admin/users", {**body, "username": f"a{name}", "email": f"a{name}@example.com", "roles": ["auditor"]}
     )
     assert Api(token=sign_in_admin(f"a{name}")["access_token"]).get(AUDIT).status_code == 200
 
 
-def test_refusals_worth_knowing_are_there_and_secrets_are_not(house: House) -> None:
-    person = house.register()
-    wrong = {"client_id": str(house.client_id), "email": person.email, "password": "Wr0ng-and-secret"}
+def test_refusals_worth_knowing_are_there_and_secrets_are_not(tenant: TestTenant) -> None:
+    person = tenant.register()
+    wrong = {"client_id": str(tenant.client_id), "email": person.email, "password": "Wr0ng-and-secret"}
     assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401
-    (refused,) = events(house.api, target=str(person.id), action="signin.refused")
+    (refused,) = events(tenant.api, target=str(person.id), action="signin.refused")
     assert refused["outcome"] == "refused"
-    told = json.dumps(events(house.api, target=str(person.id), limit="100"))
+    told = json.dumps(events(tenant.api, target=str(person.id), limit="100"))
     assert [word for word in (person.email, PASSWORD, "Wr0ng-and-secret", "Some One") if word in told] == []
 
 
-def test_a_page_costs_one_statement_however_far_back(house: House) -> None:
-    fill(house, 500)
+def test_a_page_costs_one_statement_however_far_back(tenant: TestTenant) -> None:
+    fill(tenant, 500)
     with statements() as own:
-        house.api.get(AUDIT, {"limit": "100", "cursor": "400"})
+        tenant.api.get(AUDIT, {"limit": "100", "cursor": "400"})
     with statements() as platform:
-        house.api.get(AUDIT, {"trail": "platform"})
+        tenant.api.get(AUDIT, {"trail": "platform"})
     assert [len(own.shared), len(own.own), len(platform.shared), len(platform.own)] == [1, 1, 2, 0]
 
 
@@ -161,14 +163,14 @@ def export(*arguments: str) -> list[dict[str, Any]]:
 
 
 def test_an_export_holds_every_event_oldest_first_and_is_itself_written_down(
-    new_house: Callable[[], House], operator: Api
+    new_tenant: Callable[[], TestTenant], operator: Api
 ) -> None:
-    house = new_house()
-    fill(house, 2500)
-    exported = export(house.made.tenant.slug)
+    tenant = new_tenant()
+    fill(tenant, 2500)
+    exported = export(tenant.slug)
     assert len(exported) >= 2500
     assert [event["id"] for event in exported] == sorted(event["id"] for event in exported)
     assert exported[-1]["details"] == {"n": 2500}
-    assert export(str(house.id), "--from", "2100-01-01") == []
-    assert len(events(operator, tenant_id=str(house.id), trail="platform", action="audit.exported")) == 2
+    assert export(str(tenant.id), "--from", "2100-01-01") == []
+    assert len(events(operator, tenant_id=str(tenant.id), trail="platform", action="audit.exported")) == 2
     assert {event["action"] for event in export("--platform")} >= {"tenant.created", "audit.exported"}

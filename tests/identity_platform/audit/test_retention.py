@@ -16,112 +16,112 @@ from mfa.push.models import PushAuthenticationRequest, PushDevice
 from tenants import audit_trails, provisioning, retention
 from tenants.context import in_tenant
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.accounts.session_models import EndUserEnrollmentWindow, EndUserRefreshToken, EndUserSession, EndUserTicket
 
 
-def owner(house: House) -> audit_trails.Owner:
-    return audit_trails.Owner(house.made.tenant.slug, house.id)
+def owner(tenant: TestTenant) -> audit_trails.Owner:
+    return audit_trails.Owner(tenant.slug, tenant.id)
 
 
-def numbers(house: House) -> tuple[int, int]:
+def numbers(tenant: TestTenant) -> tuple[int, int]:
     """How many old and how many young events there are."""
     ((old, young),) = run(
-        house,
+        tenant,
         "SELECT count(*) FILTER (WHERE at < now() - interval '300 days'), count(*) FILTER (WHERE at > now() -"
         " interval '1 day') FROM audit_tenantevent WHERE action = 'test.filled'",
     )
     return old, young
 
 
-def test_old_events_behind_a_young_one_wait_for_it(new_house: Callable[[], House]) -> None:
-    house = new_house()
+def test_old_events_behind_a_young_one_wait_for_it(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
     for days_ago in (0, 500):
-        fill(house, 1500, days_ago=days_ago)
-        seal(house)
-    assert audit_trails.purge(owner(house)) == 0
-    assert numbers(house) == (1500, 1500)
-    assert audit_trails.verify(owner(house)).faults == []
+        fill(tenant, 1500, days_ago=days_ago)
+        seal(tenant)
+    assert audit_trails.purge(owner(tenant)) == 0
+    assert numbers(tenant) == (1500, 1500)
+    assert audit_trails.verify(owner(tenant)).faults == []
 
 
-def aged(new_house: Callable[[], House], *, old: int = 4000, young: int = 2000) -> House:
+def aged(new_tenant: Callable[[], TestTenant], *, old: int = 4000, young: int = 2000) -> TestTenant:
     """A tenant whose whole history up to some day is old."""
-    house = new_house()
-    with as_owner(house) as sql:
+    tenant = new_tenant()
+    with as_owner(tenant) as sql:
         sql("UPDATE audit_tenantevent SET at = now() - interval '500 days'")
-    fill(house, old, days_ago=500)
-    seal(house)
-    fill(house, young)
-    seal(house)
-    return house
+    fill(tenant, old, days_ago=500)
+    seal(tenant)
+    fill(tenant, young)
+    seal(tenant)
+    return tenant
 
 
-def test_a_purged_trail_verifies_and_grows_on(new_house: Callable[[], House]) -> None:
-    house = aged(new_house)
-    assert audit_trails.purge(owner(house)) >= 4000
-    assert numbers(house) == (0, 2000)
-    verdict = audit_trails.verify(owner(house))
+def test_a_purged_trail_verifies_and_grows_on(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = aged(new_tenant)
+    assert audit_trails.purge(owner(tenant)) >= 4000
+    assert numbers(tenant) == (0, 2000)
+    verdict = audit_trails.verify(owner(tenant))
     assert (verdict.faults, verdict.events) == ([], 2000)
-    fill(house, 10)
-    seal(house)
-    assert audit_trails.purge(owner(house)) == 0
-    assert audit_trails.verify(owner(house)).faults == []
+    fill(tenant, 10)
+    seal(tenant)
+    assert audit_trails.purge(owner(tenant)) == 0
+    assert audit_trails.verify(owner(tenant)).faults == []
 
 
 def test_the_end_of_a_chain_is_forgotten_with_its_tenant_and_no_other(
-    new_house: Callable[[], House], other_house: House
+    new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
-    house = new_house()
-    for one in (house, other_house):
+    tenant = new_tenant()
+    for one in (tenant, other_tenant):
         one.register()
         seal(one)
-    heads = ChainHead.objects.filter(owner__in=[str(house.id), str(other_house.id)])
+    heads = ChainHead.objects.filter(owner__in=[str(tenant.id), str(other_tenant.id)])
     assert heads.count() == 2
-    provisioning.delete_tenant(tenant_id=house.id)
-    assert heads.get().owner == str(other_house.id)
+    provisioning.delete_tenant(tenant_id=tenant.id)
+    assert heads.get().owner == str(other_tenant.id)
     # A sealer that was at work at that moment writes what it has just sealed.
-    ChainHead.objects.create(owner=str(house.id), number=2, mac=b"late")
+    ChainHead.objects.create(owner=str(tenant.id), number=2, mac=b"late")
     retention.purge(audit_trails.THE_PLATFORM)
-    assert heads.get().owner == str(other_house.id)
-    assert audit_trails.verify(owner(other_house)).faults == []
+    assert heads.get().owner == str(other_tenant.id)
+    assert audit_trails.verify(owner(other_tenant)).faults == []
 
 
-def test_after_everything_was_purged_the_chain_goes_on(new_house: Callable[[], House]) -> None:
-    house = aged(new_house, old=1500, young=0)
-    audit_trails.purge(owner(house))
-    assert run(house, "SELECT count(*) FROM audit_tenantevent") == [(0,)]
-    fill(house, 1200)
-    assert seal(house) == 1200
-    verdict = audit_trails.verify(owner(house))
+def test_after_everything_was_purged_the_chain_goes_on(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = aged(new_tenant, old=1500, young=0)
+    audit_trails.purge(owner(tenant))
+    assert run(tenant, "SELECT count(*) FROM audit_tenantevent") == [(0,)]
+    fill(tenant, 1200)
+    assert seal(tenant) == 1200
+    verdict = audit_trails.verify(owner(tenant))
     assert (verdict.faults, verdict.events, verdict.unsealed) == ([], 1200, 0)
 
 
-def test_a_change_after_a_purge_is_still_found_and_a_removed_anchor_too(new_house: Callable[[], House]) -> None:
-    house = aged(new_house)
-    audit_trails.purge(owner(house))
-    with as_owner(house) as sql:
+def test_a_change_after_a_purge_is_still_found_and_a_removed_anchor_too(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = aged(new_tenant)
+    audit_trails.purge(owner(tenant))
+    with as_owner(tenant) as sql:
         sql("UPDATE audit_tenantevent SET actor_id = 'x' WHERE id = (SELECT max(id) FROM audit_tenantevent)")
-    assert len(audit_trails.verify(owner(house)).faults) == 1
-    with as_owner(house) as sql:
+    assert len(audit_trails.verify(owner(tenant)).faults) == 1
+    with as_owner(tenant) as sql:
         sql("DELETE FROM audit_tenantseal WHERE kind = 'anchor'")
-    assert any("missing" in fault for fault in audit_trails.verify(owner(house)).faults)
+    assert any("missing" in fault for fault in audit_trails.verify(owner(tenant)).faults)
 
 
-def test_an_anchor_that_the_platform_has_not_made_is_found(new_house: Callable[[], House]) -> None:
-    house = aged(new_house)
+def test_an_anchor_that_the_platform_has_not_made_is_found(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = aged(new_tenant)
     run(
-        house,
+        tenant,
         "INSERT INTO audit_tenantseal (number, kind, from_id, to_id, count, newest_at, purged_number, digest, previous,"
         " mac) SELECT max(number) + 1, 'anchor', 1, 3000, 3000, now(), 2, (SELECT mac FROM audit_tenantseal WHERE"
         " number = 2), (SELECT mac FROM audit_tenantseal ORDER BY number DESC LIMIT 1), sha256('x')"
         " FROM audit_tenantseal",
     )
-    run(house, "DELETE FROM audit_tenantevent WHERE id <= 1000")
-    assert any("not made by this platform" in fault for fault in audit_trails.verify(owner(house)).faults)
+    run(tenant, "DELETE FROM audit_tenantevent WHERE id <= 1000")
+    assert any("not made by this platform" in fault for fault in audit_trails.verify(owner(tenant)).faults)
 
 
-def test_a_purge_that_was_killed_goes_on_where_it_was(new_house: Callable[[], House]) -> None:
-    house = aged(new_house, old=6000)
+def test_a_purge_that_was_killed_goes_on_where_it_was(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = aged(new_tenant, old=6000)
 
     class Killed(BaseException):
         """Nothing catches the end of a process."""
@@ -130,37 +130,41 @@ def test_a_purge_that_was_killed_goes_on_where_it_was(new_house: Callable[[], Ho
         raise Killed
 
     with pytest.raises(Killed):
-        audit_trails.purge(owner(house), seen=kill)
-    assert 0 < numbers(house)[0] < 6000
-    assert audit_trails.verify(owner(house)).faults == []
-    audit_trails.purge(owner(house))
-    assert numbers(house) == (0, 2000)
-    assert run(house, "SELECT count(*) FROM audit_tenantseal WHERE kind = 'anchor'") == [(1,)]
-    assert audit_trails.verify(owner(house)).faults == []
+        audit_trails.purge(owner(tenant), seen=kill)
+    assert 0 < numbers(tenant)[0] < 6000
+    assert audit_trails.verify(owner(tenant)).faults == []
+    audit_trails.purge(owner(tenant))
+    assert numbers(tenant) == (0, 2000)
+    assert run(tenant, "SELECT count(*) FROM audit_tenantseal WHERE kind = 'anchor'") == [(1,)]
+    assert audit_trails.verify(owner(tenant)).faults == []
 
 
-def test_events_under_thirty_days_stay_whatever_is_asked(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    fill(house, 1000)
-    seal(house)
-    with in_tenant(house.id), audit_trails.opened(owner(house)) as trail, pytest.raises(Exception, match="append-only"):
+def test_events_under_thirty_days_stay_whatever_is_asked(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    fill(tenant, 1000)
+    seal(tenant)
+    with (
+        in_tenant(tenant.id),
+        audit_trails.opened(owner(tenant)) as trail,
+        pytest.raises(Exception, match="append-only"),
+    ):
         purging.purge(trail, before=now() + timedelta(days=1))
-    assert numbers(house) == (0, 1000)
+    assert numbers(tenant) == (0, 1000)
 
 
-def test_expired_sessions_tickets_and_windows_go_and_fresh_ones_stay(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    person = house.register()
-    old, fresh = house.sign_in(person), house.sign_in(person)
-    with in_tenant(house.id):
+def test_expired_sessions_tickets_and_windows_go_and_fresh_ones_stay(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    person = tenant.register()
+    old, fresh = tenant.sign_in(person), tenant.sign_in(person)
+    with in_tenant(tenant.id):
         first = EndUserSession.objects.order_by("created_at").first()
         assert first is not None
         EndUserSession.objects.filter(pk=first.pk).update(expires_at=now() - timedelta(days=31))
         EndUserTicket.objects.update(expires_at=now() - timedelta(seconds=1))
         EndUserEnrollmentWindow.objects.update(expires_at=now() - timedelta(seconds=1))
-    purged = retention.purge(owner(house))
+    purged = retention.purge(owner(tenant))
     assert (purged.problem, purged.rows["end user sessions"]) == ("", 1)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         left = EndUserSession.objects.count(), EndUserRefreshToken.objects.count()
         assert (*left, EndUserTicket.objects.count(), EndUserEnrollmentWindow.objects.count()) == (1, 1, 0, 0)
     for answer, status in ((old, 400), (fresh, 200)):
@@ -168,8 +172,8 @@ def test_expired_sessions_tickets_and_windows_go_and_fresh_ones_stay(new_house: 
         assert Api().post("/authmgr/token", body).status_code == status
 
 
-def test_the_command_goes_past_a_tenant_that_is_out_of_reach(new_house: Callable[[], House]) -> None:
-    sound, broken = new_house(), new_house()
+def test_the_command_goes_past_a_tenant_that_is_out_of_reach(new_tenant: Callable[[], TestTenant]) -> None:
+    sound, broken = new_tenant(), new_tenant()
     with as_owner(broken):
         run(broken, "ALTER TABLE audit_tenantseal RENAME TO hidden")
         out, err = io.StringIO(), io.StringIO()
@@ -177,12 +181,12 @@ def test_the_command_goes_past_a_tenant_that_is_out_of_reach(new_house: Callable
             call_command("purge_expired", str(sound.id), str(broken.id), stdout=out, stderr=err)
         run(broken, "ALTER TABLE hidden RENAME TO audit_tenantseal")
     assert (ended.value.code, "1 of 2 done" in out.getvalue()) == (1, True)
-    assert err.getvalue().startswith(broken.made.tenant.slug)
+    assert err.getvalue().startswith(broken.slug)
 
 
-def test_questions_to_devices_that_have_expired_go_and_their_devices_stay(new_house: Callable[[], House]) -> None:
-    house, other_house = new_house(), new_house()
-    for one in (house, other_house):
+def test_questions_to_devices_that_have_expired_go_and_their_devices_stay(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant, other_tenant = new_tenant(), new_tenant()
+    for one in (tenant, other_tenant):
         person = one.register()
         with in_tenant(one.id):
             device = PushDevice.objects.create(user_id=person.id, platform="ios", address_sealed=b"")
@@ -190,8 +194,8 @@ def test_questions_to_devices_that_have_expired_go_and_their_devices_stay(new_ho
                 PushAuthenticationRequest.objects.create(
                     user_id=person.id, device=device, expires_at=now() + timedelta(minutes=minutes)
                 )
-    assert retention.purge(owner(house)).rows["push authentication requests"] == 1
-    for one, left in ((house, 1), (other_house, 2)):
+    assert retention.purge(owner(tenant)).rows["push authentication requests"] == 1
+    for one, left in ((tenant, 1), (other_tenant, 2)):
         with in_tenant(one.id):
             assert (PushAuthenticationRequest.objects.count(), PushDevice.objects.count()) == (left, 1)
 

@@ -4,7 +4,7 @@ from argon2.low_level import Type, hash_secret
 
 from identity_platform.crypto import argon2id
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import EndUser
 from userflow.credentials import passwords
 
@@ -38,10 +38,10 @@ def test_the_fastest_is_one_that_knows_the_known_answer() -> None:
     assert not argon2id._knows(lambda encoded, password: False)
 
 
-def test_a_sign_in_with_an_imported_hash_of_other_parameters_or_a_long_salt_works(house: House, api: Api) -> None:
+def test_a_sign_in_with_an_imported_hash_of_other_parameters_or_a_long_salt_works(tenant: TestTenant, api: Api) -> None:
     for salt, lanes in ((b"s" * 48, 1), (b"s" * 16, 2)):
-        person = house.register()
+        person = tenant.register()
         encoded = hash_secret(PASSWORD.encode(), salt, 2, 19 * 1024, lanes, 32, Type.ID).decode()
-        with in_tenant(house.id):
+        with in_tenant(tenant.id):
             EndUser.objects.filter(pk=person.id).update(password=f"argon2{encoded}")
-        assert house.sign_in(person)
+        assert tenant.sign_in(person)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyotp
 
-from tests.mfa.people import Somebody, code_to, some_phone
+from tests.mfa.people import TestUser, code_to, some_phone
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.world import PASSWORD
 
@@ -31,11 +31,11 @@ class EnrollmentCall:
     needs_client: bool = False
 
 
-def nothing(person: Somebody, **how: Any) -> dict[str, Any]:
+def nothing(person: TestUser, **how: Any) -> dict[str, Any]:
     return {}
 
 
-def issued_secret(person: Somebody, **how: Any) -> dict[str, Any]:
+def issued_secret(person: TestUser, **how: Any) -> dict[str, Any]:
     begun = person.api.post("/webauthn/totp/beginSetup", person.name, **how)
     assert begun.status_code == 200, begun.content
     secret = begun.json()["secret"]
@@ -43,11 +43,11 @@ def issued_secret(person: Somebody, **how: Any) -> dict[str, Any]:
     return {"secret": secret, "code": pyotp.TOTP(secret).now(), "current_password": PASSWORD}
 
 
-def new_phone(person: Somebody, **how: Any) -> dict[str, Any]:
+def new_phone(person: TestUser, **how: Any) -> dict[str, Any]:
     return {"phone_number": some_phone()}
 
 
-def sent_code(person: Somebody, **how: Any) -> dict[str, Any]:
+def sent_code(person: TestUser, **how: Any) -> dict[str, Any]:
     phone = some_phone()
     body = {**person.named_with_client, "phone_number": phone}
     begun = person.api.post("/webauthn/sms/beginSetup", body, **how)
@@ -56,13 +56,13 @@ def sent_code(person: Somebody, **how: Any) -> dict[str, Any]:
     return {"phone_number": phone, "code": code_to(phone), "current_password": PASSWORD}
 
 
-def new_passkey(person: Somebody, **how: Any) -> dict[str, Any]:
+def new_passkey(person: TestUser, **how: Any) -> dict[str, Any]:
     begun = person.api.post("/webauthn/enduser/beginRegistration", person.name, **how)
     assert begun.status_code == 200, begun.content
     return {"credential": new_authenticator().create(begun.json())}
 
 
-def enrol_passkey(person: Somebody, **how: Any) -> Somebody:
+def enrol_passkey(person: TestUser, **how: Any) -> TestUser:
     """Begin and finish, in the window of the registration unless a proof is given."""
     body = {**person.name, **new_passkey(person, **how)}
     answer = person.api.post("/webauthn/enduser/finishRegistration", body, **how)
@@ -71,13 +71,13 @@ def enrol_passkey(person: Somebody, **how: Any) -> Somebody:
 
 
 CALLS: dict[str, EnrollmentCall] = {
-    "totp begin": EnrollmentCall("/webauthn/totp/beginSetup", "totp", nothing, Somebody.enrol_totp),
-    "totp confirm": EnrollmentCall("/webauthn/totp/confirmSetup", "totp", issued_secret, Somebody.enrol_totp),
+    "totp begin": EnrollmentCall("/webauthn/totp/beginSetup", "totp", nothing, TestUser.enrol_totp),
+    "totp confirm": EnrollmentCall("/webauthn/totp/confirmSetup", "totp", issued_secret, TestUser.enrol_totp),
     "sms begin": EnrollmentCall(
-        "/webauthn/sms/beginSetup", "sms", new_phone, Somebody.enrol_phone, unknown=401, needs_client=True
+        "/webauthn/sms/beginSetup", "sms", new_phone, TestUser.enrol_phone, unknown=401, needs_client=True
     ),
     "sms confirm": EnrollmentCall(
-        "/webauthn/sms/confirmSetup", "sms", sent_code, Somebody.enrol_phone, unknown=401, needs_client=True
+        "/webauthn/sms/confirmSetup", "sms", sent_code, TestUser.enrol_phone, unknown=401, needs_client=True
     ),
     "passkey begin": EnrollmentCall("/webauthn/enduser/beginRegistration", "webauthn", nothing, enrol_passkey),
     "passkey finish": EnrollmentCall("/webauthn/enduser/finishRegistration", "webauthn", new_passkey, enrol_passkey),

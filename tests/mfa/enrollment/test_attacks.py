@@ -9,12 +9,12 @@ import pyotp
 import pytest
 
 from tests.mfa.enrollment.calls import enrol_passkey
-from tests.mfa.people import Somebody, code_to, some_phone, somebody
+from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.mfa.signin.test_admins import Admin, new_admin
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.parallel import at_once
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import AdminUser
 from userflow.admins.actions import create_admin_user
 
@@ -23,34 +23,34 @@ SMS = "/webauthn/sms/beginSetup"
 PASSKEY = "/webauthn/enduser/beginRegistration"
 
 
-def invited(house: House) -> Somebody:
+def invited(tenant: TestTenant) -> TestUser:
     """A user who has accepted an invitation."""
-    email, door = f"invited-{secrets.token_hex(6)}@example.com", Api()
-    asked = {"kind": "end_user", "email": email, "client_id": str(house.client_id)}
-    assert house.api.post("/uflow/admin/invitations", asked).status_code == 201
+    email, api = f"invited-{secrets.token_hex(6)}@example.com", Api()
+    asked = {"kind": "end_user", "email": email, "client_id": str(tenant.client_id)}
+    assert tenant.api.post("/uflow/admin/invitations", asked).status_code == 201
     body = {"token": token_in(mails_to(email)[-1]), "password": PASSWORD}
-    done = door.post("/uflow/invitations/accept", body)
+    done = api.post("/uflow/invitations/accept", body)
     assert done.status_code == 201, done.content
-    return Somebody(house, email, UUID(done.json()["user_id"]), door, done.headers["X-Enrollment-Ticket"])
+    return TestUser(tenant, email, UUID(done.json()["user_id"]), api, done.headers["X-Enrollment-Ticket"])
 
 
-def statuses(person: Somebody, door: Api, **how: Any) -> list[int]:
+def statuses(person: TestUser, api: Api, **how: Any) -> list[int]:
     """Begins of every kind."""
     phone = {**person.named_with_client, "phone_number": some_phone()}
     calls = [(TOTP, person.name), (PASSKEY, person.name), (SMS, phone)]
-    return [int(door.post(path, body, **how).status_code) for path, body in calls]
+    return [int(api.post(path, body, **how).status_code) for path, body in calls]
 
 
-KINDS = pytest.mark.parametrize("first", [Somebody.enrol_totp, Somebody.enrol_phone, enrol_passkey])
-VICTIMS = pytest.mark.parametrize("victim", [somebody, invited])
+KINDS = pytest.mark.parametrize("first", [TestUser.enrol_totp, TestUser.enrol_phone, enrol_passkey])
+VICTIMS = pytest.mark.parametrize("victim", [new_user, invited])
 
 
 @VICTIMS
 @KINDS
 def test_caller_at_the_same_address_adds_nothing_after_the_first_factor(
-    house: House, victim: Callable[[House], Somebody], first: Callable[..., Somebody]
+    tenant: TestTenant, victim: Callable[[TestTenant], TestUser], first: Callable[..., TestUser]
 ) -> None:
-    ann = victim(house)
+    ann = victim(tenant)
     attacker = Api(address=ann.api.address)
     begun = attacker.post(PASSKEY, ann.name)
     assert begun.status_code == 200
@@ -62,8 +62,8 @@ def test_caller_at_the_same_address_adds_nothing_after_the_first_factor(
 
 
 @KINDS
-def test_older_ticket_adds_nothing_after_the_first_factor(house: House, first: Callable[..., Somebody]) -> None:
-    ann = somebody(house)
+def test_older_ticket_adds_nothing_after_the_first_factor(tenant: TestTenant, first: Callable[..., TestUser]) -> None:
+    ann = new_user(tenant)
     stolen = {"X-Enrollment-Ticket": ann.sign_in().headers["X-Enrollment-Ticket"]}
     assert statuses(ann, Api(), headers=stolen) == [200, 200, 200]
     ann.minutes_pass(2)
@@ -72,8 +72,10 @@ def test_older_ticket_adds_nothing_after_the_first_factor(house: House, first: C
 
 
 @KINDS
-def test_password_session_from_before_the_factor_replaces_nothing(house: House, first: Callable[..., Somebody]) -> None:
-    ann = somebody(house)
+def test_password_session_from_before_the_factor_replaces_nothing(
+    tenant: TestTenant, first: Callable[..., TestUser]
+) -> None:
+    ann = new_user(tenant)
     token = ann.token()
     first(ann, token=token)
     ann.minutes_pass(2)
@@ -82,19 +84,19 @@ def test_password_session_from_before_the_factor_replaces_nothing(house: House, 
     assert Api(token=token).delete(f"/webauthn/factors/{factor}").status_code == 401
 
 
-def test_admins_and_operators_enroll_no_factor_for_an_end_user(house: House, operator: Api) -> None:
-    ann = somebody(house)
+def test_admins_and_operators_enroll_no_factor_for_an_end_user(tenant: TestTenant, operator: Api) -> None:
+    ann = new_user(tenant)
     credential = new_authenticator().create(ann.api.post(PASSKEY, ann.name).json())
-    for door in (house.api, operator):
-        assert statuses(ann, door) == [403, 403, 403]
+    for api in (tenant.api, operator):
+        assert statuses(ann, api) == [403, 403, 403]
         for path in ("enduser/finishRegistration", "finishRegistration"):
-            refused = door.post(f"/webauthn/{path}", {**ann.name, "credential": credential})
+            refused = api.post(f"/webauthn/{path}", {**ann.name, "credential": credential})
             assert (refused.status_code, "enrollment pass" in refused.json()["message"]) == (403, True)
     assert ann.row().mfa_methods == []
 
 
-def test_phone_begun_at_the_same_address_is_not_confirmed(house: House) -> None:
-    ann = somebody(house)
+def test_phone_begun_at_the_same_address_is_not_confirmed(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     attacker, phone = Api(address=ann.api.address), some_phone()
     body = {**ann.named_with_client, "phone_number": phone}
     assert attacker.post(SMS, body).status_code == 200
@@ -113,24 +115,24 @@ def new_operator() -> Admin:
 
 
 @pytest.mark.parametrize("kind", ["admin", "operator"])
-def test_caller_at_an_admins_address_adds_no_passkey(settings: Any, house: House, kind: str) -> None:
+def test_caller_at_an_admins_address_adds_no_passkey(settings: Any, tenant: TestTenant, kind: str) -> None:
     # The windows of embedded mode, where a password login opens one.
     settings.EMBEDDED, settings.OPERATORS_REQUIRE_FACTOR = True, False
-    eve = new_admin(house) if kind == "admin" else new_operator()
-    door = Api()
-    door.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
-    begun = door.post("/webauthn/admin/beginRegistration", {"email": eve.email})
+    eve = new_admin(tenant) if kind == "admin" else new_operator()
+    api = Api()
+    api.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
+    begun = api.post("/webauthn/admin/beginRegistration", {"email": eve.email})
     assert begun.status_code == 200
     assert eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket}).status_code == 200
     body = {"email": eve.email, "credential": new_authenticator().create(begun.json())}
-    assert door.post("/webauthn/admin/finishRegistration", body).status_code == 401
+    assert api.post("/webauthn/admin/finishRegistration", body).status_code == 401
     assert AdminUser.objects.get(pk=eve.id).mfa_methods == ["totp", "backup_code"]
 
 
 @pytest.mark.parametrize("kind", ["admin", "operator"])
-def test_older_ticket_and_session_of_an_admin_add_nothing(settings: Any, house: House, kind: str) -> None:
+def test_older_ticket_and_session_of_an_admin_add_nothing(settings: Any, tenant: TestTenant, kind: str) -> None:
     settings.OPERATORS_REQUIRE_FACTOR = False
-    eve = new_admin(house) if kind == "admin" else new_operator()
+    eve = new_admin(tenant) if kind == "admin" else new_operator()
     earlier = eve.sign_in()
     assert eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket}).status_code == 200
     proofs: list[dict[str, Any]] = [
@@ -144,9 +146,9 @@ def test_older_ticket_and_session_of_an_admin_add_nothing(settings: Any, house: 
 # --- at the same moment ----------------------------------------------------------------------------------------------
 
 
-def test_of_ticket_window_and_session_one_enrolls_the_first_factor(house: House) -> None:
+def test_of_ticket_window_and_session_one_enrolls_the_first_factor(tenant: TestTenant) -> None:
     for _ in range(5):
-        ann = somebody(house)
+        ann = new_user(tenant)
         token = str(ann.sign_in(ann.api).json()["access_token"])
         other = {"X-Enrollment-Ticket": ann.sign_in(ann.api).headers["X-Enrollment-Ticket"]}
         proofs: list[dict[str, Any]] = [
@@ -168,6 +170,6 @@ def test_of_ticket_window_and_session_one_enrolls_the_first_factor(house: House)
         assert len(set(ann.row().mfa_methods) & {"totp", "webauthn"}) == 1
 
 
-def _confirmation(ann: Somebody, secret: str, how: dict[str, Any]) -> Callable[[], Any]:
+def _confirmation(ann: TestUser, secret: str, how: dict[str, Any]) -> Callable[[], Any]:
     body = {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
     return lambda: Api(address=ann.api.address).post("/webauthn/totp/confirmSetup", body, **how)

@@ -6,26 +6,26 @@ from typing import Any
 
 import pytest
 
-from tests.mfa.people import Somebody, code_to, some_phone, somebody, somebody_old
+from tests.mfa.people import TestUser, code_to, new_user, old_user, some_phone
 from tests.mfa.webauthn.passkeys import new_authenticator
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 
 
-def freshly_registered(house: House) -> Somebody:
-    return somebody(house)
+def freshly_registered(tenant: TestTenant) -> TestUser:
+    return new_user(tenant)
 
 
-def just_signed_in(house: House) -> Somebody:
-    ann = somebody_old(house)
+def just_signed_in(tenant: TestTenant) -> TestUser:
+    ann = old_user(tenant)
     ann.api = Api()
     ann.sign_in(ann.api)
     return ann
 
 
 @pytest.fixture(params=[freshly_registered, just_signed_in], ids=lambda how: how.__name__)
-def ann(house: House, request: Any) -> Somebody:
-    made: Callable[[House], Somebody] = request.param
-    return made(house)
+def ann(tenant: TestTenant, request: Any) -> TestUser:
+    made: Callable[[TestTenant], TestUser] = request.param
+    return made(tenant)
 
 
 def done(answer: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def done(answer: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def test_totp_examples(ann: Somebody) -> None:
+def test_totp_examples(ann: TestUser) -> None:
     begun = done(ann.api.post("/webauthn/totp/beginSetup", ann.named_with_client))
     assert set(begun) == {"account", "issuer", "manual_entry", "otp_auth_url", "qr_code", "secret"}
     ann.secret = begun["secret"]
@@ -48,7 +48,7 @@ def test_totp_examples(ann: Somebody) -> None:
         assert (answer["method"], answer["success"], answer["email"]) == (method, True, ann.email)
 
 
-def test_sms_examples(ann: Somebody) -> None:
+def test_sms_examples(ann: TestUser) -> None:
     phone = {**ann.named_with_client, "phone_number": some_phone()}
     done(ann.api.post("/webauthn/sms/beginSetup", phone))
     confirmed = done(ann.api.post("/webauthn/sms/confirmSetup", {**phone, "code": code_to(phone["phone_number"])}))
@@ -62,7 +62,7 @@ def test_sms_examples(ann: Somebody) -> None:
     assert (verified["method"], verified["success"]) == ("sms", True)
 
 
-def test_passkey_examples(ann: Somebody) -> None:
+def test_passkey_examples(ann: TestUser) -> None:
     passkey = new_authenticator()
     options = done(ann.api.post("/webauthn/enduser/beginRegistration", ann.name))
     body = {**ann.name, "credential": passkey.create(options)}
@@ -75,8 +75,8 @@ def test_passkey_examples(ann: Somebody) -> None:
     assert (finished["success"], finished["user_id"]) == (True, str(ann.id))
 
 
-def test_general_registration_example_issues_tokens(house: House) -> None:
-    ann = freshly_registered(house)
+def test_general_registration_example_issues_tokens(tenant: TestTenant) -> None:
+    ann = freshly_registered(tenant)
     options = done(ann.api.post("/webauthn/enduser/beginRegistration", ann.name))
     body = {**ann.name, "credential": new_authenticator().create(options)}
     registered = done(ann.api.post("/webauthn/finishRegistration", body))
@@ -84,36 +84,36 @@ def test_general_registration_example_issues_tokens(house: House) -> None:
     assert Api(token=registered["access_token"]).get("/authmgr/profile").json()["email"] == ann.email
 
 
-def new_admin(house: House, door: Api) -> str:
+def new_admin(tenant: TestTenant, api: Api) -> str:
     """Created at the address of `door`; return the e-mail address."""
     name = f"admin-{secrets.token_hex(5)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD}
-    made = door.post("/uflow/admin/users", {**body, "first_name": "A", "last_name": "B"}, token=house.api.token)
+    made = api.post("/uflow/admin/users", {**body, "first_name": "A", "last_name": "B"}, token=tenant.api.token)
     assert made.status_code == 201, made.content
     return body["email"]
 
 
 @pytest.mark.parametrize("situation", ["created", "signed in"])
-def test_admin_passkey_examples(settings: Any, house: House, situation: str) -> None:
+def test_admin_passkey_examples(settings: Any, tenant: TestTenant, situation: str) -> None:
     settings.EMBEDDED = True  # elsewhere admin users have no windows
     creator = Api()
-    email = new_admin(house, creator)
-    door = creator
+    email = new_admin(tenant, creator)
+    api = creator
     if situation == "signed in":
-        door = Api()
+        api = Api()
         login = {"username": email, "password": PASSWORD}
-        assert door.post("/uflow/admin/auth/login", login).status_code == 200
+        assert api.post("/uflow/admin/auth/login", login).status_code == 200
     passkey = new_authenticator()
-    options = done(door.post("/webauthn/admin/beginRegistration", {"email": email}))
+    options = done(api.post("/webauthn/admin/beginRegistration", {"email": email}))
     body = {"email": email, "credential": passkey.create(options)}
-    registered = done(door.post("/webauthn/admin/finishRegistration", body))
+    registered = done(api.post("/webauthn/admin/finishRegistration", body))
     assert (set(registered), registered["success"]) == ({"credential_id", "message", "success"}, True)
-    options = done(door.post("/webauthn/admin/beginAuthentication", {"email": email}))
+    options = done(api.post("/webauthn/admin/beginAuthentication", {"email": email}))
     body = {"email": email, "response": passkey.get(options)}
-    assert done(door.post("/webauthn/admin/finishAuthentication", body))["success"] is True
+    assert done(api.post("/webauthn/admin/finishAuthentication", body))["success"] is True
 
 
-def test_examples_reach_no_one_from_another_address(ann: Somebody) -> None:
+def test_examples_reach_no_one_from_another_address(ann: TestUser) -> None:
     elsewhere = Api()
     assert elsewhere.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
     phone = {**ann.named_with_client, "phone_number": some_phone()}

@@ -10,10 +10,10 @@ from typing import Any
 import pyotp
 import pytest
 
-from tests.mfa.people import Somebody, somebody
+from tests.mfa.people import TestUser, new_user
 from tests.parallel import ROUNDS, at_once
 from tests.userflow.sessions.test_refresh import refresh
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 CONFIRM = "/webauthn/totp/confirmSetup"
 
@@ -22,18 +22,18 @@ def works(token: str) -> bool:
     return bool(Api(token=token).get("/authmgr/validate").status_code == 200)
 
 
-def confirmation(ann: Somebody, secret: str, **how: Any) -> Callable[[], Any]:
+def confirmation(ann: TestUser, secret: str, **how: Any) -> Callable[[], Any]:
     return partial(ann.api.post, CONFIRM, {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()}, **how)
 
 
-def begins(ann: Somebody, **how: Any) -> bool:
+def begins(ann: TestUser, **how: Any) -> bool:
     return bool(ann.api.post("/webauthn/enduser/beginRegistration", ann.name, **how).status_code == 200)
 
 
 @pytest.mark.timeout(600)
-def test_first_factor_has_one_winner_and_ends_the_rest(house: House) -> None:
+def test_first_factor_has_one_winner_and_ends_the_rest(tenant: TestTenant) -> None:
     for _ in range(ROUNDS):
-        ann = somebody(house)
+        ann = new_user(tenant)
         first = ann.sign_in(ann.api)
         session, ticket = first.json(), first.headers["X-Enrollment-Ticket"]
         proofs: dict[str, dict[str, Any]] = {

@@ -13,9 +13,9 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.mfa.enrollment.calls import CALLS, EnrollmentCall
-from tests.mfa.people import Somebody, messages_to, some_phone, somebody
+from tests.mfa.people import TestUser, messages_to, new_user, some_phone
 from tests.userflow.sessions.aged import aged, strong
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.accounts.models import EndUser
 
 # The call's response to an unknown user; and 200, but 409 of the call that is for the first factor only.
@@ -47,19 +47,19 @@ CELLS = [
 ]
 
 
-_made: dict[UUID, tuple[Somebody, str]] = {}
+_made: dict[UUID, tuple[TestUser, str]] = {}
 
 
-def bystander(house: House) -> tuple[Somebody, str]:
+def bystander(tenant: TestTenant) -> tuple[TestUser, str]:
     """Another user of the tenant, and that user's token."""
-    if house.id not in _made:
-        other = somebody(house)
-        _made[house.id] = (other, other.token())
-    return _made[house.id]
+    if tenant.id not in _made:
+        other = new_user(tenant)
+        _made[tenant.id] = (other, other.token())
+    return _made[tenant.id]
 
 
-def headers_of(proof: str, person: Somebody, own: str, elsewhere: House) -> dict[str, str]:
-    other, other_token = bystander(person.house)
+def headers_of(proof: str, person: TestUser, own: str, elsewhere: TestTenant) -> dict[str, str]:
+    other, other_token = bystander(person.tenant)
     bearer: Callable[[str | None], dict[str, str]] = lambda token: {"Authorization": f"Bearer {token}"}  # noqa: E731
     ticket = {"X-Enrollment-Ticket": person.ticket}
     return {
@@ -74,20 +74,20 @@ def headers_of(proof: str, person: Somebody, own: str, elsewhere: House) -> dict
         "own token, bad ticket": {**bearer(own), "X-Enrollment-Ticket": "unknown"},
         "broken token": {**bearer(other_token[:-4] + "AAAA"), **ticket},
         "somebody else's token": {**bearer(other_token), **ticket},
-        "admin": bearer(person.house.api.token),
+        "admin": bearer(person.tenant.api.token),
         "admin of elsewhere": bearer(elsewhere.api.token),
     }.get(proof, {})
 
 
-def fields_of(proof: str, person: Somebody) -> dict[str, str]:
+def fields_of(proof: str, person: TestUser) -> dict[str, str]:
     if proof == "ticket in the body":
         return {"enrollment_ticket": person.ticket}
     return {"enrollment_ticket": "another"} if proof == "two tickets" else {}
 
 
-def stored(person: Somebody) -> Any:
+def stored(person: TestUser) -> Any:
     """All that an enrollment leaves behind."""
-    with in_tenant(person.house.id):
+    with in_tenant(person.tenant.id):
         user = EndUser.objects.get(pk=person.id)
         relations = ("totp_secrets", "backup_codes", "phones", "sms_codes", "sms_messages", "passkeys")
         rows = {name: sorted(str(row.pk) for row in getattr(user, name).all()) for name in relations}
@@ -95,9 +95,11 @@ def stored(person: Somebody) -> Any:
 
 
 @pytest.mark.parametrize(("name", "proof", "situation", "expected"), CELLS)
-def test_every_cell(house: House, other_house: House, name: str, proof: str, situation: str, expected: int) -> None:
+def test_every_cell(
+    tenant: TestTenant, other_tenant: TestTenant, name: str, proof: str, situation: str, expected: int
+) -> None:
     call = CALLS[name]
-    person = somebody(house)
+    person = new_user(tenant)
     # A sign-in at another address closes the window, so only where the proof needs one.
     own = person.token() if proof.startswith("own") else ""
     by: dict[str, Any] = {"token": own} if own else {"headers": {"X-Enrollment-Ticket": person.ticket}}
@@ -106,8 +108,8 @@ def test_every_cell(house: House, other_house: House, name: str, proof: str, sit
     if situation == "enrolled":
         call.enrol(person, **by)
     body |= call.prepare(person, token=strong(own)) if own else prepared
-    api = arrange(situation, person, body, other_house, call)
-    headers = headers_of(proof, person, own, other_house)
+    api = arrange(situation, person, body, other_tenant, call)
+    headers = headers_of(proof, person, own, other_tenant)
     before = stored(person)
     answer = api.post(call.path, body, headers=headers)
     if expected == R:
@@ -118,16 +120,16 @@ def test_every_cell(house: House, other_house: House, name: str, proof: str, sit
         assert call.path != "/webauthn/sms/beginSetup" or not messages_to(body["phone_number"])
 
 
-def arrange(situation: str, person: Somebody, body: dict[str, Any], elsewhere: House, call: EnrollmentCall) -> Api:
+def arrange(situation: str, person: TestUser, body: dict[str, Any], elsewhere: TestTenant, call: EnrollmentCall) -> Api:
     """Bring the situation about; gives the door that the call goes through."""
     if situation == "old":
-        with in_tenant(person.house.id):
+        with in_tenant(person.tenant.id):
             user = EndUser.objects.get(pk=person.id)
             user.enrollment_windows.update(expires_at=now())
             user.tickets.update(expires_at=now())
     elif situation == "inactive":
-        path = f"/uflow/user/enduser/{person.house.id}/{person.id}/status"
-        assert person.house.api.put(path, {"active": False}).status_code == 200
+        path = f"/uflow/user/enduser/{person.tenant.id}/{person.id}/status"
+        assert person.tenant.api.put(path, {"active": False}).status_code == 200
     elif situation == "other tenant":
         body["tenant_id"] = str(elsewhere.id)
         if call.needs_client:
@@ -147,15 +149,15 @@ def arrange(situation: str, person: Somebody, body: dict[str, Any], elsewhere: H
         "finishRegistration",
     ],
 )
-def test_whoever_has_asked_for_too_many_strangers_learns_nothing_more(house: House, path: str) -> None:
-    ann, door = somebody(house).enrol_totp(), Api()
+def test_whoever_has_asked_for_too_many_strangers_learns_nothing_more(tenant: TestTenant, path: str) -> None:
+    ann, api = new_user(tenant).enrol_totp(), Api()
     assertion = {"id": "AAAA", "rawId": "AAAA", "type": "public-key", "response": {}}
     rest = {"phone_number": some_phone(), "code": "123456", "response": assertion, "credential": assertion}
     for _ in range(2):  # once more when the window of the limit ended meanwhile
         for n in range(settings.LIMITS["unknown_user"][0] + 1):
-            door.post("/webauthn/totp/beginSetup", {**ann.name, "email": f"nobody-{n}@example.com"})
-        known = door.post(f"/webauthn/{path}", {**ann.named_with_client, **rest})
-        unknown = door.post(f"/webauthn/{path}", {**ann.named_with_client, **rest, "email": "nobody@example.com"})
+            api.post("/webauthn/totp/beginSetup", {**ann.name, "email": f"nobody-{n}@example.com"})
+        known = api.post(f"/webauthn/{path}", {**ann.named_with_client, **rest})
+        unknown = api.post(f"/webauthn/{path}", {**ann.named_with_client, **rest, "email": "nobody@example.com"})
         if known.status_code == unknown.status_code == 429:
             break
     assert (known.status_code, known.json()) == (unknown.status_code, unknown.json()) == (429, unknown.json())

@@ -12,11 +12,11 @@ from identity_platform.audit.models import PlatformEvent, TenantEvent
 from mfa.webauthn.models import EndUserPasskey
 from tenants.context import in_tenant
 from tests.mfa.enrollment.calls import enrol_passkey
-from tests.mfa.people import Somebody, somebody_old
+from tests.mfa.people import TestUser, old_user
 from tests.mfa.signin.test_admins import Admin, new_admin
 from tests.userflow.mailbox import mails_to
 from tests.userflow.sessions.aged import aged
-from tests.world import PASSWORD, Api, House, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 from userflow.accounts.models import AdminRole, AdminUser
 
 PATH = "/webauthn/enrollment-passes"
@@ -25,17 +25,17 @@ BEGIN = "/webauthn/totp/beginSetup"
 
 
 @pytest.fixture
-def ann(house: House) -> Somebody:
+def ann(tenant: TestTenant) -> TestUser:
     """Registered long ago, without a factor, a ticket or a window."""
-    return somebody_old(house)
+    return old_user(tenant)
 
 
-def asked(person: Somebody, **fields: Any) -> dict[str, Any]:
-    whom = {"tenant_id": str(person.house.id), "user_id": str(person.id)}
+def asked(person: TestUser, **fields: Any) -> dict[str, Any]:
+    whom = {"tenant_id": str(person.tenant.id), "user_id": str(person.id)}
     return {**whom, "reason": "lost the phone", "delivery": "show", **fields}
 
 
-def shown_to(api: Api, person: Somebody) -> str:
+def shown_to(api: Api, person: TestUser) -> str:
     answer = api.post(PATH, asked(person))
     assert answer.status_code == 201, answer.content
     return str(answer.json()["enrollment_pass"])
@@ -52,8 +52,8 @@ def mailed_pass(address: str) -> str:
     return str(found)
 
 
-def test_shown_pass_enrolls_one_factor(house: House, ann: Somebody) -> None:
-    answer = house.api.post(PATH, asked(ann))
+def test_shown_pass_enrolls_one_factor(tenant: TestTenant, ann: TestUser) -> None:
+    answer = tenant.api.post(PATH, asked(ann))
     assert set(answer.json()) == {"message", "user_id", "expires_at", "enrollment_pass"}
     assert (answer.status_code, answer.headers["Cache-Control"]) == (201, "no-store")
     proof = by(answer.json()["enrollment_pass"])
@@ -62,64 +62,64 @@ def test_shown_pass_enrolls_one_factor(house: House, ann: Somebody) -> None:
     assert (ann.row().mfa_methods, again.status_code) == (["totp", "backup_code"], 401)
 
 
-def test_pass_is_taken_in_the_body(house: House, ann: Somebody) -> None:
-    body = {**ann.name, "enrollment_ticket": shown_to(house.api, ann)}
+def test_pass_is_taken_in_the_body(tenant: TestTenant, ann: TestUser) -> None:
+    body = {**ann.name, "enrollment_ticket": shown_to(tenant.api, ann)}
     assert Api().post(BEGIN, body).status_code == 200
 
 
-def test_mailed_pass_is_not_shown(house: House, ann: Somebody) -> None:
-    answer = house.api.post(PATH, asked(ann, delivery="mail"))
+def test_mailed_pass_is_not_shown(tenant: TestTenant, ann: TestUser) -> None:
+    answer = tenant.api.post(PATH, asked(ann, delivery="mail"))
     assert (answer.status_code, "enrollment_pass" in answer.json()) == (201, False)
     ann.enrol_totp(headers=by(mailed_pass(ann.email)))
 
 
-def test_user_is_told_of_a_shown_pass(house: House, ann: Somebody) -> None:
-    token = shown_to(house.api, ann)
+def test_user_is_told_of_a_shown_pass(tenant: TestTenant, ann: TestUser) -> None:
+    token = shown_to(tenant.api, ann)
     (told,) = mails_to(ann.email, "set up a new second factor")
     assert "an administrator has issued an enrollment pass" in told.body
     assert token not in told.body
 
 
-def test_pass_is_audited_with_its_reason(house: House, ann: Somebody) -> None:
-    token = shown_to(house.api, ann)
-    with in_tenant(house.id):
+def test_pass_is_audited_with_its_reason(tenant: TestTenant, ann: TestUser) -> None:
+    token = shown_to(tenant.api, ann)
+    with in_tenant(tenant.id):
         event = TenantEvent.objects.get(action="enrollment_pass.issued", target_id=str(ann.id))
     assert event.details == {"reason": "lost the phone", "delivery": "show"}
-    assert (event.actor_id, token in str(event.details)) == (str(house.admin.id), False)
+    assert (event.actor_id, token in str(event.details)) == (str(tenant.admin.id), False)
 
 
-def test_pass_lasts_an_hour_and_a_new_one_replaces_it(house: House, ann: Somebody) -> None:
-    first, second = shown_to(house.api, ann), shown_to(house.api, ann)
+def test_pass_lasts_an_hour_and_a_new_one_replaces_it(tenant: TestTenant, ann: TestUser) -> None:
+    first, second = shown_to(tenant.api, ann), shown_to(tenant.api, ann)
     ann.minutes_pass(59)
     tried = [Api().post(BEGIN, ann.name, headers=by(token)).status_code for token in (first, second)]
     ann.minutes_pass(2)
     assert [*tried, Api().post(BEGIN, ann.name, headers=by(second)).status_code] == [401, 200, 401]
 
 
-def test_pass_is_for_one_user_of_one_tenant(house: House, other_house: House, ann: Somebody) -> None:
-    ben, far = somebody_old(house), somebody_old(other_house)
-    token = shown_to(house.api, ann)
+def test_pass_is_for_one_user_of_one_tenant(tenant: TestTenant, other_tenant: TestTenant, ann: TestUser) -> None:
+    ben, far = old_user(tenant), old_user(other_tenant)
+    token = shown_to(tenant.api, ann)
     for person in (ben, far):
         assert Api().post(BEGIN, person.name, headers=by(token)).status_code == 401
 
 
-def test_pass_works_where_only_sessions_may_enroll(new_house: Any, operator: Api) -> None:
-    own = new_house()
+def test_pass_works_where_only_sessions_may_enroll(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     changed = {"settings": {"enrollment_mode": "bearer"}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", changed).status_code == 200
-    person = somebody_old(own)
+    person = old_user(own)
     assert Api().post(BEGIN, person.name, headers=by(shown_to(own.api, person))).status_code == 200
 
 
-def test_pass_for_a_user_with_factors_names_the_reset(house: House, ann: Somebody) -> None:
+def test_pass_for_a_user_with_factors_names_the_reset(tenant: TestTenant, ann: TestUser) -> None:
     ann.enrol_totp(token=ann.token())
-    answer = house.api.post(PATH, asked(ann))
+    answer = tenant.api.post(PATH, asked(ann))
     assert (answer.status_code, "factors/reset" in answer.json()["message"]) == (409, True)
 
 
-def test_passkey_by_pass_needs_the_password_once(house: House, ann: Somebody) -> None:
+def test_passkey_by_pass_needs_the_password_once(tenant: TestTenant, ann: TestUser) -> None:
     # The admin has read the pass too.
-    proof = by(shown_to(house.api, ann))
+    proof = by(shown_to(tenant.api, ann))
     begun = Api().post("/webauthn/enduser/beginRegistration", ann.name, headers=proof)
     assert begun.status_code == 200
     assert (
@@ -127,26 +127,28 @@ def test_passkey_by_pass_needs_the_password_once(house: House, ann: Somebody) ->
         == 401
     )
     enrol_passkey(ann, headers=proof)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert EndUserPasskey.objects.get(user_id=ann.id).second_step_only
 
 
-def test_reset_mails_a_pass_and_opens_no_window(house: House, ann: Somebody) -> None:
+def test_reset_mails_a_pass_and_opens_no_window(tenant: TestTenant, ann: TestUser) -> None:
     ann.enrol_totp(token=ann.token())
-    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
-    assert house.api.post("/webauthn/factors/reset", body).status_code == 200
-    assert [door.post(BEGIN, ann.name).status_code for door in (ann.api, Api(address=house.api.address))] == [401, 401]
+    body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
+    assert tenant.api.post("/webauthn/factors/reset", body).status_code == 200
+    assert [api.post(BEGIN, ann.name).status_code for api in (ann.api, Api(address=tenant.api.address))] == [401, 401]
     ann.enrol_totp(headers=by(mailed_pass(ann.email)))
 
 
 @pytest.mark.parametrize("path", [PATH, "/webauthn/factors/reset"])
-def test_passes_and_resets_need_permission_reason_and_tenant(house: House, other_house: House, path: str) -> None:
-    ann = somebody_old(house)
+def test_passes_and_resets_need_permission_reason_and_tenant(
+    tenant: TestTenant, other_tenant: TestTenant, path: str
+) -> None:
+    ann = old_user(tenant)
     body = asked(ann)
-    assert house.api.post(path, {**body, "reason": " "}).status_code == 400
-    assert house.api.post(path, {**body, "user_id": str(uuid.uuid4())}).status_code == 404
-    assert other_house.api.post(path, body).status_code == 403
-    assert other_house.api.post(path, {**body, "tenant_id": str(other_house.id)}).status_code == 404
+    assert tenant.api.post(path, {**body, "reason": " "}).status_code == 400
+    assert tenant.api.post(path, {**body, "user_id": str(uuid.uuid4())}).status_code == 404
+    assert other_tenant.api.post(path, body).status_code == 403
+    assert other_tenant.api.post(path, {**body, "tenant_id": str(other_tenant.id)}).status_code == 404
     assert Api(token=ann.token()).post(path, body).status_code == 403
     assert Api().post(path, body).status_code == 401
     # Only the mail of the registration.
@@ -154,15 +156,15 @@ def test_passes_and_resets_need_permission_reason_and_tenant(house: House, other
 
 
 @pytest.mark.parametrize("path", [PATH, "/webauthn/factors/reset", ADMIN_PATH, "/webauthn/admin/factors/reset"])
-def test_passes_and_resets_need_a_recent_proof(house: House, path: str) -> None:
-    ann, eve = somebody_old(house), new_admin(house)
+def test_passes_and_resets_need_a_recent_proof(tenant: TestTenant, path: str) -> None:
+    ann, eve = old_user(tenant), new_admin(tenant)
     body = {**asked(ann), "user_id": eve.id} if "admin" in path else asked(ann)
-    answer = Api(token=aged(str(house.api.token), 16)).post(path, body)
+    answer = Api(token=aged(str(tenant.api.token), 16)).post(path, body)
     assert (answer.status_code, answer.json()["code"]) == (401, "insufficient_user_authentication")
 
 
-def test_password_session_of_an_admin_with_a_factor_issues_no_pass(house: House, ann: Somebody) -> None:
-    eve = new_admin(house)
+def test_password_session_of_an_admin_with_a_factor_issues_no_pass(tenant: TestTenant, ann: TestUser) -> None:
+    eve = new_admin(tenant)
     token = eve.sign_in().json()["access_token"]
     eve.enrol(token=token)
     assert Api(token=token).post(PATH, asked(ann)).json()["code"] == "insufficient_user_authentication"
@@ -175,53 +177,55 @@ def admin_asked(admin: Admin, **fields: Any) -> dict[str, Any]:
     return {"user_id": admin.id, "reason": "new here", "delivery": "show", **fields}
 
 
-def test_pass_of_an_admin_user(house: House) -> None:
-    eve = new_admin(house)
-    answer = house.api.post(ADMIN_PATH, admin_asked(eve))
+def test_pass_of_an_admin_user(tenant: TestTenant) -> None:
+    eve = new_admin(tenant)
+    answer = tenant.api.post(ADMIN_PATH, admin_asked(eve))
     assert answer.status_code == 201, answer.content
     assert eve.enrol(headers=by(answer.json()["enrollment_pass"])).status_code == 200
     event = PlatformEvent.objects.get(action="enrollment_pass.issued", target_id=eve.id)
     assert event.details == {"reason": "new here", "delivery": "show"}
 
 
-def test_passes_of_admin_users_need_rank_and_tenant(house: House, other_house: House, operator: Api) -> None:
-    eve = new_admin(house)
+def test_passes_of_admin_users_need_rank_and_tenant(
+    tenant: TestTenant, other_tenant: TestTenant, operator: Api
+) -> None:
+    eve = new_admin(tenant)
     role = AdminRole.objects.create(name=f"clerk-{secrets.token_hex(4)}", permissions=["admins:read", "admins:write"])
-    weak = new_admin(house, role.name).sign_in().json()["access_token"]
+    weak = new_admin(tenant, role.name).sign_in().json()["access_token"]
     assert Api(token=weak).post(ADMIN_PATH, admin_asked(eve)).status_code == 403
-    assert other_house.api.post(ADMIN_PATH, admin_asked(eve)).status_code == 404
+    assert other_tenant.api.post(ADMIN_PATH, admin_asked(eve)).status_code == 404
     assert operator.post(ADMIN_PATH, admin_asked(eve)).status_code == 201
 
 
 @pytest.mark.parametrize("path", [ADMIN_PATH, "/webauthn/admin/factors/reset"])
-def test_own_factors_are_neither_reset_nor_given_a_pass(new_house: Any, path: str) -> None:
-    own = new_house()
+def test_own_factors_are_neither_reset_nor_given_a_pass(new_tenant: Any, path: str) -> None:
+    own = new_tenant()
     body = {"user_id": str(own.admin.id), "reason": "lost", "delivery": "show"}
     answer = own.api.post(path, body)
     assert (answer.status_code, "one by one" in answer.json()["message"]) == (403, True)
     assert sign_in_admin(own.admin.username)["mfa_required"] is False
 
 
-def test_totp_code_of_a_reset_admin_is_gone_and_the_mailed_pass_works(house: House) -> None:
-    eve = new_admin(house)
+def test_totp_code_of_a_reset_admin_is_gone_and_the_mailed_pass_works(tenant: TestTenant) -> None:
+    eve = new_admin(tenant)
     eve.enrol(headers=by(eve.ticket))
     body = {"user_id": eve.id, "reason": "lost the phone"}
-    assert house.api.post("/webauthn/admin/factors/reset", body).status_code == 200
+    assert tenant.api.post("/webauthn/admin/factors/reset", body).status_code == 200
     begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": eve.email}, headers=by(mailed_pass(eve.email)))
     assert (begun.status_code, len(pyotp.TOTP(begun.json()["secret"]).now())) == (200, 6)
 
 
 @pytest.mark.parametrize(("permissions", "status"), [(("endusers:write",), 403), (("endusers:factors",), 201)])
 def test_pass_and_reset_need_the_factors_permission(
-    house: House, ann: Somebody, permissions: tuple[str, ...], status: int
+    tenant: TestTenant, ann: TestUser, permissions: tuple[str, ...], status: int
 ) -> None:
     name = f"helper-{secrets.token_hex(5)}"
     made = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "H", "last_name": "D"}
-    created = house.api.post("/uflow/admin/users", made).json()
+    created = tenant.api.post("/uflow/admin/users", made).json()
     AdminUser.objects.get(pk=created["id"]).roles.set(
         [AdminRole.objects.create(name=name, permissions=list(permissions))]
     )
     helper = Api(token=sign_in_admin(name)["access_token"])
     assert helper.post(PATH, asked(ann)).status_code == status
-    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost the phone"}
+    body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost the phone"}
     assert helper.post("/webauthn/factors/reset", body).status_code == (200 if status == 201 else 403)

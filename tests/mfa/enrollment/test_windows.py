@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, somebody
+from tests.mfa.people import TestUser, new_user
 from tests.mfa.signin.test_admins import new_admin
 from tests.mfa.signin.test_two_steps import claims
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import Home, end_users_of, new_authenticator
 from tests.userflow.mailbox import code_in, mails_to
-from tests.world import PASSWORD, Api, House, Person
+from tests.world import PASSWORD, Api, Person, TestTenant
 from userflow.accounts.models import EndUser
 
 BEGIN = "/webauthn/totp/beginSetup"
@@ -19,40 +19,40 @@ FINISH = "/webauthn/finishRegistration"
 
 
 @pytest.fixture
-def ann(house: House) -> Somebody:
-    return somebody(house)
+def ann(tenant: TestTenant) -> TestUser:
+    return new_user(tenant)
 
 
-def begun(person: Somebody, door: Api | None = None, **headers: str) -> int:
-    return int((door or person.api).post(BEGIN, person.name, headers=headers).status_code)
+def begun(person: TestUser, api: Api | None = None, **headers: str) -> int:
+    return int((api or person.api).post(BEGIN, person.name, headers=headers).status_code)
 
 
-def home_of(person: Somebody) -> tuple[Home, Person]:
-    return end_users_of(person.house), Person(person.id, person.email)
+def home_of(person: TestUser) -> tuple[Home, Person]:
+    return end_users_of(person.tenant), Person(person.id, person.email)
 
 
-def signed_up(person: Somebody, door: Api | None = None, **how: Any) -> Any:
+def signed_up(person: TestUser, api: Api | None = None, **how: Any) -> Any:
     """The general finishRegistration."""
     home, _ = home_of(person)
-    door = door or person.api
-    begun = door.post(f"{home.prefix}/beginRegistration", person.name, **how)
+    api = api or person.api
+    begun = api.post(f"{home.prefix}/beginRegistration", person.name, **how)
     assert begun.status_code == 200, begun.content
-    return door.post(FINISH, {**person.name, "credential": new_authenticator().create(begun.json())}, **how)
+    return api.post(FINISH, {**person.name, "credential": new_authenticator().create(begun.json())}, **how)
 
 
-def alone(person: Somebody, key: Authenticator) -> Any:
+def alone(person: TestUser, key: Authenticator) -> Any:
     """A sign-in with the passkey alone."""
     home, _ = home_of(person)
     return home.finish_authentication(None, key.get(home.options()))
 
 
-def after_password(person: Somebody, key: Authenticator) -> Any:
+def after_password(person: TestUser, key: Authenticator) -> Any:
     home, named = home_of(person)
     mfa_token = person.sign_in().json()["mfa_token"]
     return home.finish_authentication(named, key.get(home.options(named)), mfa_token=mfa_token)
 
 
-def test_sign_in_from_another_address_closes_the_window(ann: Somebody) -> None:
+def test_sign_in_from_another_address_closes_the_window(ann: TestUser) -> None:
     ann.sign_in(ann.api)
     assert begun(ann) == 200
     elsewhere = Api()
@@ -60,46 +60,46 @@ def test_sign_in_from_another_address_closes_the_window(ann: Somebody) -> None:
     assert (begun(ann), begun(ann, elsewhere)) == (401, 200)
 
 
-def test_sign_in_that_waits_for_a_factor_closes_other_windows(new_house: Any, operator: Api) -> None:
-    own = new_house()
+def test_sign_in_that_waits_for_a_factor_closes_other_windows(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"settings": {"mfa_policy": "required"}}).status_code == 200
-    ann, elsewhere = somebody(own), Api()
+    ann, elsewhere = new_user(own), Api()
     assert ann.sign_in(elsewhere).json()["enrollment_required"] is True
     assert (begun(ann), begun(ann, elsewhere)) == (401, 200)
 
 
-def test_sign_in_of_another_user_closes_nothing(house: House, ann: Somebody) -> None:
-    somebody(house).sign_in()
+def test_sign_in_of_another_user_closes_nothing(tenant: TestTenant, ann: TestUser) -> None:
+    new_user(tenant).sign_in()
     assert begun(ann) == 200
 
 
-def test_admin_sign_in_from_another_address_closes_the_window(settings: Any, house: House) -> None:
+def test_admin_sign_in_from_another_address_closes_the_window(settings: Any, tenant: TestTenant) -> None:
     settings.EMBEDDED = True
-    eve, first, second = new_admin(house), Api(), Api()
-    for door in (first, second):
-        door.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
-    tried = [door.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code for door in (first, second)]
+    eve, first, second = new_admin(tenant), Api(), Api()
+    for api in (first, second):
+        api.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
+    tried = [api.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code for api in (first, second)]
     assert tried == [401, 200]
 
 
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
-def test_forwarding_header_opens_and_uses_no_window(house: House, ann: Somebody, name: str) -> None:
+def test_forwarding_header_opens_and_uses_no_window(tenant: TestTenant, ann: TestUser, name: str) -> None:
     # A proxy that nobody has configured: all its callers have its address.
     assert (begun(ann, **{name: "192.0.2.1"}), begun(ann)) == (401, 200)
-    login = {"client_id": str(house.client_id), "email": ann.email, "password": PASSWORD}
+    login = {"client_id": str(tenant.client_id), "email": ann.email, "password": PASSWORD}
     proxy = Api()
     assert proxy.post("/uflow/auth/enduser/login", login, headers={name: "192.0.2.1"}).status_code == 200
     # The address is not that of the other window, so that one is closed.
     assert (begun(ann, proxy), begun(ann)) == (401, 401)
 
 
-def test_behind_a_proxy_the_window_is_the_callers(settings: Any, house: House) -> None:
+def test_behind_a_proxy_the_window_is_the_callers(settings: Any, tenant: TestTenant) -> None:
     settings.TRUSTED_PROXY_HOPS, proxy = 1, Api()
     forwarded = {"X-Forwarded-For": "192.0.2.77"}
     email = f"behind-{proxy.address}@example.com"
-    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": email, "password": PASSWORD}
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
     assert proxy.post("/uflow/user/clients/register", body, headers=forwarded).status_code == 201
-    named = {"email": email, "tenant_id": str(house.id)}
+    named = {"email": email, "tenant_id": str(tenant.id)}
     tried = [proxy.post(BEGIN, named, headers=headers).status_code for headers in (forwarded, {})]
     # Without the header the address is the proxy's.
     assert (tried, proxy.post("/uflow/user/clients/register", {**body, "email": f"x-{email}"}).status_code) == (
@@ -112,7 +112,7 @@ def test_behind_a_proxy_the_window_is_the_callers(settings: Any, house: House) -
 # --- what a window enrolls -------------------------------------------------------------------------------------------
 
 
-def test_passkey_of_a_window_needs_the_password_once(ann: Somebody) -> None:
+def test_passkey_of_a_window_needs_the_password_once(ann: TestUser) -> None:
     home, named = home_of(ann)
     key = home.enrol(ann.api, named)
     refused = alone(ann, key)
@@ -121,7 +121,7 @@ def test_passkey_of_a_window_needs_the_password_once(ann: Somebody) -> None:
     assert alone(ann, key).status_code == 200
 
 
-def test_passkey_of_a_ticket_signs_in_alone(ann: Somebody) -> None:
+def test_passkey_of_a_ticket_signs_in_alone(ann: TestUser) -> None:
     home, _ = home_of(ann)
     proof, key = {"X-Enrollment-Ticket": ann.ticket}, new_authenticator()
     options = Api().post(f"{home.prefix}/beginRegistration", ann.name, headers=proof).json()
@@ -130,16 +130,16 @@ def test_passkey_of_a_ticket_signs_in_alone(ann: Somebody) -> None:
     assert alone(ann, key).status_code == 200
 
 
-def test_unknown_and_second_step_passkeys_open_no_session(ann: Somebody) -> None:
+def test_unknown_and_second_step_passkeys_open_no_session(ann: TestUser) -> None:
     home, named = home_of(ann)
     key = home.enrol(ann.api, named)
     for _ in range(2):
         assert "access_token" not in alone(ann, key).json()
-    with in_tenant(ann.house.id):
+    with in_tenant(ann.tenant.id):
         assert not EndUser.objects.get(pk=ann.id).sessions.exists()
 
 
-def test_sign_up_in_a_window_is_one_factor(ann: Somebody) -> None:
+def test_sign_up_in_a_window_is_one_factor(ann: TestUser) -> None:
     answer = signed_up(ann)
     assert answer.status_code == 200, answer.content
     said = claims(answer.json()["access_token"])
@@ -147,7 +147,7 @@ def test_sign_up_in_a_window_is_one_factor(ann: Somebody) -> None:
 
 
 @pytest.mark.parametrize("proof", ["ticket", "bearer"])
-def test_sign_up_by_ticket_or_session_is_two_factors(ann: Somebody, proof: str) -> None:
+def test_sign_up_by_ticket_or_session_is_two_factors(ann: TestUser, proof: str) -> None:
     how: dict[str, Any] = (
         {"headers": {"X-Enrollment-Ticket": ann.ticket}} if proof == "ticket" else {"token": ann.token()}
     )
@@ -155,7 +155,7 @@ def test_sign_up_by_ticket_or_session_is_two_factors(ann: Somebody, proof: str) 
     assert (said["amr"], said["acr"]) == (["pop", "mfa"], "aal2")
 
 
-def test_sign_up_in_a_window_is_for_users_who_never_signed_in(ann: Somebody) -> None:
+def test_sign_up_in_a_window_is_for_users_who_never_signed_in(ann: TestUser) -> None:
     ann.sign_in(ann.api)
     home, named = home_of(ann)
     credential = new_authenticator().create(home.begin_registration(ann.api, named).json())
@@ -163,7 +163,7 @@ def test_sign_up_in_a_window_is_for_users_who_never_signed_in(ann: Somebody) -> 
     assert ann.row().mfa_methods == []
 
 
-def test_sign_up_adds_no_second_factor(ann: Somebody) -> None:
+def test_sign_up_adds_no_second_factor(ann: TestUser) -> None:
     ann.enrol_totp()
     proof = {"X-Enrollment-Ticket": ann.ticket}
     home, _ = home_of(ann)
@@ -177,30 +177,30 @@ def test_sign_up_adds_no_second_factor(ann: Somebody) -> None:
 
 
 @pytest.fixture
-def strict(new_house: Any, operator: Api) -> House:
-    own: House = new_house()
+def strict(new_tenant: Any, operator: Api) -> TestTenant:
+    own: TestTenant = new_tenant()
     changed = {"settings": {"email_verification": "required"}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", changed).status_code == 200
     return own
 
 
-def test_unverified_users_get_neither_ticket_nor_window(strict: House) -> None:
-    door, email = Api(), "strict@example.com"
+def test_unverified_users_get_neither_ticket_nor_window(strict: TestTenant) -> None:
+    api, email = Api(), "strict@example.com"
     body = {"tenant_id": str(strict.id), "client_id": str(strict.client_id), "email": email, "password": PASSWORD}
-    registered = door.post("/uflow/user/clients/register", body)
+    registered = api.post("/uflow/user/clients/register", body)
     assert (registered.status_code, "X-Enrollment-Ticket" in registered.headers) == (201, False)
     named = {"email": email, "tenant_id": str(strict.id)}
-    assert door.post(BEGIN, named).status_code == 401
+    assert api.post(BEGIN, named).status_code == 401
     verified = {**named, "code": code_in(mails_to(email)[-1])}
     assert Api().post("/uflow/user/email/verify", verified).status_code == 200
-    signed_in = door.post("/uflow/auth/enduser/login", {key: body[key] for key in ("client_id", "email", "password")})
+    signed_in = api.post("/uflow/auth/enduser/login", {key: body[key] for key in ("client_id", "email", "password")})
     assert signed_in.headers["X-Enrollment-Ticket"]
-    assert door.post(BEGIN, named).status_code == 200
+    assert api.post(BEGIN, named).status_code == 200
 
 
-def test_proofs_from_before_the_rule_enroll_nothing(new_house: Any, operator: Api) -> None:
-    own = new_house()
-    ann = somebody(own)
+def test_proofs_from_before_the_rule_enroll_nothing(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
+    ann = new_user(own)
     token = str(ann.sign_in(ann.api).json()["access_token"])
     changed = {"settings": {"email_verification": "required"}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", changed).status_code == 200

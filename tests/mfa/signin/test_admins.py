@@ -11,7 +11,7 @@ from django.utils.timezone import now
 
 from tests.mfa.signin.test_two_steps import claims
 from tests.userflow.sessions.aged import strong
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.admins.actions import create_admin_user
 
@@ -43,17 +43,17 @@ class Admin:
         return pyotp.TOTP(self.secret).at(now(), counter_offset=steps)
 
 
-def new_admin(house: House, *roles: str) -> Admin:
+def new_admin(tenant: TestTenant, *roles: str) -> Admin:
     name = f"second-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "A", "last_name": "B"}
-    made = house.api.post("/uflow/admin/users", {**body, **({"roles": list(roles)} if roles else {})})
+    made = tenant.api.post("/uflow/admin/users", {**body, **({"roles": list(roles)} if roles else {})})
     assert made.status_code == 201, made.content
     return Admin(made.json()["id"], name, f"{name}@example.com", made.headers["X-Enrollment-Ticket"])
 
 
 @pytest.fixture
-def eve(house: House) -> Admin:
-    return new_admin(house)
+def eve(tenant: TestTenant) -> Admin:
+    return new_admin(tenant)
 
 
 def test_an_admin_enrols_with_the_ticket_of_the_creation_and_signs_in_with_the_code(eve: Admin) -> None:
@@ -70,71 +70,73 @@ def test_an_admin_enrols_with_the_ticket_of_the_creation_and_signs_in_with_the_c
     assert Api().post("/webauthn/admin/totp/verifyLogin", body).status_code == 401
 
 
-def test_without_a_proof_nobody_enrols_for_an_admin(house: House, eve: Admin) -> None:
+def test_without_a_proof_nobody_enrols_for_an_admin(tenant: TestTenant, eve: Admin) -> None:
     assert eve.enrol().status_code == 401
-    assert eve.enrol(headers={"X-Enrollment-Ticket": new_admin(house).ticket}).status_code == 401
+    assert eve.enrol(headers={"X-Enrollment-Ticket": new_admin(tenant).ticket}).status_code == 401
     assert eve.enrol(token="nonsense").status_code == 401
     assert AdminUser.objects.get(pk=eve.id).mfa_methods == []
 
 
 @pytest.mark.parametrize(("embedded", "expected"), [(True, 200), (False, 401)])
 def test_admin_windows_exist_in_embedded_mode_only(settings: Any, eve: Admin, embedded: bool, expected: int) -> None:
-    door, settings.EMBEDDED = Api(), embedded
-    door.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
-    assert door.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == expected
+    api, settings.EMBEDDED = Api(), embedded
+    api.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
+    assert api.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == expected
     # Nor is a window accepted that was opened before.
     settings.EMBEDDED = False
-    assert door.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == 401
+    assert api.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == 401
     settings.EMBEDDED = embedded
     assert Api().post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == 401
 
 
-def test_admins_enroll_no_factor_for_another_admin(house: House, other_house: House, operator: Api, eve: Admin) -> None:
-    for door in (house.api, other_house.api, operator):
-        refused = eve.enrol(token=door.token)
+def test_admin_cannot_enroll_another_admin(
+    tenant: TestTenant, other_tenant: TestTenant, operator: Api, eve: Admin
+) -> None:
+    for api in (tenant.api, other_tenant.api, operator):
+        refused = eve.enrol(token=api.token)
         assert (refused.status_code, "enrollment pass" in refused.json()["message"]) == (403, True)
 
 
 @pytest.mark.parametrize("lacks", ["rank", "permission"])
-def test_resetting_an_admins_factors_needs_rank_and_permission(house: House, lacks: str) -> None:
+def test_resetting_an_admins_factors_needs_rank_and_permission(tenant: TestTenant, lacks: str) -> None:
     everything = set(AdminRole.objects.get(name="tenant-admin").permissions)
     held = {"admins:read", "admins:write"} if lacks == "rank" else everything - {"admins:write"}
     role = AdminRole.objects.create(name=f"clerk-{secrets.token_hex(4)}", permissions=sorted(held))
-    token = new_admin(house, role.name).sign_in().json()["access_token"]
-    other = new_admin(house, "auditor")
+    token = new_admin(tenant, role.name).sign_in().json()["access_token"]
+    other = new_admin(tenant, "auditor")
     reset = {"user_id": other.id, "reason": "lost the phone"}
     assert Api(token=token).post("/webauthn/admin/factors/reset", reset).status_code == 403
 
 
-def test_deactivation_ends_an_admins_ticket_and_window(settings: Any, house: House) -> None:
-    eve, ben, home = new_admin(house), new_admin(house), Api()
+def test_deactivation_ends_an_admins_ticket_and_window(settings: Any, tenant: TestTenant) -> None:
+    eve, ben, home = new_admin(tenant), new_admin(tenant), Api()
     settings.EMBEDDED = True
     home.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
     assert home.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == 200
     for active in (False, True):
         body = {"user_id": eve.id, "active": active}
-        assert house.api.post("/uflow/admin/users/active", body).status_code == 200
+        assert tenant.api.post("/uflow/admin/users/active", body).status_code == 200
     assert home.post("/webauthn/admin/totp/beginSetup", {"email": eve.email}).status_code == 401
     assert eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket}).status_code == 401
     assert ben.enrol(headers={"X-Enrollment-Ticket": ben.ticket}).status_code == 200
 
 
-def test_a_tenants_admin_enrols_for_no_operator(house: House) -> None:
+def test_a_tenants_admin_enrols_for_no_operator(tenant: TestTenant) -> None:
     name = f"op-{secrets.token_hex(4)}"
     create_admin_user(tenant_id=None, username=name, email=f"{name}@example.com", password=PASSWORD)
-    begun = house.api.post("/webauthn/admin/totp/beginSetup", {"email": f"{name}@example.com"})
+    begun = tenant.api.post("/webauthn/admin/totp/beginSetup", {"email": f"{name}@example.com"})
     assert begun.status_code == 403
 
 
-def test_an_end_users_token_is_of_another_realm(house: House, eve: Admin) -> None:
-    from tests.mfa.people import somebody
+def test_an_end_users_token_is_of_another_realm(tenant: TestTenant, eve: Admin) -> None:
+    from tests.mfa.people import new_user
 
-    assert eve.enrol(token=somebody(house).token()).status_code == 403
-    assert eve.enrol(headers={"X-Enrollment-Ticket": somebody(house).ticket}).status_code == 401
+    assert eve.enrol(token=new_user(tenant).token()).status_code == 403
+    assert eve.enrol(headers={"X-Enrollment-Ticket": new_user(tenant).ticket}).status_code == 401
 
 
-def test_verify_rejects_admin_of_suspended_tenant(new_house: Callable[[], House], operator: Api) -> None:
-    own = new_house()
+def test_verify_rejects_admin_of_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    own = new_tenant()
     eve = new_admin(own)
     assert eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket}).status_code == 200
     body = {"email": eve.email, "code": eve.code(1)}
@@ -144,7 +146,7 @@ def test_verify_rejects_admin_of_suspended_tenant(new_house: Callable[[], House]
         assert Api().post("/webauthn/admin/totp/verifyLogin", body).status_code == expected
 
 
-def test_an_unknown_admin_is_404(house: House) -> None:
+def test_an_unknown_admin_is_404(tenant: TestTenant) -> None:
     for path in ("beginSetup", "disable"):
         answer = Api().post(f"/webauthn/admin/totp/{path}", {"email": "nobody@example.com"})
         assert answer.status_code == 404
@@ -163,14 +165,14 @@ def test_disabling_needs_a_fresh_token_of_ones_own(eve: Admin) -> None:
 
 
 def test_an_admin_lists_and_an_operator_resets_their_factors(
-    operator: Api, house: House, other_house: House, eve: Admin
+    operator: Api, tenant: TestTenant, other_tenant: TestTenant, eve: Admin
 ) -> None:
     token = eve.sign_in().json()["access_token"]
     eve.enrol(token=token)
     listed = Api(token=token).get("/webauthn/factors").json()
     assert [factor["kind"] for factor in listed["factors"]] == ["totp"]
     body = {"user_id": eve.id, "reason": "lost the phone"}
-    assert other_house.api.post("/webauthn/admin/factors/reset", body).status_code == 404
+    assert other_tenant.api.post("/webauthn/admin/factors/reset", body).status_code == 404
     done = operator.post("/webauthn/admin/factors/reset", body)
     assert done.status_code == 200
     assert done.json()["removed"] == {"webauthn": 0, "totp": 1, "backup_code": 10}

@@ -11,13 +11,13 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tenants.models import Tenant
-from tests.mfa.people import Somebody, code_to, some_phone, somebody
+from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.mfa.signin.test_admins import Admin
 from tests.mfa.signin.test_races import one_winner, post, statuses_of
 from tests.mfa.signin.test_two_steps import claims
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.userflow.mailbox import mails_to
-from tests.world import PASSWORD, Api, House, Person, build_house
+from tests.world import PASSWORD, Api, Person, TestTenant, build_tenant
 from userflow.accounts.models import Client
 from userflow.admins.actions import create_admin_user
 
@@ -25,23 +25,23 @@ TOTP = "/webauthn/totp"
 
 
 @pytest.fixture(scope="module")
-def strict(django_db_setup: None, django_db_blocker: Any) -> House:
+def strict(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant that requires a factor of all its users."""
     with django_db_blocker.unblock():
-        house = build_house("strict")
-        Tenant.objects.filter(pk=house.id).update(settings={"mfa_policy": "required"})
-        return house
+        tenant = build_tenant("strict")
+        Tenant.objects.filter(pk=tenant.id).update(settings={"mfa_policy": "required"})
+        return tenant
 
 
 @pytest.fixture
-def ann(strict: House) -> Somebody:
+def ann(strict: TestTenant) -> TestUser:
     """Registered long ago, without a factor."""
-    person = somebody(strict)
+    person = new_user(strict)
     person.minutes_pass(60)
     return person
 
 
-def begin(person: Somebody, login: dict[str, Any]) -> dict[str, Any]:
+def begin(person: TestUser, login: dict[str, Any]) -> dict[str, Any]:
     """The body that confirms an authenticator and completes the login."""
     headers = {"X-Enrollment-Ticket": login["enrollment_ticket"]}
     begun = Api().post(f"{TOTP}/beginSetup", person.name, headers=headers)
@@ -55,15 +55,15 @@ def confirm(body: dict[str, Any], login: dict[str, Any]) -> Any:
     return Api().post(f"{TOTP}/confirmSetup", body, headers=headers)
 
 
-def enroll(person: Somebody, login: dict[str, Any]) -> None:
+def enroll(person: TestUser, login: dict[str, Any]) -> None:
     person.enrol_totp(headers={"X-Enrollment-Ticket": login["enrollment_ticket"]})
 
 
-def verify_login(person: Somebody, login: dict[str, Any], **code: str) -> Any:
+def verify_login(person: TestUser, login: dict[str, Any], **code: str) -> Any:
     return Api().post(f"{TOTP}/verifyLogin", {**person.name, "mfa_token": login["mfa_token"], **code})
 
 
-def test_totp_confirmation_completes_login(ann: Somebody) -> None:
+def test_totp_confirmation_completes_login(ann: TestUser) -> None:
     login = ann.sign_in().json()
     done = confirm(begin(ann, login), login)
     assert (done.status_code, len(done.json()["backup_codes"])) == (200, 10)
@@ -75,14 +75,14 @@ def test_totp_confirmation_completes_login(ann: Somebody) -> None:
     assert Api().post("/authmgr/token", body).status_code == 200
 
 
-def test_verify_login_completes_after_enrollment(ann: Somebody) -> None:
+def test_verify_login_completes_after_enrollment(ann: TestUser) -> None:
     login = ann.sign_in().json()
     enroll(ann, login)
     done = verify_login(ann, login, code=ann.code(1))
     assert (done.status_code, claims(done.json()["access_token"])["amr"]) == (200, ["pwd", "otp"])
 
 
-def test_confirmed_code_is_used_up(ann: Somebody) -> None:
+def test_confirmed_code_is_used_up(ann: TestUser) -> None:
     login = ann.sign_in().json()
     body = begin(ann, login)
     assert confirm(body, login).status_code == 200
@@ -91,7 +91,7 @@ def test_confirmed_code_is_used_up(ann: Somebody) -> None:
     assert verify_login(ann, again, code=body["code"]).status_code == 400
 
 
-def test_sms_confirmation_completes_login(ann: Somebody) -> None:
+def test_sms_confirmation_completes_login(ann: TestUser) -> None:
     login, phone = ann.sign_in().json(), some_phone()
     headers = {"X-Enrollment-Ticket": login["enrollment_ticket"]}
     body = {**ann.named_with_client, "phone_number": phone}
@@ -101,7 +101,7 @@ def test_sms_confirmation_completes_login(ann: Somebody) -> None:
     assert (done.status_code, claims(done.json()["access_token"])["amr"]) == (200, ["pwd", "sms"])
 
 
-def test_sms_verify_completes_after_enrollment(ann: Somebody) -> None:
+def test_sms_verify_completes_after_enrollment(ann: TestUser) -> None:
     login = ann.sign_in().json()
     ann.enrol_phone(headers={"X-Enrollment-Ticket": login["enrollment_ticket"]})
     named = {**ann.named_with_client, "mfa_token": login["mfa_token"]}
@@ -110,7 +110,7 @@ def test_sms_verify_completes_after_enrollment(ann: Somebody) -> None:
     assert (done.status_code, claims(done.json()["access_token"])["amr"]) == (200, ["pwd", "sms"])
 
 
-def test_passkey_registration_completes_login(ann: Somebody) -> None:
+def test_passkey_registration_completes_login(ann: TestUser) -> None:
     login = ann.sign_in().json()
     headers = {"X-Enrollment-Ticket": login["enrollment_ticket"]}
     begun = Api().post("/webauthn/enduser/beginRegistration", ann.name, headers=headers)
@@ -120,7 +120,7 @@ def test_passkey_registration_completes_login(ann: Somebody) -> None:
     assert (done.status_code, claims(done.json()["access_token"])["amr"]) == (200, ["pwd", "pop"])
 
 
-def test_passkey_authentication_completes_after_enrollment(strict: House, ann: Somebody) -> None:
+def test_passkey_authentication_completes_after_enrollment(strict: TestTenant, ann: TestUser) -> None:
     login, home = ann.sign_in().json(), end_users_of(strict)
     headers, key = {"X-Enrollment-Ticket": login["enrollment_ticket"]}, new_authenticator()
     begun = Api().post("/webauthn/enduser/beginRegistration", ann.name, headers=headers)
@@ -150,7 +150,7 @@ def complete_as_admin(eve: Admin, login: dict[str, Any], kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["totp", "webauthn"])
-def test_admin_enrollment_completes_login(strict: House, kind: str) -> None:
+def test_admin_enrollment_completes_login(strict: TestTenant, kind: str) -> None:
     eve = new_admin(strict.id)
     login = eve.sign_in().json()
     assert (login["enrollment_required"], login["methods"]) == (True, [])
@@ -166,15 +166,15 @@ def test_operator_enrollment_completes_login(settings: Any) -> None:
     assert (done.status_code, claims(done.json()["access_token"])["kind"]) == (200, "operator")
 
 
-def test_completion_requires_enrollment_proof(ann: Somebody) -> None:
+def test_completion_requires_enrollment_proof(ann: TestUser) -> None:
     login = ann.sign_in().json()
     body = begin(ann, login)
     assert Api().post(f"{TOTP}/confirmSetup", body).status_code == 401
     assert ann.row().mfa_methods == []
 
 
-def test_login_ticket_of_another_user_enrolls_nothing(strict: House, ann: Somebody) -> None:
-    ben = somebody(strict)
+def test_login_ticket_of_another_user_enrolls_nothing(strict: TestTenant, ann: TestUser) -> None:
+    ben = new_user(strict)
     login, other = ann.sign_in().json(), ben.sign_in().json()
     body = begin(ann, login)
     for wrong in (other["mfa_token"], login["enrollment_ticket"], "unknown"):
@@ -183,25 +183,27 @@ def test_login_ticket_of_another_user_enrolls_nothing(strict: House, ann: Somebo
     assert confirm(body, login).status_code == 200
 
 
-def test_login_ticket_of_another_tenant_enrolls_nothing(strict: House, other_house: House, ann: Somebody) -> None:
-    ben = somebody(other_house).enrol_totp()
+def test_login_ticket_of_another_tenant_enrolls_nothing(
+    strict: TestTenant, other_tenant: TestTenant, ann: TestUser
+) -> None:
+    ben = new_user(other_tenant).enrol_totp()
     login = ann.sign_in().json()
     body = begin(ann, login)
     assert confirm({**body, "mfa_token": ben.sign_in().json()["mfa_token"]}, login).status_code == 401
-    assert confirm({**body, "tenant_id": str(other_house.id)}, login).status_code in (401, 404)
+    assert confirm({**body, "tenant_id": str(other_tenant.id)}, login).status_code in (401, 404)
     assert ann.row().mfa_methods == []
 
 
-def test_expired_login_enrolls_nothing(ann: Somebody) -> None:
+def test_expired_login_enrolls_nothing(ann: TestUser) -> None:
     login = ann.sign_in().json()
     body = begin(ann, login)
-    with in_tenant(ann.house.id):
+    with in_tenant(ann.tenant.id):
         ann.row().tickets.filter(purpose="second_step").update(expires_at=now() - timedelta(seconds=1))
     assert confirm(body, login).status_code == 401
     assert ann.row().mfa_methods == []
 
 
-def test_inactive_client_completes_nothing(strict: House, ann: Somebody) -> None:
+def test_inactive_client_completes_nothing(strict: TestTenant, ann: TestUser) -> None:
     login = ann.sign_in().json()
     body = begin(ann, login)
     Client.objects.filter(pk=strict.client_id).update(active=False)
@@ -211,10 +213,10 @@ def test_inactive_client_completes_nothing(strict: House, ann: Somebody) -> None
     assert confirm(body, login).status_code == 200
 
 
-def test_password_reset_ends_enrollment_and_login(ann: Somebody) -> None:
+def test_password_reset_ends_enrollment_and_login(ann: TestUser) -> None:
     login = ann.sign_in().json()
     body = begin(ann, login)
-    named = {"email": ann.email, "tenant_id": str(ann.house.id)}
+    named = {"email": ann.email, "tenant_id": str(ann.tenant.id)}
     assert Api().post("/uflow/auth/enduser/password/forgot", named).status_code == 200
     token = mails_to(ann.email, "new password")[-1].body.partition("token=")[2].split()[0]
     reset = {"token": token, "password": "another horse 8 battery"}
@@ -223,15 +225,15 @@ def test_password_reset_ends_enrollment_and_login(ann: Somebody) -> None:
     assert ann.row().mfa_methods == []
 
 
-def test_reset_of_factors_ends_waiting_login(ann: Somebody, operator: Api) -> None:
+def test_reset_of_factors_ends_waiting_login(ann: TestUser, operator: Api) -> None:
     login = ann.sign_in().json()
     enroll(ann, login)
-    reset = {"tenant_id": str(ann.house.id), "user_id": str(ann.id), "reason": "lost"}
+    reset = {"tenant_id": str(ann.tenant.id), "user_id": str(ann.id), "reason": "lost"}
     assert operator.post("/webauthn/factors/reset", reset).status_code == 200
     assert verify_login(ann, login, code=ann.code(1)).status_code == 401
 
 
-def test_other_logins_end_with_first_factor(ann: Somebody) -> None:
+def test_other_logins_end_with_first_factor(ann: TestUser) -> None:
     other, login = ann.sign_in().json(), ann.sign_in().json()
     enroll(ann, login)
     assert verify_login(ann, other, code=ann.code(1)).status_code == 401
@@ -240,15 +242,15 @@ def test_other_logins_end_with_first_factor(ann: Somebody) -> None:
     assert verify_login(ann, login, code=ann.code(1)).status_code == 200
 
 
-def test_login_completes_once(ann: Somebody) -> None:
+def test_login_completes_once(ann: TestUser) -> None:
     login = ann.sign_in().json()
     assert confirm(begin(ann, login), login).status_code == 200
     assert verify_login(ann, login, code=ann.code(1)).status_code == 401
 
 
-def test_parallel_completions_open_one_session(strict: House) -> None:
+def test_parallel_completions_open_one_session(strict: TestTenant) -> None:
     for _ in range(5):
-        ann = somebody(strict)
+        ann = new_user(strict)
         login = ann.sign_in().json()
         body, headers = begin(ann, login), {"X-Enrollment-Ticket": login["enrollment_ticket"]}
         assert one_winner(statuses_of([post(f"{TOTP}/confirmSetup", body, headers=headers) for _ in range(4)]))
@@ -256,9 +258,9 @@ def test_parallel_completions_open_one_session(strict: House) -> None:
             assert ann.row().sessions.filter(ended_at=None).count() == 1
 
 
-def test_parallel_second_steps_open_one_session(strict: House) -> None:
+def test_parallel_second_steps_open_one_session(strict: TestTenant) -> None:
     for _ in range(5):
-        ann = somebody(strict)
+        ann = new_user(strict)
         login = ann.sign_in().json()
         enroll(ann, login)
         body = {**ann.name, "mfa_token": login["mfa_token"], "code": ann.code(1)}

@@ -12,28 +12,28 @@ from mfa.totp.models import EndUserTotpSecret
 from tenants.audit_trails import Owner
 from tenants.context import in_tenant
 from tenants.retention import purge
-from tests.mfa.people import Somebody, somebody
+from tests.mfa.people import TestUser, new_user
 from tests.userflow.sessions.aged import aged, strong
-from tests.world import PASSWORD, Api, House, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 from userflow.mail import settle
 
 
 @pytest.fixture
-def ann(house: House) -> Somebody:
-    return somebody(house)
+def ann(tenant: TestTenant) -> TestUser:
+    return new_user(tenant)
 
 
-def events(person: Somebody, action: str) -> list[Any]:
-    with in_tenant(person.house.id):
+def events(person: TestUser, action: str) -> list[Any]:
+    with in_tenant(person.tenant.id):
         return list(TenantEvent.objects.filter(target_id=str(person.id), action=action).order_by("id"))
 
 
-def test_everybody_lists_their_own_factors(house: House, ann: Somebody) -> None:
+def test_everybody_lists_their_own_factors(tenant: TestTenant, ann: TestUser) -> None:
     token = ann.token()
     ann.enrol_totp(token=token)
     own = Api(token=strong(token))
     ann.enrol_phone(token=own.token)
-    somebody(house).enrol_totp()
+    new_user(tenant).enrol_totp()
     listed = own.get("/webauthn/factors").json()
     assert listed["methods"] == ["totp", "sms", "backup_code"]
     assert listed["backup_codes_remaining"] == 10
@@ -45,12 +45,12 @@ def test_everybody_lists_their_own_factors(house: House, ann: Somebody) -> None:
     assert Api().get("/webauthn/factors").status_code == 401
 
 
-def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(house: House, ann: Somebody) -> None:
+def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(tenant: TestTenant, ann: TestUser) -> None:
     token = ann.token()
     ann.enrol_totp(token=token)
     assert Api(token=token).delete(f"/webauthn/factors/{uuid.uuid4()}", ann.proof()).status_code == 401
     token = strong(token)
-    ben_token = somebody(house).token()
+    ben_token = new_user(tenant).token()
     factor = Api(token=token).get("/webauthn/factors").json()["factors"][0]["id"]
     path = f"/webauthn/factors/{factor}"
     assert Api().delete(path, ann.proof()).status_code == 401
@@ -69,7 +69,7 @@ def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(house: House, ann: S
     }
 
 
-def test_removing_a_factor_closes_the_window_and_ends_the_ticket(ann: Somebody) -> None:
+def test_removing_a_factor_closes_the_window_and_ends_the_ticket(ann: TestUser) -> None:
     token = ann.token()
     ann.enrol_totp(token=token)
     body = {**ann.name, **ann.proof()}
@@ -79,56 +79,58 @@ def test_removing_a_factor_closes_the_window_and_ends_the_ticket(ann: Somebody) 
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
 
 
-def test_reset_removes_factors_and_opens_no_window(house: House, ann: Somebody) -> None:
+def test_reset_removes_factors_and_opens_no_window(tenant: TestTenant, ann: TestUser) -> None:
     ann.enrol_totp().enrol_phone()
     ticket = ann.sign_in().json()["mfa_token"]
     ann.minutes_pass(60)
-    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost the phone"}
-    done = house.api.post("/webauthn/factors/reset", body)
+    body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost the phone"}
+    done = tenant.api.post("/webauthn/factors/reset", body)
     assert done.status_code == 200
     assert done.json()["removed"] == {"webauthn": 0, "totp": 1, "sms": 1, "backup_code": 10}
     assert ann.row().mfa_methods == []
     late = Api().post("/webauthn/totp/verifyLogin", {**ann.name, "code": ann.code(1), "mfa_token": ticket})
     assert late.status_code == 401
-    for door in (Api(address=house.api.address), ann.api):
-        assert door.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
+    for api in (Api(address=tenant.api.address), ann.api):
+        assert api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
     event = events(ann, "factor.reset")[0]
-    assert (event.details["reason"], event.actor_kind, event.address) == ("lost the phone", "admin", house.api.address)
+    assert (event.details["reason"], event.actor_kind, event.address) == ("lost the phone", "admin", tenant.api.address)
 
 
-def test_reset_ends_waiting_logins_and_sent_codes(house: House, ann: Somebody) -> None:
+def test_reset_ends_waiting_logins_and_sent_codes(tenant: TestTenant, ann: TestUser) -> None:
     ann.enrol_totp().enrol_phone()
     assert Api().post("/webauthn/sms/requestCode", ann.named_with_client).status_code == 200
     waiting = ann.sign_in().json()["mfa_token"]
-    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost the phone"}
-    assert house.api.post("/webauthn/factors/reset", body).status_code == 200
-    with in_tenant(house.id):
+    body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost the phone"}
+    assert tenant.api.post("/webauthn/factors/reset", body).status_code == 200
+    with in_tenant(tenant.id):
         assert not SmsCode.objects.filter(user_id=ann.id).exists()
     ann.enrol_totp(token=ann.token())
     late = {**ann.name, "code": ann.code(1), "mfa_token": waiting}
     assert Api().post("/webauthn/totp/verifyLogin", late).status_code == 401
 
 
-def test_a_reset_needs_a_reason_the_right_and_the_tenant(house: House, other_house: House, ann: Somebody) -> None:
-    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
-    assert house.api.post("/webauthn/factors/reset", {**body, "reason": "  "}).status_code == 400
-    assert house.api.post("/webauthn/factors/reset", {**body, "user_id": str(uuid.uuid4())}).status_code == 404
-    assert other_house.api.post("/webauthn/factors/reset", body).status_code == 403
+def test_a_reset_needs_a_reason_the_right_and_the_tenant(
+    tenant: TestTenant, other_tenant: TestTenant, ann: TestUser
+) -> None:
+    body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
+    assert tenant.api.post("/webauthn/factors/reset", {**body, "reason": "  "}).status_code == 400
+    assert tenant.api.post("/webauthn/factors/reset", {**body, "user_id": str(uuid.uuid4())}).status_code == 404
+    assert other_tenant.api.post("/webauthn/factors/reset", body).status_code == 403
     assert Api(token=ann.token()).post("/webauthn/factors/reset", body).status_code == 403
     assert Api().post("/webauthn/factors/reset", body).status_code == 401
 
 
-def test_the_user_is_told_of_every_change_by_mail(house: House, ann: Somebody, mailoutbox: list[Any]) -> None:
+def test_the_user_is_told_of_every_change_by_mail(tenant: TestTenant, ann: TestUser, mailoutbox: list[Any]) -> None:
     first = ann.token()
     token = strong(first)
-    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
+    body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
     deeds: list[Callable[[], Any]] = [
         lambda: ann.enrol_totp(token=first),
         lambda: ann.enrol_phone(token=token),
         lambda: ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token),
         lambda: ann.enrol_totp(token=token),
         lambda: ann.api.post("/webauthn/totp/disable", {**ann.name, **ann.proof()}, token=token),
-        lambda: house.api.post("/webauthn/factors/reset", body),
+        lambda: tenant.api.post("/webauthn/factors/reset", body),
     ]
     for deed in deeds:
         deed()
@@ -157,18 +159,24 @@ def _notice_to(person: Any, mailoutbox: list[Any]) -> str:
     ][-1]
 
 
-def test_reset_notice_hides_admin_and_says_what_to_do(house: House, ann: Somebody, mailoutbox: list[Any]) -> None:
+def test_reset_notice_hides_admin_and_says_what_to_do(tenant: TestTenant, ann: TestUser, mailoutbox: list[Any]) -> None:
     ann.enrol_totp()
-    body = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
-    assert house.api.post("/webauthn/factors/reset", body).status_code == 200
+    body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
+    assert tenant.api.post("/webauthn/factors/reset", body).status_code == 200
     told = _notice_to(ann, mailoutbox)
     assert "set up a new second factor" in told
-    for hidden in (house.api.address, house.admin.email, house.admin.username, str(house.admin.id), "network address"):
+    for hidden in (
+        tenant.api.address,
+        tenant.admin.email,
+        tenant.admin.username,
+        str(tenant.admin.id),
+        "network address",
+    ):
         assert hidden not in told
 
 
-def test_admin_reset_notice_hides_the_operator(operator: Api, new_house: Any, mailoutbox: list[Any]) -> None:
-    own = new_house()
+def test_admin_reset_notice_hides_the_operator(operator: Api, new_tenant: Any, mailoutbox: list[Any]) -> None:
+    own = new_tenant()
     body = {"user_id": str(own.admin.id), "reason": "lost the phone"}
     assert operator.post("/webauthn/admin/factors/reset", body).status_code == 200
     told = _notice_to(own.admin, mailoutbox)
@@ -176,16 +184,16 @@ def test_admin_reset_notice_hides_the_operator(operator: Api, new_house: Any, ma
     assert operator.address not in told
 
 
-def test_notice_of_ones_own_change_shows_the_address(ann: Somebody, mailoutbox: list[Any]) -> None:
+def test_notice_of_ones_own_change_shows_the_address(ann: TestUser, mailoutbox: list[Any]) -> None:
     ann.enrol_totp()
     assert f"from the network address {ann.api.address}" in _notice_to(ann, mailoutbox)
 
 
-def test_every_enrollment_is_audited_with_its_proof_level_and_address(house: House, ann: Somebody) -> None:
+def test_every_enrollment_is_audited_with_its_proof_level_and_address(tenant: TestTenant, ann: TestUser) -> None:
     ann.enrol_totp(headers={})
-    ben = somebody(house, ann.api)
+    ben = new_user(tenant, ann.api)
     ben.enrol_phone(headers={"X-Enrollment-Ticket": ben.ticket})
-    token = (carl := somebody(house, ann.api)).token()
+    token = (carl := new_user(tenant, ann.api)).token()
     carl.enrol_totp(token=token)
     carl.enrol_totp(token=strong(token))
     found = [event for one in (ann, ben, carl) for event in events(one, "factor.enrolled")]
@@ -199,7 +207,7 @@ def test_every_enrollment_is_audited_with_its_proof_level_and_address(house: Hou
     assert {event.address for event in found} == {ann.api.address}
 
 
-def test_a_mail_server_that_is_down_undoes_nothing(settings: Any, ann: Somebody) -> None:
+def test_a_mail_server_that_is_down_undoes_nothing(settings: Any, ann: TestUser) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
     ann.enrol_totp()
@@ -208,12 +216,12 @@ def test_a_mail_server_that_is_down_undoes_nothing(settings: Any, ann: Somebody)
 
 @pytest.mark.parametrize(("mode", "window", "ticket", "bearer"), [("ticket", 401, 200, 200), ("bearer", 401, 401, 200)])
 def test_a_tenant_may_narrow_the_ladder(
-    new_house: Any, operator: Api, mode: str, window: int, ticket: int, bearer: int
+    new_tenant: Any, operator: Api, mode: str, window: int, ticket: int, bearer: int
 ) -> None:
-    own = new_house()
+    own = new_tenant()
     asked = {"settings": {"enrollment_mode": mode}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", asked).status_code == 200
-    ann = somebody(own)
+    ann = new_user(own)
     token = str(ann.sign_in(ann.api).json()["access_token"])
     begin = "/webauthn/totp/beginSetup"
     assert ann.api.post(begin, ann.name).status_code == window
@@ -221,7 +229,7 @@ def test_a_tenant_may_narrow_the_ladder(
     assert ann.api.post(begin, ann.name, token=token).status_code == bearer
 
 
-def test_a_ticket_adds_one_factor_of_each_kind(ann: Somebody) -> None:
+def test_a_ticket_adds_one_factor_of_each_kind(ann: TestUser) -> None:
     ann.minutes_pass(10)
     ticket = {"X-Enrollment-Ticket": ann.ticket}
     ann.enrol_totp(headers=ticket)
@@ -229,7 +237,7 @@ def test_a_ticket_adds_one_factor_of_each_kind(ann: Somebody) -> None:
     assert Api().post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
 
 
-def test_a_ticket_dies_after_fifteen_minutes_and_a_window_after_thirty(ann: Somebody) -> None:
+def test_a_ticket_dies_after_fifteen_minutes_and_a_window_after_thirty(ann: TestUser) -> None:
     ann.minutes_pass(16)
     ticket = {"X-Enrollment-Ticket": ann.ticket}
     assert Api().post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
@@ -238,20 +246,20 @@ def test_a_ticket_dies_after_fifteen_minutes_and_a_window_after_thirty(ann: Some
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
 
 
-def test_an_ipv6_household_is_one_address(house: House) -> None:
-    ann = somebody(house, Api(address="2001:db8:1:2::a"))
+def test_an_ipv6_household_is_one_address(tenant: TestTenant) -> None:
+    ann = new_user(tenant, Api(address="2001:db8:1:2::a"))
     begin = "/webauthn/totp/beginSetup"
     assert Api(address="2001:db8:1:2:ffff::b").post(begin, ann.name).status_code == 200
     assert Api(address="2001:db8:1:3::a").post(begin, ann.name).status_code == 401
 
 
-def test_what_has_had_its_time_is_purged_and_what_is_enrolled_stays(house: House) -> None:
-    ann, ben = somebody(house).enrol_totp().enrol_phone(), somebody(house)
+def test_what_has_had_its_time_is_purged_and_what_is_enrolled_stays(tenant: TestTenant) -> None:
+    ann, ben = new_user(tenant).enrol_totp().enrol_phone(), new_user(tenant)
     ben.api.post("/webauthn/totp/beginSetup", ben.name)
     for person in (ann, ben):
         person.minutes_pass(60 * 24 * 40)
-    assert purge(Owner(house.made.tenant.slug, house.id)).problem == ""
-    with in_tenant(house.id):
+    assert purge(Owner(tenant.slug, tenant.id)).problem == ""
+    with in_tenant(tenant.id):
         assert EndUserTotpSecret.objects.filter(user_id=ann.id).count() == 1
         assert not EndUserTotpSecret.objects.filter(user_id=ben.id).exists()
         assert not SmsMessage.objects.filter(user_id=ann.id).exists()
@@ -259,27 +267,27 @@ def test_what_has_had_its_time_is_purged_and_what_is_enrolled_stays(house: House
     assert ann.row().mfa_methods == ["totp", "sms", "backup_code"]
 
 
-def test_trying_addresses_is_limited(house: House) -> None:
-    door = Api()
-    nobody = {"tenant_id": str(house.id), "email": "nobody@example.com"}
-    statuses = [door.post("/webauthn/totp/beginSetup", nobody).status_code for _ in range(123)]
+def test_trying_addresses_is_limited(tenant: TestTenant) -> None:
+    api = Api()
+    nobody = {"tenant_id": str(tenant.id), "email": "nobody@example.com"}
+    statuses = [api.post("/webauthn/totp/beginSetup", nobody).status_code for _ in range(123)]
     assert (set(statuses), statuses[-1]) == ({404, 429}, 429)
     assert statuses.count(404) == 120
-    phoneless = {**nobody, "client_id": str(house.client_id)}
-    assert door.post("/webauthn/sms/requestCode", phoneless).status_code == 429
+    phoneless = {**nobody, "client_id": str(tenant.client_id)}
+    assert api.post("/webauthn/sms/requestCode", phoneless).status_code == 429
     assert Api().post("/webauthn/totp/beginSetup", nobody).status_code == 404
 
 
-def test_nobody_changes_the_factors_of_an_end_user_who_holds_more(house: House, ann: Somebody) -> None:
-    role = house.api.post("/authmgr/roles", {"name": uuid.uuid4().hex, "permissions": ["services:credentials"]}).json()
-    group = house.api.post("/authmgr/groups", {"name": uuid.uuid4().hex, "roles": [role["name"]]}).json()
-    house.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(ann.id)]})
+def test_nobody_changes_the_factors_of_an_end_user_who_holds_more(tenant: TestTenant, ann: TestUser) -> None:
+    role = tenant.api.post("/authmgr/roles", {"name": uuid.uuid4().hex, "permissions": ["services:credentials"]}).json()
+    group = tenant.api.post("/authmgr/groups", {"name": uuid.uuid4().hex, "roles": [role["name"]]}).json()
+    tenant.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(ann.id)]})
     name = f"weak-{uuid.uuid4().hex[:8]}"
     made = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "W", "last_name": "K"}
-    house.api.post("/uflow/admin/users", {**made, "roles": ["user-manager"]})
+    tenant.api.post("/uflow/admin/users", {**made, "roles": ["user-manager"]})
     manager = Api(token=sign_in_admin(name)["access_token"])
-    body = {"user_id": str(ann.id), "tenant_id": str(house.id), "reason": "lost"}
+    body = {"user_id": str(ann.id), "tenant_id": str(tenant.id), "reason": "lost"}
     assert manager.post("/webauthn/factors/reset", body).status_code == 403
     assert manager.post("/webauthn/enrollment-passes", {**body, "delivery": "show"}).status_code == 403
-    body["user_id"] = str(somebody(house).id)
+    body["user_id"] = str(new_user(tenant).id)
     assert manager.post("/webauthn/factors/reset", body).status_code == 200

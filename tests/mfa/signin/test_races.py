@@ -10,10 +10,10 @@ import pytest
 from identity_platform.audit.models import TenantEvent
 from mfa.sms.models import SmsCode
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, code_to, some_phone, somebody
+from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.parallel import at_once
 from tests.userflow.sessions.aged import strong
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 AT_ONCE = 8
 ROUNDS = 50
@@ -29,28 +29,28 @@ def one_winner(statuses: list[int]) -> bool:
 
 
 def post(path: str, body: dict[str, Any], **how: Any) -> Callable[[], Any]:
-    door = how.pop("door", None)
-    return lambda: (door or Api()).post(path, body, **how)
+    api = how.pop("api", None)
+    return lambda: (api or Api()).post(path, body, **how)
 
 
 @pytest.fixture(scope="module")
-def ann(house: House, django_db_blocker: Any) -> Somebody:
+def ann(tenant: TestTenant, django_db_blocker: Any) -> TestUser:
     """One user for the rounds, so that they cost no hash each."""
     with django_db_blocker.unblock():
-        person = somebody(house)
+        person = new_user(tenant)
         token = person.token()
         person.enrol_totp(token=token)
         person.ticket = strong(token)
         return person
 
 
-def fresh_codes(ann: Somebody) -> list[str]:
+def fresh_codes(ann: TestUser) -> list[str]:
     answer = Api(token=ann.ticket).post("/webauthn/totp/regenerateBackupCodes", ann.name)
     assert answer.status_code == 200, answer.content
     return list(answer.json()["backup_codes"])
 
 
-def test_a_backup_code_has_one_winner(ann: Somebody) -> None:
+def test_a_backup_code_has_one_winner(ann: TestUser) -> None:
     codes: list[str] = []
     for _ in range(ROUNDS):
         codes = codes or fresh_codes(ann)
@@ -63,7 +63,7 @@ def test_a_backup_code_has_one_winner(ann: Somebody) -> None:
         ann.locks_end()
 
 
-def test_a_totp_step_has_one_winner(ann: Somebody) -> None:
+def test_a_totp_step_has_one_winner(ann: TestUser) -> None:
     for _ in range(ROUNDS):
         ann.minutes_pass(5)
         calls = [post("/webauthn/totp/verify", {**ann.name, "code": ann.code()})] * AT_ONCE
@@ -71,7 +71,7 @@ def test_a_totp_step_has_one_winner(ann: Somebody) -> None:
         ann.locks_end()
 
 
-def test_a_login_ticket_has_one_winner(ann: Somebody) -> None:
+def test_a_login_ticket_has_one_winner(ann: TestUser) -> None:
     from userflow.accounts.realms import END_USERS
     from userflow.credentials import tickets
 
@@ -79,9 +79,9 @@ def test_a_login_ticket_has_one_winner(ann: Somebody) -> None:
     for _ in range(ROUNDS):
         if len(codes) < AT_ONCE:
             codes = fresh_codes(ann)
-        with in_tenant(ann.house.id):
+        with in_tenant(ann.tenant.id):
             token = tickets.issue_ticket(
-                END_USERS, ann.row(), tickets.SECOND_STEP, client_id=ann.house.client_id, amr=("pwd",)
+                END_USERS, ann.row(), tickets.SECOND_STEP, client_id=ann.tenant.client_id, amr=("pwd",)
             )
         # Each with a code of its own that is right: only the ticket decides.
         calls = [
@@ -92,9 +92,9 @@ def test_a_login_ticket_has_one_winner(ann: Somebody) -> None:
         ann.locks_end()
 
 
-def test_an_sms_code_has_one_winner(settings: Any, house: House) -> None:
+def test_an_sms_code_has_one_winner(settings: Any, tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "number_hour": (1000, 3600), "number_day": (1000, 86400)}
-    ann = somebody(house).enrol_phone()
+    ann = new_user(tenant).enrol_phone()
     for _ in range(ROUNDS):
         Api().post("/webauthn/sms/requestCode", ann.named_with_client)
         body = {**ann.named_with_client, "code": code_to(ann.phone)}
@@ -104,9 +104,9 @@ def test_an_sms_code_has_one_winner(settings: Any, house: House) -> None:
 
 
 @pytest.mark.parametrize("proof", ["window", "ticket"])
-def test_a_window_and_a_ticket_enrol_one_factor_of_a_kind(house: House, proof: str) -> None:
+def test_a_window_and_a_ticket_enrol_one_factor_of_a_kind(tenant: TestTenant, proof: str) -> None:
     for _ in range(ROUNDS):
-        ann = somebody(house)
+        ann = new_user(tenant)
         headers = {"X-Enrollment-Ticket": ann.ticket} if proof == "ticket" else {}
         secrets = [ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"] for _ in range(3)]
         calls = [
@@ -114,7 +114,7 @@ def test_a_window_and_a_ticket_enrol_one_factor_of_a_kind(house: House, proof: s
                 "/webauthn/totp/confirmSetup",
                 {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()},
                 headers=headers,
-                door=ann.api if proof == "window" else Api(),
+                api=ann.api if proof == "window" else Api(),
             )
             for secret in secrets * 3
         ]
@@ -122,37 +122,37 @@ def test_a_window_and_a_ticket_enrol_one_factor_of_a_kind(house: House, proof: s
         assert ann.row().mfa_methods == ["totp", "backup_code"]
 
 
-def test_a_phone_is_confirmed_by_one_of_two_users(house: House) -> None:
+def test_a_phone_is_confirmed_by_one_of_two_users(tenant: TestTenant) -> None:
     for _ in range(5):
-        phone, people = some_phone(), [somebody(house), somebody(house)]
+        phone, people = some_phone(), [new_user(tenant), new_user(tenant)]
         calls = []
         for person in people:
             body = {**person.named_with_client, "phone_number": phone}
             assert person.api.post("/webauthn/sms/beginSetup", body).status_code == 200
-            calls.append(post("/webauthn/sms/confirmSetup", {**body, "code": code_to(phone)}, door=person.api))
+            calls.append(post("/webauthn/sms/confirmSetup", {**body, "code": code_to(phone)}, api=person.api))
         assert sorted(statuses_of(calls)) == [200, 400]
 
 
-def test_three_pending_secrets_at_most_however_many_begin_at_once(house: House) -> None:
-    ann = somebody(house)
-    statuses = Counter(statuses_of([post("/webauthn/totp/beginSetup", ann.name, door=ann.api)] * 12))
+def test_three_pending_secrets_at_most_however_many_begin_at_once(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
+    statuses = Counter(statuses_of([post("/webauthn/totp/beginSetup", ann.name, api=ann.api)] * 12))
     assert statuses == {200: 3, 429: 9}
 
 
-def test_one_message_however_many_ask_at_once(house: House) -> None:
-    ann = somebody(house).enrol_phone()
+def test_one_message_however_many_ask_at_once(tenant: TestTenant) -> None:
+    ann = new_user(tenant).enrol_phone()
     statuses = Counter(statuses_of([post("/webauthn/sms/requestCode", ann.named_with_client)] * 12))
     assert statuses == {200: 1, 429: 11}
 
 
-def looked_at(person: Somebody) -> int:
+def looked_at(person: TestUser) -> int:
     """Wrong codes that were compared: each of them left a row in the trail."""
-    with in_tenant(person.house.id):
+    with in_tenant(person.tenant.id):
         return TenantEvent.objects.filter(target_id=str(person.id), action="factor.refused").count()
 
 
-def test_of_sixty_parallel_guesses_five_are_looked_at(house: House) -> None:
-    ann = somebody(house).enrol_totp()
+def test_of_sixty_parallel_guesses_five_are_looked_at(tenant: TestTenant) -> None:
+    ann = new_user(tenant).enrol_totp()
     near = {ann.code(steps) for steps in range(-3, 8)}
     guesses = [guess for guess in (f"{number:06d}" for number in range(100)) if guess not in near][:60]
     calls = [post("/webauthn/totp/verify", {**ann.name, "code": guess}) for guess in guesses]
@@ -161,8 +161,8 @@ def test_of_sixty_parallel_guesses_five_are_looked_at(house: House) -> None:
     assert looked_at(ann) == 5
 
 
-def test_of_sixty_parallel_guesses_at_an_sms_code_five_are_looked_at(house: House) -> None:
-    ann = somebody(house).enrol_phone()
+def test_of_sixty_parallel_guesses_at_an_sms_code_five_are_looked_at(tenant: TestTenant) -> None:
+    ann = new_user(tenant).enrol_phone()
     Api().post("/webauthn/sms/requestCode", ann.named_with_client)
     right = int(code_to(ann.phone))
     calls = [
@@ -172,5 +172,5 @@ def test_of_sixty_parallel_guesses_at_an_sms_code_five_are_looked_at(house: Hous
     statuses = Counter(status for start in range(0, 60, 20) for status in statuses_of(calls[start : start + 20]))
     assert max(statuses) < 500
     assert statuses[200] == 0
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert SmsCode.objects.get(user_id=ann.id, purpose="verification").stranger_tries == 5

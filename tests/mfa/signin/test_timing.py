@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, somebody, wrong_code
-from tests.world import Api, House
+from tests.mfa.people import TestUser, new_user, wrong_code
+from tests.world import Api, TestTenant
 from userflow.accounts.realms import END_USERS
 
 ROUNDS = 60
@@ -18,25 +18,25 @@ ALIKE = (0.75, 1.34)
 MEASUREMENTS = 6
 
 
-def tries_are_forgotten(house: House) -> None:
-    with in_tenant(house.id):
+def tries_are_forgotten(tenant: TestTenant) -> None:
+    with in_tenant(tenant.id):
         END_USERS.attempts._default_manager.all().delete()
 
 
-def ratio(house: House, one: Callable[[], Any], other: Callable[[], Any]) -> float:
+def ratio(tenant: TestTenant, one: Callable[[], Any], other: Callable[[], Any]) -> float:
     """How much longer `one` takes, measured in turns; again, up to some times, where a measurement says that it does."""
     found = 0.0
     for _ in range(MEASUREMENTS):
-        found = _measured(house, one, other)
+        found = _measured(tenant, one, other)
         if ALIKE[0] < found < ALIKE[1]:
             break
     return found
 
 
-def _measured(house: House, *calls: Callable[[], Any]) -> float:
+def _measured(tenant: TestTenant, *calls: Callable[[], Any]) -> float:
     times: list[list[float]] = [[] for _ in calls]
     for turn in range(ROUNDS):
-        tries_are_forgotten(house)
+        tries_are_forgotten(tenant)
         # The order changes, or the first of each turn would always find the coldest cache.
         for index in range(len(calls)) if turn % 2 else reversed(range(len(calls))):
             began = time.perf_counter()
@@ -50,18 +50,18 @@ def verify_of(path: str, body: dict[str, Any], code: str = "000000") -> Callable
     return lambda: Api().post(f"/webauthn/{path}", {**body, "code": code})
 
 
-def test_verifying_takes_as_long_without_a_factor_as_with_one(new_house: Any) -> None:
-    own = new_house()
-    with_factor, without = somebody(own).enrol_totp(), somebody(own)
+def test_verifying_takes_as_long_without_a_factor_as_with_one(new_tenant: Any) -> None:
+    own = new_tenant()
+    with_factor, without = new_user(own).enrol_totp(), new_user(own)
     wrong = wrong_code(with_factor.secret)
     one, other = verify_of("totp/verify", with_factor.name, wrong), verify_of("totp/verify", without.name, wrong)
     found = ratio(own, one, other)
     assert ALIKE[0] < found < ALIKE[1]
 
 
-def test_verifying_sms_takes_as_long_for_nobody_as_for_somebody_without_a_phone(new_house: Any) -> None:
-    own = new_house()
-    known: Somebody = somebody(own)
+def test_verifying_sms_takes_as_long_for_nobody_as_for_somebody_without_a_phone(new_tenant: Any) -> None:
+    own = new_tenant()
+    known: TestUser = new_user(own)
     nobody = {**known.named_with_client, "email": f"nobody-{secrets.token_hex(4)}@example.com"}
     found = ratio(own, verify_of("sms/verify", known.named_with_client), verify_of("sms/verify", nobody))
     assert ALIKE[0] < found < ALIKE[1]

@@ -6,29 +6,29 @@ from typing import Any
 
 import pytest
 
-from tests.mfa.people import Somebody, code_to, somebody
+from tests.mfa.people import TestUser, code_to, new_user
 from tests.mfa.people import wrong_code as wrong_for
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 
 
 def claims(token: str) -> dict[str, Any]:
     return dict(json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "==")))
 
 
-def second_step(person: Somebody, mfa_token: str, **members: Any) -> Any:
+def second_step(person: TestUser, mfa_token: str, **members: Any) -> Any:
     return Api().post("/webauthn/totp/verifyLogin", {**person.name, "mfa_token": mfa_token, **members})
 
 
-def wrong_code(person: Somebody) -> str:
+def wrong_code(person: TestUser) -> str:
     return wrong_for(person.secret)
 
 
 @pytest.fixture
-def ann(house: House) -> Somebody:
-    return somebody(house).enrol_totp()
+def ann(tenant: TestTenant) -> TestUser:
+    return new_user(tenant).enrol_totp()
 
 
-def test_a_right_password_gives_a_ticket_and_no_token(ann: Somebody) -> None:
+def test_a_right_password_gives_a_ticket_and_no_token(ann: TestUser) -> None:
     answer = ann.sign_in()
     assert set(answer.json()) == {"mfa_required", "mfa_token", "methods", "expires_in"}
     assert answer.json() | {"mfa_token": ""} == {
@@ -41,13 +41,13 @@ def test_a_right_password_gives_a_ticket_and_no_token(ann: Somebody) -> None:
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_the_second_step_answers_the_logins_tokens(ann: Somebody) -> None:
+def test_the_second_step_answers_the_logins_tokens(ann: TestUser) -> None:
     done = second_step(ann, ann.sign_in().json()["mfa_token"], code=ann.code(1))
     assert done.status_code == 200
     body = done.json()
     assert body | {"access_token": "", "refresh_token": "", "message": ""} == {
         "email": ann.email,
-        "tenant_id": str(ann.house.id),
+        "tenant_id": str(ann.tenant.id),
         "method": "totp",
         "success": True,
         "message": "",
@@ -64,14 +64,14 @@ def test_the_second_step_answers_the_logins_tokens(ann: Somebody) -> None:
     assert claims(refreshed.json()["access_token"])["amr"] == ["pwd", "otp"]
 
 
-def test_a_backup_code_completes_a_login_too(ann: Somebody) -> None:
+def test_a_backup_code_completes_a_login_too(ann: TestUser) -> None:
     done = second_step(ann, ann.sign_in().json()["mfa_token"], backup_code=ann.backup_codes[3])
     assert (done.status_code, done.json()["method"]) == (200, "backup_code")
     assert done.json()["access_token"]
 
 
-def test_sms_completes_a_login_too(house: House) -> None:
-    ben = somebody(house).enrol_phone()
+def test_sms_completes_a_login_too(tenant: TestTenant) -> None:
+    ben = new_user(tenant).enrol_phone()
     ticket = ben.sign_in().json()["mfa_token"]
     assert Api().post("/webauthn/sms/requestCode", {**ben.named_with_client, "mfa_token": ticket}).status_code == 200
     body = {**ben.named_with_client, "mfa_token": ticket, "code": code_to(ben.phone)}
@@ -80,13 +80,13 @@ def test_sms_completes_a_login_too(house: House) -> None:
     assert claims(done.json()["access_token"])["amr"] == ["pwd", "sms"]
 
 
-def test_without_a_ticket_a_success_is_a_verification_only(ann: Somebody) -> None:
+def test_without_a_ticket_a_success_is_a_verification_only(ann: TestUser) -> None:
     answer = Api().post("/webauthn/totp/verifyLogin", {**ann.name, "code": ann.code(1)})
     assert answer.status_code == 200
     assert "access_token" not in answer.json()
 
 
-def test_a_ticket_works_once(ann: Somebody) -> None:
+def test_a_ticket_works_once(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     assert second_step(ann, ticket, backup_code=ann.backup_codes[0]).status_code == 200
     assert second_step(ann, ticket, backup_code=ann.backup_codes[1]).status_code == 401
@@ -94,13 +94,13 @@ def test_a_ticket_works_once(ann: Somebody) -> None:
     assert second_step(ann, ann.sign_in().json()["mfa_token"], backup_code=ann.backup_codes[1]).status_code == 200
 
 
-def test_a_ticket_dies_after_ten_minutes(ann: Somebody) -> None:
+def test_a_ticket_dies_after_ten_minutes(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     ann.minutes_pass(11)
     assert second_step(ann, ticket, backup_code=ann.backup_codes[0]).status_code == 401
 
 
-def test_a_ticket_dies_after_five_wrong_codes_whatever_the_factor(ann: Somebody) -> None:
+def test_a_ticket_dies_after_five_wrong_codes_whatever_the_factor(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     for number in range(5):
         wrong = {"code": wrong_code(ann)} if number % 2 else {"backup_code": "0000-0000-0000-0000"}
@@ -109,15 +109,15 @@ def test_a_ticket_dies_after_five_wrong_codes_whatever_the_factor(ann: Somebody)
     assert second_step(ann, ann.sign_in().json()["mfa_token"], code=ann.code(1)).status_code == 200
 
 
-def test_a_ticket_dies_also_of_codes_by_sms_that_nobody_has_asked_for(house: House) -> None:
-    ann = somebody(house).enrol_phone()
+def test_a_ticket_dies_also_of_codes_by_sms_that_nobody_has_asked_for(tenant: TestTenant) -> None:
+    ann = new_user(tenant).enrol_phone()
     named = {**ann.named_with_client, "mfa_token": ann.sign_in().json()["mfa_token"]}
     for _ in range(5):
         assert Api().post("/webauthn/sms/verify", {**named, "code": "000000"}).status_code == 400
     assert Api().post("/webauthn/sms/requestCode", named).status_code == 401
 
 
-def test_tries_that_a_lock_refuses_do_not_use_the_ticket_up(ann: Somebody) -> None:
+def test_tries_that_a_lock_refuses_do_not_use_the_ticket_up(ann: TestUser) -> None:
     good = ann.sign_in().json()["mfa_token"]
     for _ in range(5):
         spoilt = ann.sign_in().json()["mfa_token"]
@@ -129,8 +129,8 @@ def test_tries_that_a_lock_refuses_do_not_use_the_ticket_up(ann: Somebody) -> No
     assert second_step(ann, good, code=ann.code(1)).status_code == 200
 
 
-def test_tickets_of_others_and_of_other_kinds_are_401(house: House, ann: Somebody) -> None:
-    ben = somebody(house).enrol_totp()
+def test_tickets_of_others_and_of_other_kinds_are_401(tenant: TestTenant, ann: TestUser) -> None:
+    ben = new_user(tenant).enrol_totp()
     for ticket in (ben.sign_in().json()["mfa_token"], ann.ticket, "x" * 43, "é"):
         assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
     assert second_step(ann, "", code=ann.code(1)).status_code == 400
@@ -140,41 +140,41 @@ def test_tickets_of_others_and_of_other_kinds_are_401(house: House, ann: Somebod
     assert second_step(ann, own, code=ann.code(1)).status_code == 200
 
 
-def test_a_ticket_of_another_tenant_is_401(other_house: House, ann: Somebody) -> None:
-    far = somebody(other_house).enrol_totp()
+def test_a_ticket_of_another_tenant_is_401(other_tenant: TestTenant, ann: TestUser) -> None:
+    far = new_user(other_tenant).enrol_totp()
     ticket = far.sign_in().json()["mfa_token"]
     assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
     assert second_step(far, ticket, code=far.code(1)).status_code == 200
 
 
-def test_a_user_deactivated_between_the_steps_does_not_get_in(ann: Somebody) -> None:
+def test_a_user_deactivated_between_the_steps_does_not_get_in(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
-    path = f"/uflow/user/enduser/{ann.house.id}/{ann.id}/status"
-    assert ann.house.api.put(path, {"active": False}).status_code == 200
+    path = f"/uflow/user/enduser/{ann.tenant.id}/{ann.id}/status"
+    assert ann.tenant.api.put(path, {"active": False}).status_code == 200
     assert second_step(ann, ticket, code=ann.code(1)).status_code == 404
 
 
-def test_a_client_deactivated_between_the_steps_signs_nobody_in(house: House, ann: Somebody) -> None:
+def test_a_client_deactivated_between_the_steps_signs_nobody_in(tenant: TestTenant, ann: TestUser) -> None:
     from userflow.accounts.models import Client
 
-    second = Client.objects.create(tenant_id=house.id, name="second")
+    second = Client.objects.create(tenant_id=tenant.id, name="second")
     body = {"client_id": str(second.pk), "email": ann.email, "password": PASSWORD}
     ticket = Api().post("/uflow/auth/enduser/login", body).json()["mfa_token"]
     Client.objects.filter(pk=second.pk).update(active=False)
     assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
 
 
-def test_a_waiting_login_opens_no_window_and_hands_out_no_ticket(ann: Somebody) -> None:
+def test_a_waiting_login_opens_no_window_and_hands_out_no_ticket(ann: TestUser) -> None:
     ann.minutes_pass(60)
-    door = Api()
-    answer = ann.sign_in(door)
+    api = Api()
+    answer = ann.sign_in(api)
     assert "X-Enrollment-Ticket" not in answer.headers
     body = {**ann.named_with_client, "phone_number": "+4915112345678"}
-    assert door.post("/webauthn/sms/beginSetup", body).status_code == 401
+    assert api.post("/webauthn/sms/beginSetup", body).status_code == 401
 
 
-def test_a_verified_code_opens_no_window(house: House) -> None:
-    ann = somebody(house).enrol_totp()
+def test_a_verified_code_opens_no_window(tenant: TestTenant) -> None:
+    ann = new_user(tenant).enrol_totp()
     ann.minutes_pass(60)
     ann.api.post("/webauthn/totp/verify", {**ann.name, "code": ann.code(1)})
     body = {**ann.named_with_client, "phone_number": "+4915112345678"}
@@ -182,16 +182,16 @@ def test_a_verified_code_opens_no_window(house: House) -> None:
 
 
 @pytest.fixture
-def strict(new_house: Any, operator: Api) -> House:
+def strict(new_tenant: Any, operator: Api) -> TestTenant:
     """A tenant that requires a factor of everybody."""
-    own: House = new_house()
+    own: TestTenant = new_tenant()
     asked = {"settings": {"mfa_policy": "required"}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", asked).status_code == 200
     return own
 
 
-def test_login_returns_enrollment_ticket_where_factor_is_required(strict: House) -> None:
-    ann = somebody(strict)
+def test_login_returns_enrollment_ticket_where_factor_is_required(strict: TestTenant) -> None:
+    ann = new_user(strict)
     ann.minutes_pass(60)
     answer = ann.sign_in()
     assert answer.json() | {"mfa_token": ""} == {
@@ -209,7 +209,7 @@ def test_login_returns_enrollment_ticket_where_factor_is_required(strict: House)
     assert second_step(ann, again["mfa_token"], code=ann.code(1)).json()["access_token"]
 
 
-def test_it_holds_for_the_tenants_admins_too(strict: House) -> None:
+def test_it_holds_for_the_tenants_admins_too(strict: TestTenant) -> None:
     body = {"username": strict.admin.username, "password": PASSWORD}
     answer = Api().post("/uflow/admin/auth/login", body)
     assert (answer.status_code, answer.json()["mfa_required"]) == (200, True)

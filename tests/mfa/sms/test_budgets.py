@@ -14,18 +14,18 @@ from mfa.sms.models import SmsMessage
 from tenants import keys
 from tenants.context import in_tenant
 from tests.identity_platform.api.private_valkey import Valkey
-from tests.mfa.people import Somebody, code_to, messages_to, some_phone, somebody
+from tests.mfa.people import TestUser, code_to, messages_to, new_user, some_phone
 from tests.mfa.signin.test_races import statuses_of
 from tests.mfa.sms.test_phones import request, verify
-from tests.world import Api, House, window_left
+from tests.world import Api, TestTenant, window_left
 
 
 @pytest.fixture
-def ann(house: House) -> Somebody:
-    return somebody(house).enrol_phone()
+def ann(tenant: TestTenant) -> TestUser:
+    return new_user(tenant).enrol_phone()
 
 
-def test_one_message_a_minute(ann: Somebody) -> None:
+def test_one_message_a_minute(ann: TestUser) -> None:
     assert request(ann).status_code == 200
     over = request(ann)
     assert over.status_code == 429
@@ -35,7 +35,7 @@ def test_one_message_a_minute(ann: Somebody) -> None:
     assert request(ann).status_code == 200
 
 
-def test_five_messages_an_hour_and_ten_a_day(settings: Any, ann: Somebody) -> None:
+def test_five_messages_an_hour_and_ten_a_day(settings: Any, ann: TestUser) -> None:
     # The day of a number is not that of the user, which the test lets pass.
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "number_hour": (100, 3600)}
     sent = 0
@@ -51,8 +51,8 @@ def test_five_messages_an_hour_and_ten_a_day(settings: Any, ann: Somebody) -> No
     assert 19 * 3600 < int(over.headers["Retry-After"]) < 24 * 3600
 
 
-def test_strangers_do_not_use_up_the_persons_messages(house: House) -> None:
-    ann = somebody(house)
+def test_strangers_do_not_use_up_the_persons_messages(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     token = ann.token()
     ann.enrol_phone(token=token)
     assert request(ann).status_code == 200
@@ -61,7 +61,7 @@ def test_strangers_do_not_use_up_the_persons_messages(house: House) -> None:
     assert request(ann, token=token).status_code == 429
 
 
-def test_a_login_that_waits_is_a_known_caller(ann: Somebody) -> None:
+def test_a_login_that_waits_is_a_known_caller(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     assert request(ann).status_code == 200
     answer = Api().post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket})
@@ -70,11 +70,11 @@ def test_a_login_that_waits_is_a_known_caller(ann: Somebody) -> None:
     assert wrong.status_code == 401
 
 
-def test_twenty_messages_an_hour_from_one_address(house: House) -> None:
-    door = Api()
-    people = [somebody(house, door) for _ in range(21)]
+def test_twenty_messages_an_hour_from_one_address(tenant: TestTenant) -> None:
+    api = Api()
+    people = [new_user(tenant, api) for _ in range(21)]
     answers = [
-        door.post("/webauthn/sms/beginSetup", {**person.named_with_client, "phone_number": some_phone()})
+        api.post("/webauthn/sms/beginSetup", {**person.named_with_client, "phone_number": some_phone()})
         for person in people
     ]
     assert [answer.status_code for answer in answers] == [200] * 20 + [429]
@@ -82,46 +82,46 @@ def test_twenty_messages_an_hour_from_one_address(house: House) -> None:
     forged = {"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9"}
     proof = {"X-Enrollment-Ticket": people[-1].ticket}
     body = {**people[-1].named_with_client, "phone_number": some_phone()}
-    assert door.post("/webauthn/sms/beginSetup", body, headers={**forged, **proof}).status_code == 429
+    assert api.post("/webauthn/sms/beginSetup", body, headers={**forged, **proof}).status_code == 429
 
 
-def test_a_daily_budget_for_the_tenant(settings: Any, new_house: Any, house: House) -> None:
+def test_a_daily_budget_for_the_tenant(settings: Any, new_tenant: Any, tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (2, 86400)}
-    own = new_house()
-    answers = [begin(somebody(own), some_phone()) for _ in range(3)]
+    own = new_tenant()
+    answers = [begin(new_user(own), some_phone()) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 86_000 < int(answers[-1].headers["Retry-After"]) <= 86_401
 
 
-def begin(person: Somebody, phone: str, *, ticket: bool = True) -> Any:
+def begin(person: TestUser, phone: str, *, ticket: bool = True) -> Any:
     """Ask for a code to enrol a phone, by the ticket of the registration or by its window."""
     headers = {"X-Enrollment-Ticket": person.ticket} if ticket else {}
     body = {**person.named_with_client, "phone_number": phone}
     return person.api.post("/webauthn/sms/beginSetup", body, headers=headers)
 
 
-def test_a_fifth_of_the_tenants_budget_is_kept_for_callers_with_a_proof(settings: Any, new_house: Any) -> None:
-    own = new_house()
-    ann = somebody(own).enrol_phone()
+def test_a_fifth_of_the_tenants_budget_is_kept_for_callers_with_a_proof(settings: Any, new_tenant: Any) -> None:
+    own = new_tenant()
+    ann = new_user(own).enrol_phone()
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (5, 86400)}
-    answers = [begin(somebody(own), some_phone(), ticket=False) for _ in range(4)]
+    answers = [begin(new_user(own), some_phone(), ticket=False) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert 86_000 < int(answers[-1].headers["Retry-After"]) <= 86_401
     assert "kept for callers who prove who they are" in answers[-1].json()["message"]
     assert request(ann).status_code == 429
     ticket = ann.sign_in().json()["mfa_token"]
     assert ann.api.post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket}).status_code == 200
-    spent = begin(somebody(own), some_phone())
+    spent = begin(new_user(own), some_phone())
     assert (spent.status_code, "kept" in spent.json()["message"]) == (429, False)
 
 
 @pytest.mark.parametrize("proof", ["ticket", "token"])
-def test_an_enrollment_with_a_proof_uses_what_is_kept(settings: Any, new_house: Any, proof: str) -> None:
+def test_an_enrollment_with_a_proof_uses_what_is_kept(settings: Any, new_tenant: Any, proof: str) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (5, 86400)}
-    own = new_house()
+    own = new_tenant()
     for _ in range(4):
-        assert begin(somebody(own), some_phone(), ticket=False).status_code == 200
-    ann = somebody(own)
+        assert begin(new_user(own), some_phone(), ticket=False).status_code == 200
+    ann = new_user(own)
     body = {**ann.named_with_client, "phone_number": some_phone()}
     how = {"token": ann.token()} if proof == "token" else {"headers": {"X-Enrollment-Ticket": ann.ticket}}
     assert Api().post("/webauthn/sms/beginSetup", body, **how).status_code == 200
@@ -137,63 +137,63 @@ def lasting_phone() -> str:
     return phone
 
 
-def test_five_messages_an_hour_to_one_number_over_all_tenants(house: House, other_house: House) -> None:
+def test_five_messages_an_hour_to_one_number_over_all_tenants(tenant: TestTenant, other_tenant: TestTenant) -> None:
     phone = lasting_phone()
-    houses = [house, other_house] * 3
-    answers = [begin(somebody(each), phone) for each in houses]
+    tenants = [tenant, other_tenant] * 3
+    answers = [begin(new_user(each), phone) for each in tenants]
     assert [answer.status_code for answer in answers] == [200] * 5 + [429]
     assert 0 < int(answers[-1].headers["Retry-After"]) <= 3600
     assert len(messages_to(phone)) == 5
-    assert begin(somebody(house), lasting_phone()).status_code == 200
+    assert begin(new_user(tenant), lasting_phone()).status_code == 200
 
 
-def test_ten_messages_a_day_to_one_number(settings: Any, house: House, other_house: House) -> None:
+def test_ten_messages_a_day_to_one_number(settings: Any, tenant: TestTenant, other_tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "number_hour": (100, 3600)}
     phone = lasting_phone()
-    answers = [begin(somebody(each), phone) for each in [house, other_house] * 6]
+    answers = [begin(new_user(each), phone) for each in [tenant, other_tenant] * 6]
     assert [answer.status_code for answer in answers] == [200] * 10 + [429] * 2
     assert len(messages_to(phone)) == 10
 
 
-def test_the_limit_of_a_number_answers_alike_whose_ever_it_is(house: House, other_house: House) -> None:
+def test_the_limit_of_a_number_answers_alike_whose_ever_it_is(tenant: TestTenant, other_tenant: TestTenant) -> None:
     phone = lasting_phone()
-    ann = somebody(house)
+    ann = new_user(tenant)
     ann.phone = phone
     for _ in range(5):
-        assert begin(somebody(other_house), phone).status_code == 200
+        assert begin(new_user(other_tenant), phone).status_code == 200
     answers = [begin(ann, phone)]
-    ben = somebody(house).enrol_phone()
+    ben = new_user(tenant).enrol_phone()
     for _ in range(4):
-        assert begin(somebody(other_house), ben.phone).status_code == 200
-    answers += [begin(somebody(other_house), ben.phone), request(ben)]
+        assert begin(new_user(other_tenant), ben.phone).status_code == 200
+    answers += [begin(new_user(other_tenant), ben.phone), request(ben)]
     assert {(answer.status_code, answer.json()["message"]) for answer in answers} == {
         (429, "Too many messages: wait as long as Retry-After says.")
     }
 
 
-def test_calls_that_send_nothing_do_not_use_up_a_number(settings: Any, new_house: Any, house: House) -> None:
+def test_calls_that_send_nothing_do_not_use_up_a_number(settings: Any, new_tenant: Any, tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (1, 86400)}
-    full, phone = new_house(), lasting_phone()
-    assert begin(somebody(full), some_phone()).status_code == 200
+    full, phone = new_tenant(), lasting_phone()
+    assert begin(new_user(full), some_phone()).status_code == 200
     for _ in range(6):
-        assert begin(somebody(full), phone).status_code == 429
+        assert begin(new_user(full), phone).status_code == 429
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (1000, 86400)}
-    assert begin(somebody(house), phone).status_code == 200
+    assert begin(new_user(tenant), phone).status_code == 200
 
 
-def test_parallel_messages_to_one_number_stop_at_the_limit(house: House, other_house: House) -> None:
+def test_parallel_messages_to_one_number_stop_at_the_limit(tenant: TestTenant, other_tenant: TestTenant) -> None:
     phone = lasting_phone()
-    people = [somebody(each) for each in [house, other_house] * 8]
+    people = [new_user(each) for each in [tenant, other_tenant] * 8]
     statuses = statuses_of([partial(begin, person, phone) for person in people])
     assert Counter(statuses) == {200: 5, 429: 11}
     assert len(messages_to(phone)) == 5
 
 
-def test_no_number_is_kept_where_its_messages_are_counted(settings: Any, house: House, valkey: Valkey) -> None:
+def test_no_number_is_kept_where_its_messages_are_counted(settings: Any, tenant: TestTenant, valkey: Valkey) -> None:
     own = {**settings.CACHES["ratelimit"], "LOCATION": valkey.url}
     settings.CACHES = {**settings.CACHES, "ratelimit": own}
     phone = some_phone()
-    assert begin(somebody(house), phone).status_code == 200
+    assert begin(new_user(tenant), phone).status_code == 200
     stored = valkey.client().keys("*")
     assert stored
     unkeyed = {hashlib.sha256(text.encode()).hexdigest() for text in (phone, phone[1:])}
@@ -201,7 +201,7 @@ def test_no_number_is_kept_where_its_messages_are_counted(settings: Any, house: 
 
 
 @pytest.mark.parametrize("fault", ["kill", "hang"])
-def test_without_its_counters_nothing_is_sent(settings: Any, ann: Somebody, valkey: Valkey, fault: str) -> None:
+def test_without_its_counters_nothing_is_sent(settings: Any, ann: TestUser, valkey: Valkey, fault: str) -> None:
     own = {**settings.CACHES["ratelimit"], "LOCATION": valkey.url}
     settings.CACHES = {**settings.CACHES, "ratelimit": own}
     assert request(ann).status_code == 200
@@ -216,7 +216,7 @@ def test_without_its_counters_nothing_is_sent(settings: Any, ann: Somebody, valk
     assert verify(ann, code_to(ann.phone)).status_code == 200
 
 
-def test_a_flushed_cache_gives_nobody_a_new_budget(settings: Any, ann: Somebody, valkey: Valkey) -> None:
+def test_a_flushed_cache_gives_nobody_a_new_budget(settings: Any, ann: TestUser, valkey: Valkey) -> None:
     own = {**settings.CACHES["ratelimit"], "LOCATION": valkey.url}
     settings.CACHES = {**settings.CACHES, "ratelimit": own}
     assert request(ann).status_code == 200
@@ -224,31 +224,31 @@ def test_a_flushed_cache_gives_nobody_a_new_budget(settings: Any, ann: Somebody,
     assert request(ann).status_code == 429
 
 
-def alarms(house: House) -> list[dict[str, Any]]:
-    with in_tenant(house.id):
+def alarms(tenant: TestTenant) -> list[dict[str, Any]]:
+    with in_tenant(tenant.id):
         return list(TenantEvent.objects.filter(action="sms.conversion_low").values_list("details", flat=True))
 
 
-def send_unused(house: House, number: int, used: int = 0) -> None:
+def send_unused(tenant: TestTenant, number: int, used: int = 0) -> None:
     """So many messages of half an hour ago, few of which were used."""
-    person = somebody(house)
-    with in_tenant(house.id):
+    person = new_user(tenant)
+    with in_tenant(tenant.id):
         made = [SmsMessage(user_id=person.id, caller="known", country_prefix="49") for _ in range(number)]
         SmsMessage.objects.bulk_create(made)
         SmsMessage.objects.filter(pk__in=[row.pk for row in made[:used]]).update(converted_at=now())
     person.minutes_pass(30)
 
 
-def test_a_country_that_uses_few_of_its_codes_raises_the_alarm_once(new_house: Any) -> None:
-    own = new_house()
+def test_a_country_that_uses_few_of_its_codes_raises_the_alarm_once(new_tenant: Any) -> None:
+    own = new_tenant()
     send_unused(own, 30, used=3)
-    somebody(own).enrol_phone()
-    somebody(own).enrol_phone()
+    new_user(own).enrol_phone()
+    new_user(own).enrol_phone()
     assert alarms(own) == [{"country_prefix": "49", "sent": 30, "used": 3}]
 
 
-def test_a_country_that_uses_its_codes_raises_none(new_house: Any) -> None:
-    own = new_house()
+def test_a_country_that_uses_its_codes_raises_none(new_tenant: Any) -> None:
+    own = new_tenant()
     send_unused(own, 30, used=15)
-    somebody(own).enrol_phone()
+    new_user(own).enrol_phone()
     assert alarms(own) == []

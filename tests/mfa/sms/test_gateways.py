@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mfa.sms.gateway import ConsoleGateway, FileGateway, HttpGateway, NotSent, SmsGateway, TwilioGateway, gateway
-from tests.mfa.people import somebody
+from tests.mfa.people import new_user
 from tests.mfa.sms.conftest import Provider
 from tests.mfa.sms.test_phones import request
-from tests.world import House
+from tests.world import TestTenant
 
 MESSAGE = {"to": "+4915112345678", "body": "123456 is your code", "key": "key-1"}
 
@@ -126,9 +126,9 @@ def test_the_console_shows_it(capsys: Any) -> None:
 
 
 def test_a_failed_delivery_is_503_and_does_not_stand_in_the_way_of_the_next(
-    settings: Any, house: House, provider: Provider, generic: HttpGateway
+    settings: Any, tenant: TestTenant, provider: Provider, generic: HttpGateway
 ) -> None:
-    ann = somebody(house).enrol_phone()
+    ann = new_user(tenant).enrol_phone()
     settings.SMS_BACKEND = "mfa.sms.gateway.HttpGateway"
     provider.answers = [400]
     failed = request(ann)

@@ -8,15 +8,15 @@ import pytest
 
 from mfa.sms.models import Phone, SmsMessage
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, code_to, messages_to, some_phone, somebody, somebody_old
-from tests.world import Api, House, statements
+from tests.mfa.people import TestUser, code_to, messages_to, new_user, old_user, some_phone
+from tests.world import Api, TestTenant, statements
 
 
-def request(person: Somebody, door: Api | None = None, **how: Any) -> Any:
-    return (door or person.api).post("/webauthn/sms/requestCode", person.named_with_client, **how)
+def request(person: TestUser, api: Api | None = None, **how: Any) -> Any:
+    return (api or person.api).post("/webauthn/sms/requestCode", person.named_with_client, **how)
 
 
-def verify(person: Somebody, code: str, **how: Any) -> Any:
+def verify(person: TestUser, code: str, **how: Any) -> Any:
     return Api().post("/webauthn/sms/verify", {**person.named_with_client, "code": code}, **how)
 
 
@@ -25,12 +25,12 @@ def other_than(code: str, by: int = 1) -> str:
 
 
 @pytest.fixture
-def ann(house: House) -> Somebody:
-    return somebody(house).enrol_phone()
+def ann(tenant: TestTenant) -> TestUser:
+    return new_user(tenant).enrol_phone()
 
 
-def test_the_documented_flow_without_a_header_for_a_fresh_user(house: House) -> None:
-    ann, phone = somebody(house), some_phone()
+def test_the_documented_flow_without_a_header_for_a_fresh_user(tenant: TestTenant) -> None:
+    ann, phone = new_user(tenant), some_phone()
     body = {**ann.named_with_client, "phone_number": phone}
     begun = ann.api.post("/webauthn/sms/beginSetup", body)
     masked = f"***-***-{phone[-4:]}"
@@ -48,7 +48,7 @@ def test_the_documented_flow_without_a_header_for_a_fresh_user(house: House) -> 
     assert ann.row().mfa_methods == ["sms"]
 
 
-def test_a_code_is_requested_and_verified_once(ann: Somebody) -> None:
+def test_a_code_is_requested_and_verified_once(ann: TestUser) -> None:
     sent = request(ann)
     assert (sent.status_code, sent.json()["attempts_remaining"]) == (200, 5)
     assert sent.json()["phone_display"] == f"***-***-{ann.phone[-4:]}"
@@ -60,18 +60,18 @@ def test_a_code_is_requested_and_verified_once(ann: Somebody) -> None:
         "message": "The code is right.",
         "method": "sms",
         "success": True,
-        "tenant_id": str(ann.house.id),
+        "tenant_id": str(ann.tenant.id),
     }
     assert verify(ann, code).status_code == 400
 
 
-def test_for_an_old_user_nothing_is_sent_or_stored(house: House) -> None:
-    ann, phone = somebody_old(house), some_phone()
+def test_for_an_old_user_nothing_is_sent_or_stored(tenant: TestTenant) -> None:
+    ann, phone = old_user(tenant), some_phone()
     body = {**ann.named_with_client, "phone_number": phone}
     assert ann.api.post("/webauthn/sms/beginSetup", body).status_code == 401
     assert ann.api.post("/webauthn/sms/confirmSetup", {**body, "code": "123456"}).status_code == 401
     assert messages_to(phone) == []
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert not SmsMessage.objects.filter(user_id=ann.id).exists()
 
 
@@ -79,7 +79,7 @@ def says(answer: Any) -> tuple[int, str, str]:
     return answer.status_code, answer.json()["error"], answer.json()["message"]
 
 
-def test_wrong_codes_are_refused_in_the_specifications_words_until_the_tries_are_used_up(ann: Somebody) -> None:
+def test_wrong_codes_are_refused_in_the_specifications_words_until_the_tries_are_used_up(ann: TestUser) -> None:
     request(ann)
     code = code_to(ann.phone)
     for number in range(5):
@@ -92,7 +92,7 @@ def test_wrong_codes_are_refused_in_the_specifications_words_until_the_tries_are
     assert says(verify(ann, code_to(ann.phone))) == exceeded
 
 
-def test_after_fifteen_minutes_the_tries_are_new(ann: Somebody) -> None:
+def test_after_fifteen_minutes_the_tries_are_new(ann: TestUser) -> None:
     request(ann)
     for number in range(5):
         verify(ann, other_than(code_to(ann.phone), number + 1))
@@ -102,13 +102,13 @@ def test_after_fifteen_minutes_the_tries_are_new(ann: Somebody) -> None:
     assert verify(ann, code_to(ann.phone)).status_code == 200
 
 
-def test_an_expired_code_is_refused_in_the_specifications_words(ann: Somebody) -> None:
+def test_an_expired_code_is_refused_in_the_specifications_words(ann: TestUser) -> None:
     request(ann)
     ann.minutes_pass(6)
     assert says(verify(ann, code_to(ann.phone))) == (401, "Unauthorized", "Verification code has expired")
 
 
-def test_a_new_code_voids_the_old_one(ann: Somebody) -> None:
+def test_a_new_code_voids_the_old_one(ann: TestUser) -> None:
     request(ann)
     old = code_to(ann.phone)
     ann.minutes_pass(2)
@@ -119,13 +119,13 @@ def test_a_new_code_voids_the_old_one(ann: Somebody) -> None:
     assert verify(ann, new).status_code == 200
 
 
-def test_a_stranger_does_not_void_a_code_of_a_known_caller(ann: Somebody) -> None:
+def test_a_stranger_does_not_void_a_code_of_a_known_caller(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     assert ann.api.post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket}).status_code == 200
     sent = messages_to(ann.phone)
     ann.minutes_pass(2)
-    for door in (ann.api, Api()):
-        assert request(ann, door).json() == {
+    for api in (ann.api, Api()):
+        assert request(ann, api).json() == {
             "attempts_remaining": 5,
             "expires_in_minutes": 5,
             "message": "A code is on its way.",
@@ -140,7 +140,7 @@ def test_a_stranger_does_not_void_a_code_of_a_known_caller(ann: Somebody) -> Non
     )
 
 
-def test_a_stranger_elsewhere_does_not_void_a_code(ann: Somebody) -> None:
+def test_a_stranger_elsewhere_does_not_void_a_code(ann: TestUser) -> None:
     request(ann)
     sent = messages_to(ann.phone)
     ann.minutes_pass(2)
@@ -149,7 +149,7 @@ def test_a_stranger_elsewhere_does_not_void_a_code(ann: Somebody) -> None:
     assert verify(ann, code_to(ann.phone)).status_code == 200
 
 
-def test_a_strangers_request_gives_back_no_tries(ann: Somebody) -> None:
+def test_a_strangers_request_gives_back_no_tries(ann: TestUser) -> None:
     request(ann)
     for number in range(3):
         verify(ann, other_than(code_to(ann.phone), number + 1))
@@ -157,7 +157,7 @@ def test_a_strangers_request_gives_back_no_tries(ann: Somebody) -> None:
     assert request(ann, Api()).json()["attempts_remaining"] == 2
 
 
-def test_a_known_caller_replaces_a_strangers_code(ann: Somebody) -> None:
+def test_a_known_caller_replaces_a_strangers_code(ann: TestUser) -> None:
     request(ann, Api())
     before = len(messages_to(ann.phone))
     ticket = ann.sign_in().json()["mfa_token"]
@@ -166,7 +166,7 @@ def test_a_known_caller_replaces_a_strangers_code(ann: Somebody) -> None:
     assert verify(ann, code_to(ann.phone)).status_code == 200
 
 
-def test_after_its_five_minutes_a_code_is_in_nobodys_way(ann: Somebody) -> None:
+def test_after_its_five_minutes_a_code_is_in_nobodys_way(ann: TestUser) -> None:
     request(ann)
     ann.minutes_pass(6)
     before = len(messages_to(ann.phone))
@@ -174,8 +174,8 @@ def test_after_its_five_minutes_a_code_is_in_nobodys_way(ann: Somebody) -> None:
     assert len(messages_to(ann.phone)) == before + 1
 
 
-def test_a_neighbour_at_the_window_does_not_void_a_setup_code(house: House) -> None:
-    ann, phone = somebody(house), some_phone()
+def test_a_neighbour_at_the_window_does_not_void_a_setup_code(tenant: TestTenant) -> None:
+    ann, phone = new_user(tenant), some_phone()
     body, ticket = {**ann.named_with_client, "phone_number": phone}, {"X-Enrollment-Ticket": ann.ticket}
     assert ann.api.post("/webauthn/sms/beginSetup", body, headers=ticket).status_code == 200
     code = code_to(phone)
@@ -191,8 +191,8 @@ def test_a_neighbour_at_the_window_does_not_void_a_setup_code(house: House) -> N
     assert confirmed.status_code == 200, confirmed.content
 
 
-def test_strangers_do_not_use_up_the_persons_tries(house: House) -> None:
-    ann = somebody(house)
+def test_strangers_do_not_use_up_the_persons_tries(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     token = ann.token()
     ann.enrol_phone(token=token)
     request(ann)
@@ -204,9 +204,9 @@ def test_strangers_do_not_use_up_the_persons_tries(house: House) -> None:
 
 
 def test_a_number_belongs_to_one_user_of_a_tenant_and_only_its_holder_is_told(
-    house: House, other_house: House, ann: Somebody
+    tenant: TestTenant, other_tenant: TestTenant, ann: TestUser
 ) -> None:
-    ben, far = somebody(house), somebody(other_house)
+    ben, far = new_user(tenant), new_user(other_tenant)
     body = {**ben.named_with_client, "phone_number": ann.phone}
     assert ben.api.post("/webauthn/sms/beginSetup", body).status_code == 200
     code = code_to(ann.phone)
@@ -222,8 +222,8 @@ def test_a_number_belongs_to_one_user_of_a_tenant_and_only_its_holder_is_told(
     assert done.status_code == 200
 
 
-def test_unknown_users_and_users_without_a_phone_answer_alike(house: House) -> None:
-    ben = somebody(house)
+def test_unknown_users_and_users_without_a_phone_answer_alike(tenant: TestTenant) -> None:
+    ben = new_user(tenant)
     nobody = {**ben.named_with_client, "email": f"nobody-{secrets.token_hex(4)}@example.com"}
     for path, more in (("requestCode", {}), ("verify", {"code": "123456"})):
         known = Api().post(f"/webauthn/sms/{path}", {**ben.named_with_client, **more})
@@ -245,49 +245,49 @@ REFUSED_NUMBERS = [
 
 
 @pytest.mark.parametrize("number", REFUSED_NUMBERS)
-def test_only_mobile_numbers_in_e164_form_are_taken(house: House, number: str) -> None:
-    ann = somebody(house)
+def test_only_mobile_numbers_in_e164_form_are_taken(tenant: TestTenant, number: str) -> None:
+    ann = new_user(tenant)
     answer = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["phone_number"])
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert not SmsMessage.objects.filter(user_id=ann.id).exists()
 
 
 @pytest.mark.parametrize("number", ["+4915112345678", "+447400123456", "+33612345678", "+12015550123", "+819012345678"])
-def test_mobile_numbers_of_many_countries_are_taken(house: House, number: str) -> None:
-    ann = somebody(house)
+def test_mobile_numbers_of_many_countries_are_taken(tenant: TestTenant, number: str) -> None:
+    ann = new_user(tenant)
     answer = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
     assert answer.status_code == 200, answer.content
 
 
-def test_a_tenants_list_of_countries_holds(new_house: Any, operator: Api) -> None:
-    own = new_house()
+def test_a_tenants_list_of_countries_holds(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     settings = {"settings": {"sms_countries": ["FR"]}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", settings).status_code == 200
-    ann = somebody(own)
+    ann = new_user(own)
     body = {**ann.named_with_client, "phone_number": some_phone()}
     assert ann.api.post("/webauthn/sms/beginSetup", body).status_code == 400
     assert ann.api.post("/webauthn/sms/beginSetup", {**body, "phone_number": "+33612345678"}).status_code == 200
 
 
-def test_request_rejects_a_country_taken_off_the_list(new_house: Any, operator: Api) -> None:
-    ann = somebody(new_house()).enrol_phone()
+def test_request_rejects_a_country_taken_off_the_list(new_tenant: Any, operator: Api) -> None:
+    ann = new_user(new_tenant()).enrol_phone()
     for countries, expected in ((["FR"], 400), (["DE"], 200)):
         asked = {"settings": {"sms_countries": countries}}
-        assert operator.patch(f"/uflow/admin/tenants/{ann.house.id}", asked).status_code == 200
+        assert operator.patch(f"/uflow/admin/tenants/{ann.tenant.id}", asked).status_code == 200
         assert request(ann).status_code == expected
 
 
-def test_the_client_must_be_one_of_the_tenant(house: House, other_house: House) -> None:
-    ann = somebody(house)
-    body = {**ann.name, "client_id": str(other_house.client_id), "phone_number": some_phone()}
+def test_the_client_must_be_one_of_the_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    ann = new_user(tenant)
+    body = {**ann.name, "client_id": str(other_tenant.client_id), "phone_number": some_phone()}
     answer = ann.api.post("/webauthn/sms/beginSetup", body)
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["client_id"])
 
 
-def test_the_number_is_stored_sealed_and_a_copied_row_does_not_open(house: House, ann: Somebody) -> None:
-    ben = somebody(house).enrol_phone()
-    with in_tenant(house.id):
+def test_the_number_is_stored_sealed_and_a_copied_row_does_not_open(tenant: TestTenant, ann: TestUser) -> None:
+    ben = new_user(tenant).enrol_phone()
+    with in_tenant(tenant.id):
         row = Phone.objects.get(user_id=ann.id)
         assert ann.phone.encode() not in bytes(row.number_sealed) + bytes(row.number_digest)
         Phone.objects.filter(user_id=ben.id).update(number_sealed=row.number_sealed)
@@ -296,12 +296,12 @@ def test_the_number_is_stored_sealed_and_a_copied_row_does_not_open(house: House
     assert len(messages_to(ann.phone)) == before
 
 
-def test_no_number_and_no_code_are_in_the_audit_trail(ann: Somebody) -> None:
+def test_no_number_and_no_code_are_in_the_audit_trail(ann: TestUser) -> None:
     from identity_platform.audit.models import TenantEvent
 
     request(ann)
     verify(ann, code_to(ann.phone))
-    with in_tenant(ann.house.id):
+    with in_tenant(ann.tenant.id):
         trail = str(list(TenantEvent.objects.filter(target_id=str(ann.id)).values()))
         details = str(list(TenantEvent.objects.filter(target_id=str(ann.id)).values_list("details")))
     assert ann.phone not in trail
@@ -310,10 +310,10 @@ def test_no_number_and_no_code_are_in_the_audit_trail(ann: Somebody) -> None:
     assert "factor.verified" in trail
 
 
-def test_the_queries_of_a_verification_are_few(ann: Somebody) -> None:
+def test_the_queries_of_a_verification_are_few(ann: TestUser) -> None:
     request(ann)
     body = {**ann.named_with_client, "code": code_to(ann.phone)}
-    door = Api()
+    api = Api()
     with statements() as made:
-        assert door.post("/webauthn/sms/verify", body).status_code == 200
+        assert api.post("/webauthn/sms/verify", body).status_code == 200
     assert made.counts == (2, 12)

@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.mfa.signin.test_admins import new_admin
-from tests.world import PASSWORD, Api, House, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 STEP_UP = "/authmgr/step-up"
@@ -27,23 +27,23 @@ class Member:
     """A user with the door of one session, whose token tests replace by that of a step-up."""
 
     realm: Realm
-    house: House
+    tenant: TestTenant
     id: str
     email: str
     username: str
-    door: Api
+    api: Api
     refresh_token: str
     secret: str = ""
     backup_codes: list[str] = field(default_factory=list)
 
     def entered(self) -> AbstractContextManager[Any]:
         """The database of the user."""
-        return in_tenant(self.house.id) if self.realm is END_USERS else nullcontext()
+        return in_tenant(self.tenant.id) if self.realm is END_USERS else nullcontext()
 
     @property
     def named(self) -> dict[str, str]:
         """How calls of second factors name the user."""
-        return {"email": self.email, **({"tenant_id": str(self.house.id)} if self.realm is END_USERS else {})}
+        return {"email": self.email, **({"tenant_id": str(self.tenant.id)} if self.realm is END_USERS else {})}
 
     @property
     def totp(self) -> str:
@@ -74,20 +74,20 @@ class Member:
 
     def enrol(self) -> "Member":
         """Enrol an authenticator app in this session, which goes on as it was: other sessions end."""
-        begun = self.door.post(f"{self.totp}/beginSetup", self.named)
+        begun = self.api.post(f"{self.totp}/beginSetup", self.named)
         assert begun.status_code == 200, begun.content
         self.secret = begun.json()["secret"]
         body = {**self.named, "secret": self.secret, "code": pyotp.TOTP(self.secret).at(now())}
-        done = self.door.post(f"{self.totp}/confirmSetup", body)
+        done = self.api.post(f"{self.totp}/confirmSetup", body)
         assert done.status_code == 200, done.content
         self.backup_codes = done.json()["backup_codes"]
         return self
 
     def step_up(self, **proof: Any) -> Any:
         """The response of the step-up; the door goes on with the new access token."""
-        answer = self.door.post(STEP_UP, proof or {"backup_code": self.backup_codes.pop()})
+        answer = self.api.post(STEP_UP, proof or {"backup_code": self.backup_codes.pop()})
         if answer.status_code == 200:
-            self.door.token = answer.json()["access_token"]
+            self.api.token = answer.json()["access_token"]
         return answer
 
     def proof_token(self) -> str:
@@ -112,10 +112,10 @@ class Member:
         """Refresh the session; the door goes on with the new access token."""
         body = {"grant_type": "refresh_token", "refresh_token": self.refresh_token}
         if self.realm is END_USERS:
-            body["client_id"] = str(self.house.client_id)
+            body["client_id"] = str(self.tenant.client_id)
         answer = Api().post("/authmgr/token", body)
         assert answer.status_code == 200, answer.content
-        self.door.token, self.refresh_token = answer.json()["access_token"], answer.json()["refresh_token"]
+        self.api.token, self.refresh_token = answer.json()["access_token"], answer.json()["refresh_token"]
         return answer
 
     def wait_is_over(self) -> None:
@@ -124,14 +124,14 @@ class Member:
             self.realm.attempts._default_manager.filter(subject=str(self.id)).update(locked_until=now())
 
 
-def member(realm: Realm, house: House) -> Member:
+def member(realm: Realm, tenant: TestTenant) -> Member:
     """A new user without a factor, signed in with the password."""
     if realm is END_USERS:
-        person = house.register()
-        tokens = house.sign_in(person)
+        person = tenant.register()
+        tokens = tenant.sign_in(person)
         who = (str(person.id), person.email, "")
     else:
-        admin = new_admin(house)
+        admin = new_admin(tenant)
         tokens = sign_in_admin(admin.username, PASSWORD)
         who = (admin.id, admin.email, admin.username)
-    return Member(realm, house, *who, Api(token=tokens["access_token"]), tokens["refresh_token"])
+    return Member(realm, tenant, *who, Api(token=tokens["access_token"]), tokens["refresh_token"])

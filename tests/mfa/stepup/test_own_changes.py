@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from tests.mfa.stepup.members import REALMS, WRONG, Member, member, realm_name
 from tests.parallel import at_once
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import PASSWORD, Api, House, Person, sign_in_admin
+from tests.world import PASSWORD, Api, Person, TestTenant, sign_in_admin
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 Change = Callable[..., Any]
@@ -23,36 +23,36 @@ def new_address() -> str:
     return f"new-{secrets.token_hex(6)}@example.com"
 
 
-def remove_factor(user: Member, door: Api, **proof: Any) -> Any:
+def remove_factor(user: Member, api: Api, **proof: Any) -> Any:
     with user.entered():
         factor = user.row().totp_secrets.get(confirmed_at__isnull=False).pk
-    return door.delete(f"/webauthn/factors/{factor}", proof)
+    return api.delete(f"/webauthn/factors/{factor}", proof)
 
 
-def disable_totp(user: Member, door: Api, **proof: Any) -> Any:
-    return door.post(f"{user.totp}/disable", {**user.named, **proof})
+def disable_totp(user: Member, api: Api, **proof: Any) -> Any:
+    return api.post(f"{user.totp}/disable", {**user.named, **proof})
 
 
-def replace_totp(user: Member, door: Api, **proof: Any) -> Any:
-    begun = door.post(f"{user.totp}/beginSetup", user.named)
+def replace_totp(user: Member, api: Api, **proof: Any) -> Any:
+    begun = api.post(f"{user.totp}/beginSetup", user.named)
     if begun.status_code != 200:
         return begun
     secret = begun.json()["secret"]
     body = {**user.named, **proof, "secret": secret, "code": pyotp.TOTP(secret).at(now())}
-    return door.post(f"{user.totp}/confirmSetup", body)
+    return api.post(f"{user.totp}/confirmSetup", body)
 
 
-def change_address(user: Member, door: Api, **proof: Any) -> Any:
-    return door.put(PROFILE, {"email": new_address(), **proof})
+def change_address(user: Member, api: Api, **proof: Any) -> Any:
+    return api.put(PROFILE, {"email": new_address(), **proof})
 
 
-def change_address_by_id(user: Member, door: Api, **proof: Any) -> Any:
-    of_realm = {END_USERS: f"/uflow/user/enduser/{user.house.id}/{user.id}", ADMINS: f"/uflow/admin/users/{user.id}"}
-    return door.put(of_realm[user.realm], {"email": new_address(), **proof})
+def change_address_by_id(user: Member, api: Api, **proof: Any) -> Any:
+    of_realm = {END_USERS: f"/uflow/user/enduser/{user.tenant.id}/{user.id}", ADMINS: f"/uflow/admin/users/{user.id}"}
+    return api.put(of_realm[user.realm], {"email": new_address(), **proof})
 
 
-def change_password(user: Member, door: Api, **proof: Any) -> Any:
-    return door.post(f"{PROFILE}/password", {"new_password": f"battery {secrets.token_hex(8)}", **proof})
+def change_password(user: Member, api: Api, **proof: Any) -> Any:
+    return api.post(f"{PROFILE}/password", {"new_password": f"battery {secrets.token_hex(8)}", **proof})
 
 
 CHANGES: list[Change] = [
@@ -81,43 +81,43 @@ def stored(user: Member) -> Any:
 
 
 @every_change
-def test_own_change_without_a_proof_is_rejected(house: House, realm: Realm, change: Change) -> None:
+def test_own_change_without_a_proof_is_rejected(tenant: TestTenant, realm: Realm, change: Change) -> None:
     # What a stolen access token of the last minutes can do.
-    user = member(realm, house).enrol()
+    user = member(realm, tenant).enrol()
     user.step_up()
     before = stored(user)
-    answer = change(user, user.door)
+    answer = change(user, user.api)
     assert (answer.status_code, answer.json()["details"].keys()) == (400, {"current_password"})
     assert stored(user) == before
 
 
 @every_change
-def test_own_change_needs_the_factor_in_the_session(house: House, realm: Realm, change: Change) -> None:
-    user = member(realm, house).enrol()
+def test_own_change_needs_the_factor_in_the_session(tenant: TestTenant, realm: Realm, change: Change) -> None:
+    user = member(realm, tenant).enrol()
     before = stored(user)
     for proof in ({"current_password": PASSWORD}, {"backup_code": user.backup_codes[0]}):
-        answer = change(user, user.door, **proof)
+        answer = change(user, user.api, **proof)
         assert (answer.status_code, answer.json()["code"]) == (401, "insufficient_user_authentication")
         assert 'acr_values="aal2"' in answer.headers["WWW-Authenticate"]
     assert stored(user) == before
 
 
 @every_change
-def test_own_change_needs_a_recent_proof_in_the_session(house: House, realm: Realm, change: Change) -> None:
-    user = member(realm, house).enrol()
+def test_own_change_needs_a_recent_proof_in_the_session(tenant: TestTenant, realm: Realm, change: Change) -> None:
+    user = member(realm, tenant).enrol()
     user.step_up()
     user.time_passes(16)
-    assert change(user, user.door, current_password=PASSWORD).status_code == 401
+    assert change(user, user.api, current_password=PASSWORD).status_code == 401
     assert user.step_up().status_code == 200
-    assert change(user, user.door, current_password=PASSWORD).status_code == 200
+    assert change(user, user.api, current_password=PASSWORD).status_code == 200
 
 
 @every_change
 @pytest.mark.parametrize("kind", ["current_password", "code", "backup_code", "proof_token"])
-def test_own_change_takes_every_proof_once(house: House, realm: Realm, change: Change, kind: str) -> None:
+def test_own_change_takes_every_proof_once(tenant: TestTenant, realm: Realm, change: Change, kind: str) -> None:
     if change is replace_totp and kind == "code":
         return  # `code` is of the new authenticator
-    user = member(realm, house).enrol()
+    user = member(realm, tenant).enrol()
     user.step_up()
     proofs: dict[str, Callable[[], str]] = {
         "current_password": lambda: PASSWORD,
@@ -127,61 +127,63 @@ def test_own_change_takes_every_proof_once(house: House, realm: Realm, change: C
     }
     proof = {kind: proofs[kind]()}
     before = stored(user)
-    assert change(user, user.door, **proof).status_code == 200
+    assert change(user, user.api, **proof).status_code == 200
     assert stored(user) != before
     if kind != "current_password" and change is change_password:
-        assert change(user, user.door, **proof).status_code == 400
+        assert change(user, user.api, **proof).status_code == 400
 
 
 @pytest.mark.parametrize("kind", ["current_password", "code", "backup_code"])
-def test_wrong_proofs_count_and_lock(house: House, realm: Realm, kind: str) -> None:
-    user = member(realm, house).enrol()
+def test_wrong_proofs_count_and_lock(tenant: TestTenant, realm: Realm, kind: str) -> None:
+    user = member(realm, tenant).enrol()
     user.step_up()
     wrong = {"current_password": WRONG, "code": user.wrong_code(), "backup_code": "0000-0000-0000-0000"}[kind]
-    answers = [change_address(user, user.door, **{kind: wrong}).status_code for _ in range(6)]
+    answers = [change_address(user, user.api, **{kind: wrong}).status_code for _ in range(6)]
     assert answers == [400] * 5 + [429]
     # The lock is that of this factor alone.
     other = {"backup_code": user.backup_codes[0]} if kind != "backup_code" else {"current_password": PASSWORD}
-    assert change_address(user, user.door, **other).status_code == 200
+    assert change_address(user, user.api, **other).status_code == 200
 
 
-def test_proof_token_is_of_one_session_user_and_tenant(house: House, other_house: House, realm: Realm) -> None:
-    user = member(realm, house)
+def test_proof_token_is_of_one_session_user_and_tenant(
+    tenant: TestTenant, other_tenant: TestTenant, realm: Realm
+) -> None:
+    user = member(realm, tenant)
     token = user.step_up(password=PASSWORD).json()["proof_token"]
-    others = [member(realm, house), member(realm, other_house)]
-    for who, door in [(user, second_session(user)), *((other, other.door) for other in others)]:
-        answer = change_address(who, door, proof_token=token)
+    others = [member(realm, tenant), member(realm, other_tenant)]
+    for who, api in [(user, second_session(user)), *((other, other.api) for other in others)]:
+        answer = change_address(who, api, proof_token=token)
         assert (answer.status_code, "step-up" in answer.json()["message"]) == (400, True)
-    assert change_address(user, user.door, proof_token=token).status_code == 200
+    assert change_address(user, user.api, proof_token=token).status_code == 200
 
 
 def second_session(user: Member) -> Api:
     """The door of another session of the same user."""
     if user.realm is ADMINS:
         return Api(token=sign_in_admin(user.username)["access_token"])
-    return user.house.as_user(Person(user.row().pk, user.email))
+    return user.tenant.as_user(Person(user.row().pk, user.email))
 
 
-def test_proof_token_ends_after_five_minutes_and_with_its_session(house: House, realm: Realm) -> None:
-    user = member(realm, house)
+def test_proof_token_ends_after_five_minutes_and_with_its_session(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
     token = user.step_up(password=PASSWORD).json()["proof_token"]
     user.time_passes(5.1)
-    assert change_address(user, user.door, proof_token=token).status_code == 400
+    assert change_address(user, user.api, proof_token=token).status_code == 400
     token = user.step_up(password=PASSWORD).json()["proof_token"]
-    assert user.door.post("/authmgr/logout").status_code < 300
-    assert change_address(user, user.door, proof_token=token).status_code == 401
+    assert user.api.post("/authmgr/logout").status_code < 300
+    assert change_address(user, user.api, proof_token=token).status_code == 401
 
 
-def test_proof_token_works_once(house: House, realm: Realm) -> None:
-    user = member(realm, house)
+def test_proof_token_works_once(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
     token = user.step_up(password=PASSWORD).json()["proof_token"]
-    assert change_address(user, user.door, proof_token=token).status_code == 200
-    assert change_address(user, user.door, proof_token=token).status_code == 400
-    assert change_address(user, user.door, proof_token="nonsense").status_code == 400
+    assert change_address(user, user.api, proof_token=token).status_code == 200
+    assert change_address(user, user.api, proof_token=token).status_code == 400
+    assert change_address(user, user.api, proof_token="nonsense").status_code == 400
 
 
-def test_proof_token_is_no_other_ticket(house: House, realm: Realm) -> None:
-    user = member(realm, house)
+def test_proof_token_is_no_other_ticket(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
     token = user.step_up(password=PASSWORD).json()["proof_token"]
     headers = {"X-Enrollment-Ticket": token}
     assert Api().post(f"{user.totp}/beginSetup", user.named, headers=headers).status_code == 401
@@ -191,91 +193,91 @@ def test_proof_token_is_no_other_ticket(house: House, realm: Realm) -> None:
 
 
 @pytest.mark.parametrize("_", range(1))
-def test_proof_token_of_twenty_calls_at_once_counts_once(house: House, realm: Realm, _: int) -> None:
-    user = member(realm, house)
+def test_proof_token_of_twenty_calls_at_once_counts_once(tenant: TestTenant, realm: Realm, _: int) -> None:
+    user = member(realm, tenant)
     token = user.step_up(password=PASSWORD).json()["proof_token"]
-    doors = [Api(token=user.door.token) for _ in range(20)]
-    answers = at_once([partial(change_address, user, door, proof_token=token) for door in doors])
+    apis = [Api(token=user.api.token) for _ in range(20)]
+    answers = at_once([partial(change_address, user, api, proof_token=token) for api in apis])
     assert sorted(answer.status_code for answer in answers) == [200] + [400] * 19
 
 
-def test_own_changes_are_not_for_clients(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
-    client = Api(token=own_token(make_client(house, scopes=["endusers:write"])))
+def test_own_changes_are_not_for_clients(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
+    client = Api(token=own_token(make_client(tenant, scopes=["endusers:write"])))
     before = stored(user)
     for change in (remove_factor, disable_totp, change_address, change_password):
         assert change(user, client, current_password=PASSWORD).status_code == 403
     assert stored(user) == before
 
 
-def test_own_changes_are_nobody_elses(house: House, other_house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_own_changes_are_nobody_elses(tenant: TestTenant, other_tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     before = stored(user)
-    for other in (member(realm, house), member(realm, other_house)):
-        assert disable_totp(user, other.door, current_password=PASSWORD).status_code == 403
-        assert remove_factor(user, other.door, current_password=PASSWORD).status_code == 404
+    for other in (member(realm, tenant), member(realm, other_tenant)):
+        assert disable_totp(user, other.api, current_password=PASSWORD).status_code == 403
+        assert remove_factor(user, other.api, current_password=PASSWORD).status_code == 404
     assert stored(user) == before
 
 
-def test_first_proof_of_several_counts(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_first_proof_of_several_counts(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     user.step_up()
     proof = {"current_password": WRONG, "backup_code": user.backup_codes[0]}
-    assert change_address(user, user.door, **proof).status_code == 400
-    assert change_address(user, user.door, backup_code=user.backup_codes[0]).status_code == 200
+    assert change_address(user, user.api, **proof).status_code == 400
+    assert change_address(user, user.api, backup_code=user.backup_codes[0]).status_code == 200
 
 
-def test_unchanged_address_needs_no_proof(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
-    assert user.door.put(PROFILE, {"email": user.email}).status_code == 200
+def test_unchanged_address_needs_no_proof(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
+    assert user.api.put(PROFILE, {"email": user.email}).status_code == 200
 
 
-def test_new_backup_codes_need_the_factor_but_no_proof(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_new_backup_codes_need_the_factor_but_no_proof(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     path = f"{user.totp}/regenerateBackupCodes"
-    assert user.door.post(path, user.named).status_code == 401
+    assert user.api.post(path, user.named).status_code == 401
     user.step_up()
-    assert user.door.post(path, user.named).status_code == 200
-    assert Api(token=house.api.token).post(path, user.named).status_code == 403
+    assert user.api.post(path, user.named).status_code == 200
+    assert Api(token=tenant.api.token).post(path, user.named).status_code == 403
 
 
-def test_one_more_factor_needs_the_factor_in_the_session(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_one_more_factor_needs_the_factor_in_the_session(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     prefix = "/webauthn/enduser" if realm is END_USERS else "/webauthn/admin"
-    assert user.door.post(f"{prefix}/beginRegistration", user.named).status_code == 401
+    assert user.api.post(f"{prefix}/beginRegistration", user.named).status_code == 401
     user.step_up()
-    assert user.door.post(f"{prefix}/beginRegistration", user.named).status_code == 200
+    assert user.api.post(f"{prefix}/beginRegistration", user.named).status_code == 200
 
 
-def test_last_factor_stays_while_the_policy_requires_one(new_house: Callable[[], House], realm: Realm) -> None:
-    house = new_house()
-    user = member(realm, house).enrol()
+def test_last_factor_stays_while_the_policy_requires_one(new_tenant: Callable[[], TestTenant], realm: Realm) -> None:
+    tenant = new_tenant()
+    user = member(realm, tenant).enrol()
     user.step_up()
-    path = f"/uflow/admin/tenants/{house.id}/settings"
-    assert house.api.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
+    path = f"/uflow/admin/tenants/{tenant.id}/settings"
+    assert tenant.api.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
     before = stored(user)
     for change in (remove_factor, disable_totp):
-        answer = change(user, user.door, current_password=PASSWORD)
+        answer = change(user, user.api, current_password=PASSWORD)
         assert (answer.status_code, "add another one" in answer.json()["message"]) == (409, True)
     assert stored(user) == before
-    assert replace_totp(user, user.door, current_password=PASSWORD).status_code == 200
+    assert replace_totp(user, user.api, current_password=PASSWORD).status_code == 200
 
 
-def test_session_below_the_policy_steps_up(new_house: Callable[[], House], realm: Realm) -> None:
-    house = new_house()
-    user = member(realm, house).enrol()
-    path = f"/uflow/admin/tenants/{house.id}/settings"
-    assert house.api.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
-    assert user.door.get(PROFILE).status_code == 401
+def test_session_below_the_policy_steps_up(new_tenant: Callable[[], TestTenant], realm: Realm) -> None:
+    tenant = new_tenant()
+    user = member(realm, tenant).enrol()
+    path = f"/uflow/admin/tenants/{tenant.id}/settings"
+    assert tenant.api.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
+    assert user.api.get(PROFILE).status_code == 401
     assert user.step_up().status_code == 200
-    assert user.door.get(PROFILE).status_code == 200
+    assert user.api.get(PROFILE).status_code == 200
     user.refresh()
-    assert user.door.get(PROFILE).status_code == 200
+    assert user.api.get(PROFILE).status_code == 200
 
 
-def test_admins_do_not_reset_their_own_factors(house: House, realm: Realm) -> None:
-    user = member(ADMINS, house).enrol()
+def test_admins_do_not_reset_their_own_factors(tenant: TestTenant, realm: Realm) -> None:
+    user = member(ADMINS, tenant).enrol()
     user.step_up()
     body = {"user_id": user.id, "reason": "lost the phone"}
-    assert user.door.post("/webauthn/admin/factors/reset", body).status_code == 403
+    assert user.api.post("/webauthn/admin/factors/reset", body).status_code == 403
     assert user.row().mfa_methods == ["totp", "backup_code"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.parallel import ROUNDS, at_once
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 
 AT_ONCE = 4
 # A user may change the address five times an hour.
@@ -19,11 +19,11 @@ def change(token: str, email: str, proof: str) -> Callable[[], Any]:
 
 
 @pytest.mark.timeout(600)
-def test_proof_token_has_one_winner(house: House) -> None:
+def test_proof_token_has_one_winner(tenant: TestTenant) -> None:
     for number in range(ROUNDS):
         if number % CHANGES_OF_ONE_USER == 0:
-            person = house.register()
-            token = str(house.as_user(person).token)
+            person = tenant.register()
+            token = str(tenant.as_user(person).token)
         raised = Api(token=token).post("/authmgr/step-up", {"password": PASSWORD})
         assert raised.status_code == 200, raised.content
         token, proof = raised.json()["access_token"], raised.json()["proof_token"]

@@ -7,27 +7,27 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tests.mfa.people import code_to, somebody
+from tests.mfa.people import code_to, new_user
 from tests.mfa.stepup.members import REALMS, STEP_UP, WRONG, Member, member, realm_name
 from tests.mfa.webauthn.passkeys import ADMIN_USERS, end_users_of, new_authenticator
 from tests.parallel import at_once
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import PASSWORD, Api, House, Person
+from tests.world import PASSWORD, Api, Person, TestTenant
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 pytestmark = pytest.mark.parametrize("realm", REALMS, ids=realm_name)
 
 
-def validated(door: Api) -> dict[str, Any]:
+def validated(api: Api) -> dict[str, Any]:
     """What the platform says of the door's token."""
-    answer = door.get("/authmgr/validate")
+    answer = api.get("/authmgr/validate")
     assert answer.status_code == 200, answer.content
     return dict(answer.json())
 
 
-def test_step_up_by_password_renews_auth_time(house: House, realm: Realm) -> None:
-    user = member(realm, house)
-    before = user.door.token
+def test_step_up_by_password_renews_auth_time(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
+    before = user.api.token
     user.time_passes(20)
     answer = user.step_up(password=PASSWORD)
     assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
@@ -41,26 +41,26 @@ def test_step_up_by_password_renews_auth_time(house: House, realm: Realm) -> Non
     assert Api(token=body["access_token"]).get("/authmgr/validate").status_code == 200
 
 
-def test_step_up_by_code_raises_a_session_of_before_the_factor(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_step_up_by_code_raises_a_session_of_before_the_factor(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     assert user.session().acr == "aal1"
     answer = user.step_up(code=user.code())
     assert (answer.status_code, answer.json()["acr"], answer.json()["amr"]) == (200, "aal2", ["pwd", "otp"])
     assert (user.session().acr, user.session().amr) == ("aal2", ["pwd", "otp"])
 
 
-def test_step_up_by_backup_code_uses_it_up(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_step_up_by_backup_code_uses_it_up(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     code = user.backup_codes[0]
     assert user.step_up(backup_code=code).status_code == 200
     assert user.step_up(backup_code=code).json()["message"] == "Invalid verification code"
 
 
-def test_step_up_by_passkey(house: House, realm: Realm) -> None:
-    user, home = member(realm, house), ADMIN_USERS if realm is ADMINS else end_users_of(house)
-    assert user.door.post(f"{STEP_UP}/options").status_code == 400
-    key = home.enrol(user.door, Person(user.row().pk, user.email), new_authenticator())
-    options = user.door.post(f"{STEP_UP}/options")
+def test_step_up_by_passkey(tenant: TestTenant, realm: Realm) -> None:
+    user, home = member(realm, tenant), ADMIN_USERS if realm is ADMINS else end_users_of(tenant)
+    assert user.api.post(f"{STEP_UP}/options").status_code == 400
+    key = home.enrol(user.api, Person(user.row().pk, user.email), new_authenticator())
+    options = user.api.post(f"{STEP_UP}/options")
     assert (options.status_code, options.headers["Cache-Control"]) == (200, "no-store")
     response = key.get(options.json())
     answer = user.step_up(response=response)
@@ -68,20 +68,20 @@ def test_step_up_by_passkey(house: House, realm: Realm) -> None:
     assert user.step_up(response=response).status_code == 401
 
 
-def test_step_up_by_sms(house: House, realm: Realm) -> None:
+def test_step_up_by_sms(tenant: TestTenant, realm: Realm) -> None:
     if realm is ADMINS:
-        assert member(realm, house).step_up(sms_code="123456").status_code == 400
+        assert member(realm, tenant).step_up(sms_code="123456").status_code == 400
         return
-    ann = somebody(house)
-    door = Api(token=ann.token())
-    ann.enrol_phone(token=door.token)
-    assert door.post("/webauthn/sms/requestCode", ann.named_with_client).status_code == 200
-    answer = door.post(STEP_UP, {"sms_code": code_to(ann.phone)})
+    ann = new_user(tenant)
+    api = Api(token=ann.token())
+    ann.enrol_phone(token=api.token)
+    assert api.post("/webauthn/sms/requestCode", ann.named_with_client).status_code == 200
+    answer = api.post(STEP_UP, {"sms_code": code_to(ann.phone)})
     assert (answer.status_code, answer.json()["amr"]) == (200, ["pwd", "sms"])
 
 
-def test_step_up_by_password_needs_the_factor_of_a_user_who_has_one(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_step_up_by_password_needs_the_factor_of_a_user_who_has_one(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     for password in (PASSWORD, WRONG):
         answer = user.step_up(password=password)
         assert (answer.status_code, answer.json()["details"]) == (
@@ -91,17 +91,17 @@ def test_step_up_by_password_needs_the_factor_of_a_user_who_has_one(house: House
     assert user.session().acr == "aal1"
 
 
-def test_step_up_wants_exactly_one_proof(house: House, realm: Realm) -> None:
-    user = member(realm, house)
+def test_step_up_wants_exactly_one_proof(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
     two = {"password": PASSWORD, "code": "123456"}
     for body in ({}, two, {"current_password": PASSWORD}, {"proof_token": "x"}, {"code": "12345"}):
-        assert user.door.post(STEP_UP, body).status_code == 400
-    assert user.door.post(STEP_UP, {"backup_code": "short"}).json()["details"].keys() == {"backup_code"}
+        assert user.api.post(STEP_UP, body).status_code == 400
+    assert user.api.post(STEP_UP, {"backup_code": "short"}).json()["details"].keys() == {"backup_code"}
 
 
 @pytest.mark.parametrize("kind", ["password", "code", "backup_code"])
-def test_step_up_counts_and_locks_wrong_tries(house: House, realm: Realm, kind: str) -> None:
-    user = member(realm, house)
+def test_step_up_counts_and_locks_wrong_tries(tenant: TestTenant, realm: Realm, kind: str) -> None:
+    user = member(realm, tenant)
     if kind != "password":
         user.enrol()
     wrong = {"password": WRONG, "code": user.wrong_code() if user.secret else "", "backup_code": "0000-0000-0000-0000"}
@@ -114,50 +114,50 @@ def test_step_up_counts_and_locks_wrong_tries(house: House, realm: Realm, kind: 
     assert user.step_up(**{kind: good}).status_code == 200
 
 
-def test_step_up_takes_no_factor_of_another_user(house: House, other_house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
-    for other in (member(realm, house).enrol(), member(realm, other_house).enrol()):
+def test_step_up_takes_no_factor_of_another_user(tenant: TestTenant, other_tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
+    for other in (member(realm, tenant).enrol(), member(realm, other_tenant).enrol()):
         assert user.step_up(backup_code=other.backup_codes[0]).status_code == 400
         assert user.step_up(code=other.code()).status_code == 400
     assert user.session().acr == "aal1"
 
 
-def test_step_up_names_no_tenant_but_its_own(house: House, other_house: House, realm: Realm) -> None:
-    user = member(realm, house)
-    body = {"password": PASSWORD, "tenant_id": str(other_house.id)}
-    assert user.door.post(STEP_UP, body).status_code == 403
-    assert user.door.post(STEP_UP, {**body, "tenant_id": str(house.id)}).status_code == 200
+def test_step_up_names_no_tenant_but_its_own(tenant: TestTenant, other_tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
+    body = {"password": PASSWORD, "tenant_id": str(other_tenant.id)}
+    assert user.api.post(STEP_UP, body).status_code == 403
+    assert user.api.post(STEP_UP, {**body, "tenant_id": str(tenant.id)}).status_code == 200
 
 
-def test_step_up_is_for_users_only(house: House, realm: Realm) -> None:
-    client = Api(token=own_token(make_client(house, scopes=["endusers:read"])))
+def test_step_up_is_for_users_only(tenant: TestTenant, realm: Realm) -> None:
+    client = Api(token=own_token(make_client(tenant, scopes=["endusers:read"])))
     for path in (STEP_UP, f"{STEP_UP}/options"):
         assert client.post(path, {"password": PASSWORD}).status_code == 403
         assert Api().post(path, {"password": PASSWORD}).status_code == 401
         assert Api(token="nonsense").post(path, {"password": PASSWORD}).status_code == 401
 
 
-def test_step_up_of_an_ended_session_is_rejected(house: House, realm: Realm) -> None:
-    user = member(realm, house)
-    assert user.door.post("/authmgr/logout").status_code < 300
+def test_step_up_of_an_ended_session_is_rejected(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
+    assert user.api.post("/authmgr/logout").status_code < 300
     assert user.step_up(password=PASSWORD).status_code == 401
 
 
-def test_raised_session_survives_refresh(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_raised_session_survives_refresh(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     user.time_passes(30)
-    assert user.door.post(f"{user.totp}/regenerateBackupCodes", user.named).status_code == 401
+    assert user.api.post(f"{user.totp}/regenerateBackupCodes", user.named).status_code == 401
     user.step_up()
     user.refresh()
-    assert user.door.post(f"{user.totp}/regenerateBackupCodes", user.named).status_code == 200
+    assert user.api.post(f"{user.totp}/regenerateBackupCodes", user.named).status_code == 200
 
 
-def test_step_up_raises_its_own_session_only(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_step_up_raises_its_own_session_only(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     before = user.session()
-    twin = Member(realm, house, user.id, user.email, user.username, Api(), "")
+    twin = Member(realm, tenant, user.id, user.email, user.username, Api(), "")
     body = {"mfa_token": mfa_token(user), **user.named, "backup_code": user.backup_codes.pop()}
-    twin.door.token = Api().post(f"{user.totp}/verifyLogin", body).json()["access_token"]
+    twin.api.token = Api().post(f"{user.totp}/verifyLogin", body).json()["access_token"]
     twin.backup_codes = user.backup_codes
     assert twin.step_up().status_code == 200
     with user.entered():
@@ -171,12 +171,12 @@ def mfa_token(user: Member) -> str:
         path, body = "/uflow/admin/auth/login", {"username": user.username, "password": PASSWORD}
     else:
         path = "/uflow/auth/enduser/login"
-        body = {"client_id": str(user.house.client_id), "email": user.email, "password": PASSWORD}
+        body = {"client_id": str(user.tenant.client_id), "email": user.email, "password": PASSWORD}
     return str(Api().post(path, body).json()["mfa_token"])
 
 
-def test_step_up_is_audited(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_step_up_is_audited(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     user.step_up()
     events = TenantEvent if realm is END_USERS else PlatformEvent
     with user.entered():
@@ -184,9 +184,9 @@ def test_step_up_is_audited(house: House, realm: Realm) -> None:
     assert (details["proven"], details["amr"], details["acr"]) == (["otp"], ["pwd", "otp"], "aal2")
 
 
-def test_step_up_of_twenty_at_once_uses_a_code_once(house: House, realm: Realm) -> None:
-    user = member(realm, house).enrol()
+def test_step_up_of_twenty_at_once_uses_a_code_once(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant).enrol()
     body = {"backup_code": user.backup_codes[0]}
-    doors = [Api(token=user.door.token) for _ in range(20)]
-    answers = at_once([partial(door.post, STEP_UP, body) for door in doors])
+    apis = [Api(token=user.api.token) for _ in range(20)]
+    answers = at_once([partial(api.post, STEP_UP, body) for api in apis])
     assert [answer.status_code for answer in answers].count(200) == 1

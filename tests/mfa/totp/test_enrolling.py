@@ -7,15 +7,15 @@ import pytest
 
 from mfa.totp.models import EndUserTotpSecret
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, somebody, somebody_old, wrong_code
+from tests.mfa.people import TestUser, new_user, old_user, wrong_code
 from tests.mfa.totp.test_engine import decoded_by_opencv, decoded_by_zxing
 from tests.userflow.sessions.aged import strong
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.accounts.models import EndUser
 
 
-def test_the_documented_example_without_a_header_for_a_fresh_user(house: House) -> None:
-    ann = somebody(house)
+def test_the_documented_example_without_a_header_for_a_fresh_user(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     begun = ann.api.post("/webauthn/totp/beginSetup", ann.named_with_client)
     assert begun.status_code == 200
     assert set(begun.json()) == {"account", "issuer", "manual_entry", "otp_auth_url", "qr_code", "secret"}
@@ -30,8 +30,8 @@ def test_the_documented_example_without_a_header_for_a_fresh_user(house: House) 
     assert ann.row().mfa_methods == ["totp", "backup_code"]
 
 
-def test_the_picture_shows_exactly_the_url(house: House) -> None:
-    ann = somebody(house)
+def test_the_picture_shows_exactly_the_url(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     begun = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()
     png = base64.b64decode(begun["qr_code"], validate=True)
     assert decoded_by_zxing(png) == decoded_by_opencv(png) == begun["otp_auth_url"]
@@ -39,16 +39,16 @@ def test_the_picture_shows_exactly_the_url(house: House) -> None:
     assert begun["manual_entry"].replace(" ", "") == begun["secret"]
 
 
-def test_for_an_old_user_it_is_refused_and_nothing_is_stored(house: House) -> None:
-    ann = somebody_old(house)
+def test_for_an_old_user_it_is_refused_and_nothing_is_stored(tenant: TestTenant) -> None:
+    ann = old_user(tenant)
     begun = ann.api.post("/webauthn/totp/beginSetup", ann.name)
     assert (begun.status_code, begun.json()["error"]) == (401, "Unauthorized")
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert not EndUserTotpSecret.objects.filter(user_id=ann.id).exists()
 
 
-def test_a_secret_that_the_server_did_not_issue_is_refused(house: House) -> None:
-    ann, ben = somebody(house), somebody(house)
+def test_a_secret_that_the_server_did_not_issue_is_refused(tenant: TestTenant) -> None:
+    ann, ben = new_user(tenant), new_user(tenant)
     own = pyotp.random_base32()
     ben_begun = ben.api.post("/webauthn/totp/beginSetup", ben.name).json()["secret"]
     for secret in (own, ben_begun):
@@ -57,8 +57,8 @@ def test_a_secret_that_the_server_did_not_issue_is_refused(house: House) -> None
     assert ann.row().mfa_methods == []
 
 
-def test_beginning_again_and_again_voids_nobodys_secret(house: House) -> None:
-    ann = somebody(house)
+def test_beginning_again_and_again_voids_nobodys_secret(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     first = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     again = [ann.api.post("/webauthn/totp/beginSetup", ann.name) for _ in range(4)]
     assert [answer.status_code for answer in again] == [200, 200, 429, 429]
@@ -67,8 +67,8 @@ def test_beginning_again_and_again_voids_nobodys_secret(house: House) -> None:
     assert ann.api.post("/webauthn/totp/confirmSetup", body).status_code == 200
 
 
-def test_a_secret_is_held_for_ten_minutes(house: House) -> None:
-    ann = somebody(house)
+def test_a_secret_is_held_for_ten_minutes(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     ann.minutes_pass(11)
     body = {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
@@ -77,8 +77,8 @@ def test_a_secret_is_held_for_ten_minutes(house: House) -> None:
     assert "ten minutes" in answer.json()["message"]
 
 
-def test_a_wrong_code_enrols_nothing_and_the_right_one_still_does(house: House) -> None:
-    ann = somebody(house)
+def test_a_wrong_code_enrols_nothing_and_the_right_one_still_does(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     right = pyotp.TOTP(secret).now()
     wrong = wrong_code(secret)
@@ -90,8 +90,8 @@ def test_a_wrong_code_enrols_nothing_and_the_right_one_still_does(house: House) 
 
 
 @pytest.mark.parametrize("path", ["beginSetup", "confirmSetup", "verify", "verifyLogin", "disable"])
-def test_unknown_users_and_tenants_are_404(house: House, path: str) -> None:
-    ann = somebody(house)
+def test_unknown_users_and_tenants_are_404(tenant: TestTenant, path: str) -> None:
+    ann = new_user(tenant)
     rest = {"code": "123456", "secret": "A" * 32}
     nobody = {**ann.name, **rest, "email": "nobody@example.com"}
     nowhere = {**ann.name, **rest, "tenant_id": "00000000-0000-4000-8000-000000000000"}
@@ -99,26 +99,26 @@ def test_unknown_users_and_tenants_are_404(house: House, path: str) -> None:
     assert Api().post(f"/webauthn/totp/{path}", nowhere).status_code == 404
 
 
-def test_secrets_and_backup_codes_are_not_in_the_database_in_clear(house: House) -> None:
-    ann = somebody(house).enrol_totp()
-    with in_tenant(house.id):
+def test_secrets_and_backup_codes_are_not_in_the_database_in_clear(tenant: TestTenant) -> None:
+    ann = new_user(tenant).enrol_totp()
+    with in_tenant(tenant.id):
         row = EndUserTotpSecret.objects.get(user_id=ann.id)
         stored = [bytes(code.digest) for code in EndUser.objects.get(pk=ann.id).backup_codes.all()]
     assert base64.b32decode(ann.secret) not in bytes(row.secret_sealed)
     assert all(ann.backup_codes[0].replace("-", "").encode() not in digest for digest in stored)
 
 
-def test_a_row_that_is_copied_to_another_user_does_not_open(house: House) -> None:
-    ann, ben = somebody(house).enrol_totp(), somebody(house).enrol_totp()
-    with in_tenant(house.id):
+def test_a_row_that_is_copied_to_another_user_does_not_open(tenant: TestTenant) -> None:
+    ann, ben = new_user(tenant).enrol_totp(), new_user(tenant).enrol_totp()
+    with in_tenant(tenant.id):
         sealed = EndUserTotpSecret.objects.get(user_id=ann.id).secret_sealed
         EndUserTotpSecret.objects.filter(user_id=ben.id).update(secret_sealed=sealed)
     answer = Api().post("/webauthn/totp/verify", {**ben.name, "code": ann.code(1)})
     assert answer.status_code == 400
 
 
-def test_removing_and_renewing_need_a_fresh_token(house: House) -> None:
-    ann = somebody(house)
+def test_removing_and_renewing_need_a_fresh_token(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     token = ann.token()
     ann.enrol_totp(token=token)
     token = strong(token)
@@ -137,11 +137,11 @@ def test_removing_and_renewing_need_a_fresh_token(house: House) -> None:
     assert "not enrolled" in ann.api.post("/webauthn/totp/disable", body, token=token).json()["message"]
 
 
-def test_replacing_needs_a_fresh_token_and_ends_the_old_authenticator(house: House) -> None:
-    ann = somebody(house)
+def test_replacing_needs_a_fresh_token_and_ends_the_old_authenticator(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     token = ann.token()
     ann.enrol_totp(token=token)
-    old = Somebody(**vars(ann))
+    old = TestUser(**vars(ann))
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
     # A session from before the factor has not proven it.
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name, token=token).status_code == 401

@@ -8,26 +8,26 @@ import pytest
 
 from mfa.totp.models import EndUserBackupCode, EndUserTotpSecret
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, a_step_lasts, somebody, wrong_code
-from tests.world import Api, House, statements
+from tests.mfa.people import TestUser, a_step_lasts, new_user, wrong_code
+from tests.world import Api, TestTenant, statements
 from userflow.accounts.realms import END_USERS
 
 
-def verify(person: Somebody, **members: Any) -> Any:
+def verify(person: TestUser, **members: Any) -> Any:
     return Api().post("/webauthn/totp/verify", {**person.name, **members})
 
 
-def wrong(person: Somebody) -> str:
+def wrong(person: TestUser) -> str:
     """A code of none of the steps around now."""
     return wrong_code(person.secret)
 
 
 @pytest.fixture
-def ann(house: House) -> Somebody:
-    return somebody(house).enrol_totp()
+def ann(tenant: TestTenant) -> TestUser:
+    return new_user(tenant).enrol_totp()
 
 
-def test_the_answer_is_the_documented_one(ann: Somebody) -> None:
+def test_the_answer_is_the_documented_one(ann: TestUser) -> None:
     answer = verify(ann, code=ann.code(1))
     assert answer.status_code == 200
     assert answer.json() == {
@@ -35,11 +35,11 @@ def test_the_answer_is_the_documented_one(ann: Somebody) -> None:
         "message": "The code is right.",
         "method": "totp",
         "success": True,
-        "tenant_id": str(ann.house.id),
+        "tenant_id": str(ann.tenant.id),
     }
 
 
-def test_a_step_is_accepted_once_and_the_enrollment_was_the_first_time(ann: Somebody) -> None:
+def test_a_step_is_accepted_once_and_the_enrollment_was_the_first_time(ann: TestUser) -> None:
     assert verify(ann, code=ann.spent).status_code == 400
     code = ann.code(1)
     assert verify(ann, code=code).status_code == 200
@@ -47,13 +47,13 @@ def test_a_step_is_accepted_once_and_the_enrollment_was_the_first_time(ann: Some
 
 
 @pytest.mark.parametrize("steps", [-2, 2])
-def test_two_steps_away_is_too_far(ann: Somebody, steps: int) -> None:
+def test_two_steps_away_is_too_far(ann: TestUser, steps: int) -> None:
     ann.minutes_pass(5)
     a_step_lasts()
     assert verify(ann, code=ann.code(steps)).status_code == 400
 
 
-def test_a_backup_code_works_once_in_any_spelling(ann: Somebody) -> None:
+def test_a_backup_code_works_once_in_any_spelling(ann: TestUser) -> None:
     first, second = ann.backup_codes[:2]
     answer = verify(ann, backup_code=first.lower().replace("-", ""))
     assert (answer.status_code, answer.json()["method"]) == (200, "backup_code")
@@ -61,21 +61,21 @@ def test_a_backup_code_works_once_in_any_spelling(ann: Somebody) -> None:
     assert verify(ann, backup_code=second).status_code == 200
 
 
-def test_of_both_the_code_counts(ann: Somebody) -> None:
+def test_of_both_the_code_counts(ann: TestUser) -> None:
     assert verify(ann, code=wrong(ann), backup_code=ann.backup_codes[0]).status_code == 400
     both = verify(ann, code=ann.code(1), backup_code=ann.backup_codes[0])
     assert both.json()["method"] == "totp"
     assert verify(ann, backup_code=ann.backup_codes[0]).status_code == 200
 
 
-def test_the_last_backup_code_leaves_the_methods(ann: Somebody) -> None:
+def test_the_last_backup_code_leaves_the_methods(ann: TestUser) -> None:
     for code in ann.backup_codes:
         assert verify(ann, backup_code=code).status_code == 200
     assert ann.row().mfa_methods == ["totp"]
 
 
-def test_nobody_elses_backup_code_opens(house: House, ann: Somebody) -> None:
-    ben = somebody(house).enrol_totp()
+def test_nobody_elses_backup_code_opens(tenant: TestTenant, ann: TestUser) -> None:
+    ben = new_user(tenant).enrol_totp()
     assert verify(ben, backup_code=ann.backup_codes[0]).status_code == 400
     assert verify(ann, backup_code=ann.backup_codes[0]).status_code == 200
 
@@ -88,8 +88,8 @@ BAD_CODES: list[Any] = [
 
 @pytest.mark.parametrize("code", BAD_CODES)
 @pytest.mark.parametrize("path", ["totp/verify", "totp/verifyLogin", "sms/verify"])
-def test_what_is_not_six_ascii_digits_is_400_and_not_an_attempt(house: House, code: Any, path: str) -> None:
-    somebody_else = shared(house)
+def test_what_is_not_six_ascii_digits_is_400_and_not_an_attempt(tenant: TestTenant, code: Any, path: str) -> None:
+    somebody_else = shared(tenant)
     answer = Api().post(f"/webauthn/{path}", {**somebody_else.named_with_client, "code": code})
     assert answer.status_code == 400
     # NUL does not get as far as the member: the body is no JSON that we take.
@@ -97,38 +97,38 @@ def test_what_is_not_six_ascii_digits_is_400_and_not_an_attempt(house: House, co
     assert failures(somebody_else) == {}
 
 
-_shared: dict[Any, Somebody] = {}
+_shared: dict[Any, TestUser] = {}
 
 
-def shared(house: House) -> Somebody:
+def shared(tenant: TestTenant) -> TestUser:
     """One user for all cases: none of them may leave a trace."""
-    if house.id not in _shared:
-        _shared[house.id] = somebody(house).enrol_totp()
-    return _shared[house.id]
+    if tenant.id not in _shared:
+        _shared[tenant.id] = new_user(tenant).enrol_totp()
+    return _shared[tenant.id]
 
 
-def failures(person: Somebody) -> dict[tuple[str, str], int]:
+def failures(person: TestUser) -> dict[tuple[str, str], int]:
     """Counted tries by factor and kind of caller."""
     from userflow.credentials.attempts import subject_of
 
-    with in_tenant(person.house.id):
+    with in_tenant(person.tenant.id):
         rows = END_USERS.attempts._default_manager.filter(subject=subject_of(END_USERS, person.id))
         return {(row.factor, row.caller): row.failures for row in rows}
 
 
 @pytest.mark.parametrize("body", [{}, {"backup_code": ""}, {"backup_code": "short"}, {"backup_code": 5}])
-def test_a_body_without_a_usable_code_is_400_and_not_an_attempt(ann: Somebody, body: dict[str, Any]) -> None:
+def test_a_body_without_a_usable_code_is_400_and_not_an_attempt(ann: TestUser, body: dict[str, Any]) -> None:
     assert verify(ann, **body).status_code == 400
     assert failures(ann) == {}
 
 
-def test_without_a_factor_the_answer_is_that_of_a_wrong_code(house: House, ann: Somebody) -> None:
-    ben = somebody(house)
+def test_without_a_factor_the_answer_is_that_of_a_wrong_code(tenant: TestTenant, ann: TestUser) -> None:
+    ben = new_user(tenant)
     with_factor, without = verify(ann, code=wrong(ann)), verify(ben, code="123456")
     assert (with_factor.status_code, with_factor.json()) == (without.status_code, without.json())
 
 
-def test_five_wrong_codes_lock_the_factor_for_a_minute_then_for_two(ann: Somebody) -> None:
+def test_five_wrong_codes_lock_the_factor_for_a_minute_then_for_two(ann: TestUser) -> None:
     for _ in range(5):
         assert verify(ann, code=wrong(ann)).status_code == 400
     locked = verify(ann, code=ann.code(1))
@@ -140,8 +140,10 @@ def test_five_wrong_codes_lock_the_factor_for_a_minute_then_for_two(ann: Somebod
     assert 115 <= int(verify(ann, code=ann.code(1)).headers["Retry-After"]) <= 121
 
 
-def test_a_lock_holds_for_that_factor_and_that_user_only(house: House, other_house: House, ann: Somebody) -> None:
-    ben, far = somebody(house).enrol_totp(), somebody(other_house).enrol_totp()
+def test_a_lock_holds_for_that_factor_and_that_user_only(
+    tenant: TestTenant, other_tenant: TestTenant, ann: TestUser
+) -> None:
+    ben, far = new_user(tenant).enrol_totp(), new_user(other_tenant).enrol_totp()
     for _ in range(5):
         verify(ann, code=wrong(ann))
     assert verify(ann, code=ann.code(1)).status_code == 429
@@ -150,8 +152,8 @@ def test_a_lock_holds_for_that_factor_and_that_user_only(house: House, other_hou
     assert verify(far, code=far.code(1)).status_code == 200
 
 
-def test_strangers_do_not_lock_the_person_out(house: House) -> None:
-    ann = somebody(house)
+def test_strangers_do_not_lock_the_person_out(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     token = ann.token()
     ann.enrol_totp(token=token)
     for _ in range(6):
@@ -161,41 +163,43 @@ def test_strangers_do_not_lock_the_person_out(house: House) -> None:
     assert own.status_code == 200
 
 
-def test_a_right_code_begins_the_count_anew(ann: Somebody) -> None:
+def test_a_right_code_begins_the_count_anew(ann: TestUser) -> None:
     for _ in range(4):
         verify(ann, code=wrong(ann))
     assert verify(ann, code=ann.code(1)).status_code == 200
     assert failures(ann) == {}
 
 
-def test_a_token_that_is_sent_must_be_good_and_of_the_tenant(house: House, other_house: House, ann: Somebody) -> None:
+def test_verify_rejects_token_of_another_tenant(tenant: TestTenant, other_tenant: TestTenant, ann: TestUser) -> None:
     body = {**ann.name, "code": ann.code(1)}
     assert Api().post("/webauthn/totp/verify", body, token="nonsense").status_code == 401
-    foreign = other_house.api.post("/webauthn/totp/verify", body)
+    foreign = other_tenant.api.post("/webauthn/totp/verify", body)
     assert foreign.status_code == 403
     assert Api().post("/webauthn/totp/verify", body).status_code == 200
 
 
-def test_users_of_another_tenant_with_the_same_address_are_other_people(house: House, other_house: House) -> None:
-    ann = somebody(house).enrol_totp()
+def test_users_of_another_tenant_with_the_same_address_are_other_people(
+    tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    ann = new_user(tenant).enrol_totp()
     answer = Api().post(
-        "/webauthn/totp/verify", {"email": ann.email, "tenant_id": str(other_house.id), "code": ann.code(1)}
+        "/webauthn/totp/verify", {"email": ann.email, "tenant_id": str(other_tenant.id), "code": ann.code(1)}
     )
     assert answer.status_code == 404
 
 
-def test_extra_members_have_no_effect(ann: Somebody) -> None:
+def test_extra_members_have_no_effect(ann: TestUser) -> None:
     extra = {"mfa_verified": True, "success": True, "active": True, "last_step": 0, "method": "sms"}
     assert verify(ann, code=wrong(ann), **extra).status_code == 400
 
 
-def test_no_secret_is_kept_in_the_audit_trail(ann: Somebody) -> None:
+def test_no_secret_is_kept_in_the_audit_trail(ann: TestUser) -> None:
     from identity_platform.audit.models import TenantEvent
 
     code = ann.code(1)
     verify(ann, code=code)
     verify(ann, backup_code=ann.backup_codes[0])
-    with in_tenant(ann.house.id):
+    with in_tenant(ann.tenant.id):
         trail = str(list(TenantEvent.objects.filter(target_id=str(ann.id)).values()))
         details = str(list(TenantEvent.objects.filter(target_id=str(ann.id)).values_list("details")))
     for secret in (ann.secret, *ann.backup_codes, ann.email):
@@ -206,28 +210,28 @@ def test_no_secret_is_kept_in_the_audit_trail(ann: Somebody) -> None:
     assert "factor.verified" in trail
 
 
-def test_the_queries_of_a_verification_are_few(ann: Somebody) -> None:
+def test_the_queries_of_a_verification_are_few(ann: TestUser) -> None:
     body = {**ann.name, "code": ann.code(1)}
-    door = Api()
+    api = Api()
     with statements() as made:
-        assert door.post("/webauthn/totp/verify", body).status_code == 200
+        assert api.post("/webauthn/totp/verify", body).status_code == 200
     assert made.counts == (1, 2)
 
 
-def test_erasing_a_user_names_and_counts_what_went(house: House, ann: Somebody) -> None:
-    answer = house.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(house.id), "user_id": str(ann.id)})
+def test_erasing_a_user_names_and_counts_what_went(tenant: TestTenant, ann: TestUser) -> None:
+    answer = tenant.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(ann.id)})
     assert answer.status_code == 200
     deleted = answer.json()["deleted"]
     assert (deleted["totp_secrets"], deleted["backup_codes"]) == (1, 10)
     named = {"role_bindings", "webauthn_credentials", "push_devices", "push_authentication_requests", "phones"}
     assert named <= set(deleted)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert not EndUserTotpSecret.objects.filter(user_id=ann.id).exists()
         assert not EndUserBackupCode.objects.filter(user_id=ann.id).exists()
 
 
-def test_codes_of_an_independent_authenticator_are_accepted(house: House) -> None:
-    ann = somebody(house)
+def test_codes_of_an_independent_authenticator_are_accepted(tenant: TestTenant) -> None:
+    ann = new_user(tenant)
     url = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["otp_auth_url"]
     authenticator = pyotp.parse_uri(url)
     body = {**ann.name, "secret": authenticator.secret, "code": authenticator.now()}  # type: ignore[union-attr]

@@ -3,16 +3,16 @@
 import pytest
 
 from tests.mfa.webauthn.authenticator import Authenticator
-from tests.mfa.webauthn.passkeys import Home, end_users_of, somebody_with_passkey
-from tests.world import House, Person
+from tests.mfa.webauthn.passkeys import Home, end_users_of, user_with_passkey
+from tests.world import Person, TestTenant
 
 
 @pytest.fixture
-def home(house: House) -> Home:
-    return end_users_of(house)
+def home(tenant: TestTenant) -> Home:
+    return end_users_of(tenant)
 
 
 @pytest.fixture
-def enrolled(house: House) -> tuple[Person, Authenticator]:
+def enrolled(tenant: TestTenant) -> tuple[Person, Authenticator]:
     """Somebody with a passkey whose counter counts."""
-    return somebody_with_passkey(house)
+    return user_with_passkey(tenant)

@@ -7,7 +7,7 @@ from django.conf import settings
 
 from tests.mfa.webauthn.authenticator import ES256, UP, UV, Authenticator
 from tests.userflow.sessions.aged import strong
-from tests.world import Api, House, Person
+from tests.world import Api, Person, TestTenant
 
 ORIGIN = settings.WEBAUTHN_ORIGINS[0]
 
@@ -58,21 +58,21 @@ class Home:
         return dict(answer.json())
 
 
-def stepped_up(door: Api) -> Api:
+def stepped_up(api: Api) -> Api:
     """The same session after it has proven a second factor."""
-    return Api(token=strong(str(door.token)), address=door.address)
+    return Api(token=strong(str(api.token)), address=api.address)
 
 
-def end_users_of(house: House) -> Home:
+def end_users_of(tenant: TestTenant) -> Home:
     """The calls for a tenant's end users."""
-    return Home("/webauthn/enduser", {"tenant_id": str(house.id)})
+    return Home("/webauthn/enduser", {"tenant_id": str(tenant.id)})
 
 
 ADMIN_USERS = Home("/webauthn/admin", {})
 
 
-def somebody_with_passkey(house: House, *, counting: bool = True) -> tuple[Person, Authenticator]:
+def user_with_passkey(tenant: TestTenant, *, counting: bool = True) -> tuple[Person, Authenticator]:
     """A new end user with one passkey."""
-    person = house.register()
-    authenticator = end_users_of(house).enrol(house.as_user(person), person, new_authenticator(counting=counting))
+    person = tenant.register()
+    authenticator = end_users_of(tenant).enrol(tenant.as_user(person), person, new_authenticator(counting=counting))
     return person, authenticator

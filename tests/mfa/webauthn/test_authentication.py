@@ -12,9 +12,9 @@ from tests.mfa.webauthn.passkeys import (
     Home,
     end_users_of,
     new_authenticator,
-    somebody_with_passkey,
+    user_with_passkey,
 )
-from tests.world import Api, House, Person, sign_in_admin
+from tests.world import Api, Person, TestTenant, sign_in_admin
 
 Enrolled = tuple[Person, Authenticator]
 
@@ -38,46 +38,50 @@ def test_without_a_ticket_it_is_a_verification_only(home: Home, enrolled: Enroll
     assert answer.json() == {"success": True, "user_id": str(person.id)}
 
 
-def test_it_completes_a_login(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_it_completes_a_login(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
-    login = house.sign_in(person)
+    login = tenant.sign_in(person)
     assert (login["mfa_required"], login["methods"]) == (True, ["webauthn"])
     response = authenticator.get(home.options(person))
     answer = home.finish_authentication(person, response, mfa_token=login["mfa_token"]).json()
     assert (answer["success"], answer["user_id"], answer["token_type"]) == (True, str(person.id), "Bearer")
     claims = Api(token=answer["access_token"]).get("/exsvc/debug/auth").json()["claims"]
-    assert (claims["amr"], claims["sub"], claims["client_id"]) == (["pwd", "pop"], str(person.id), str(house.client_id))
+    assert (claims["amr"], claims["sub"], claims["client_id"]) == (
+        ["pwd", "pop"],
+        str(person.id),
+        str(tenant.client_id),
+    )
     assert answer["refresh_token"]
     assert answer["expires_in"] == 3600
 
 
-def test_it_completes_an_admins_login(new_house: Any) -> None:
-    house = new_house()
-    authenticator = ADMIN_USERS.enrol(house.api, house.admin)
-    login = sign_in_admin(house.admin.username)
+def test_it_completes_an_admins_login(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    authenticator = ADMIN_USERS.enrol(tenant.api, tenant.admin)
+    login = sign_in_admin(tenant.admin.username)
     assert "access_token" not in login
-    response = authenticator.get(ADMIN_USERS.options(house.admin))
-    answer = ADMIN_USERS.finish_authentication(house.admin, response, mfa_token=login["mfa_token"]).json()
+    response = authenticator.get(ADMIN_USERS.options(tenant.admin))
+    answer = ADMIN_USERS.finish_authentication(tenant.admin, response, mfa_token=login["mfa_token"]).json()
     me = Api(token=answer["access_token"]).get("/uflow/admin/users/me").json()
-    assert (me["id"], me["mfa_methods"]) == (str(house.admin.id), ["webauthn"])
+    assert (me["id"], me["mfa_methods"]) == (str(tenant.admin.id), ["webauthn"])
 
 
-def test_passkey_rejects_admin_of_suspended_tenant(new_house: Any, operator: Api) -> None:
-    house = new_house()
-    authenticator = ADMIN_USERS.enrol(house.api, house.admin)
-    response = authenticator.get(ADMIN_USERS.options(house.admin))
+def test_passkey_rejects_admin_of_suspended_tenant(new_tenant: Any, operator: Api) -> None:
+    tenant = new_tenant()
+    authenticator = ADMIN_USERS.enrol(tenant.api, tenant.admin)
+    response = authenticator.get(ADMIN_USERS.options(tenant.admin))
     for status, expected in (("suspended", 403), ("active", 401)):
-        assert operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": status}).status_code == 200
+        assert operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": status}).status_code == 200
         # The challenge is used up by the first try.
-        assert ADMIN_USERS.finish_authentication(house.admin, response).status_code == expected
-    again = authenticator.get(ADMIN_USERS.options(house.admin))
-    assert ADMIN_USERS.finish_authentication(house.admin, again).status_code == 200
+        assert ADMIN_USERS.finish_authentication(tenant.admin, response).status_code == expected
+    again = authenticator.get(ADMIN_USERS.options(tenant.admin))
+    assert ADMIN_USERS.finish_authentication(tenant.admin, again).status_code == 200
 
 
-def test_a_ticket_works_once_and_for_its_user_only(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_a_ticket_works_once_and_for_its_user_only(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
-    other, key_of_other = somebody_with_passkey(house)
-    ticket = house.sign_in(person)["mfa_token"]
+    other, key_of_other = user_with_passkey(tenant)
+    ticket = tenant.sign_in(person)["mfa_token"]
     foreign = key_of_other.get(home.options(other))
     assert home.finish_authentication(other, foreign, mfa_token=ticket).status_code == 401
     for status in (200, 401):
@@ -85,19 +89,19 @@ def test_a_ticket_works_once_and_for_its_user_only(home: Home, house: House, enr
         assert home.finish_authentication(person, response, mfa_token=ticket).status_code == status
 
 
-def test_a_passkey_sign_in_names_nobody(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_a_passkey_sign_in_names_nobody(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     options = home.options()
     assert (options["userVerification"], options["allowCredentials"]) == ("required", [])
     answer = home.finish_authentication(None, authenticator.get(options)).json()
     assert (answer["success"], answer["user_id"]) == (True, str(person.id))
     claims = Api(token=answer["access_token"]).get("/exsvc/debug/auth").json()["claims"]
-    assert (claims["amr"], claims["client_id"]) == (["pop", "mfa"], str(house.client_id))
+    assert (claims["amr"], claims["client_id"]) == (["pop", "mfa"], str(tenant.client_id))
 
 
-def test_a_passkey_sign_in_may_name_the_user_at_the_end(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_a_passkey_sign_in_may_name_the_user_at_the_end(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
-    other = house.register()
+    other = tenant.register()
     assert home.finish_authentication(other, authenticator.get(home.options())).status_code == 401
     answer = home.finish_authentication(person, authenticator.get(home.options()))
     assert "access_token" in answer.json()
@@ -131,26 +135,26 @@ def test_nobody_named_at_all(home: Home, enrolled: Enrolled) -> None:
     assert "email" in answer.json()["details"]
 
 
-def test_a_deactivated_client_signs_nobody_in(new_house: Any) -> None:
-    house = new_house()
-    home = end_users_of(house)
-    _, authenticator = somebody_with_passkey(house)
+def test_a_deactivated_client_signs_nobody_in(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    home = end_users_of(tenant)
+    _, authenticator = user_with_passkey(tenant)
     options = home.options()
-    _deactivate_client(house)
+    _deactivate_client(tenant)
     assert home.finish_authentication(None, authenticator.get(options)).status_code == 401
 
 
-def _deactivate_client(house: House) -> None:
+def _deactivate_client(tenant: TestTenant) -> None:
     # The endpoint for it belongs to client management.
     from userflow.accounts.models import Client
 
-    Client.objects.filter(pk=house.client_id).update(active=False)
+    Client.objects.filter(pk=tenant.client_id).update(active=False)
 
 
-def test_a_deactivated_user_is_refused(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_a_deactivated_user_is_refused(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     named, unnamed = home.options(person), home.options()
-    house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": False})
+    tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
     assert home.finish_authentication(person, authenticator.get(named)).status_code == 401
     assert home.finish_authentication(None, authenticator.get(unnamed)).status_code == 401
     assert home.begin_authentication(person).status_code == 404
@@ -176,7 +180,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("knobs", REFUSED.values(), ids=REFUSED.keys())
-def test_refused(home: Home, house: House, enrolled: Enrolled, knobs: dict[str, Any]) -> None:
+def test_refused(home: Home, tenant: TestTenant, enrolled: Enrolled, knobs: dict[str, Any]) -> None:
     person, authenticator = enrolled
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
     answer = home.finish_authentication(person, authenticator.get(home.options(person), **knobs))
@@ -184,49 +188,49 @@ def test_refused(home: Home, house: House, enrolled: Enrolled, knobs: dict[str, 
 
 
 @pytest.mark.parametrize("flags", [UP | UV | 0x08, UP | UV | 0x18], ids=["eligible", "backed up"])
-def test_backup_state_may_change_eligibility_may_not(home: Home, house: House, flags: int) -> None:
-    person = house.register()
-    door = house.as_user(person)
-    authenticator = home.enrol(door, person, new_authenticator(flags=flags))
-    assert door.get("/webauthn/factors").json()["factors"][0]["backed_up"] == bool(flags & 0x10)
+def test_backup_state_may_change_eligibility_may_not(home: Home, tenant: TestTenant, flags: int) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
+    authenticator = home.enrol(api, person, new_authenticator(flags=flags))
+    assert api.get("/webauthn/factors").json()["factors"][0]["backed_up"] == bool(flags & 0x10)
     backed_up = authenticator.get(home.options(person), flags=UP | UV | 0x18)
     assert home.finish_authentication(person, backed_up).status_code == 200
-    assert door.get("/webauthn/factors").json()["factors"][0]["backed_up"] is True
+    assert api.get("/webauthn/factors").json()["factors"][0]["backed_up"] is True
     single = authenticator.get(home.options(person), flags=UP | UV)
     assert home.finish_authentication(person, single).status_code == 401
 
 
-def test_the_counter_must_rise(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_the_counter_must_rise(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     for count, status in ((7, 200), (7, 401), (6, 401), (0, 401), (8, 200)):
         response = authenticator.get(home.options(person), sign_count=count)
         assert home.finish_authentication(person, response).status_code == status, count
-    assert _stored(house, person).sign_count == 8
-    reasons = [event.details["reason"] for event in _errors(house, person)]
+    assert _stored(tenant, person).sign_count == 8
+    reasons = [event.details["reason"] for event in _errors(tenant, person)]
     assert reasons == ["counter did not rise"] * 3
 
 
-def test_an_authenticator_that_does_not_count(home: Home, house: House) -> None:
-    person, authenticator = somebody_with_passkey(house, counting=False)
+def test_an_authenticator_that_does_not_count(home: Home, tenant: TestTenant) -> None:
+    person, authenticator = user_with_passkey(tenant, counting=False)
     for count, status in ((0, 200), (0, 200), (1, 200), (0, 401)):
         response = authenticator.get(home.options(person), sign_count=count)
         assert home.finish_authentication(person, response).status_code == status
-    assert _stored(house, person).sign_count == 1
+    assert _stored(tenant, person).sign_count == 1
 
 
-def _stored(house: House, person: Person) -> Any:
+def _stored(tenant: TestTenant, person: Person) -> Any:
     from mfa.webauthn.models import EndUserPasskey
     from tenants.context import in_tenant
 
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         return EndUserPasskey.objects.get(user_id=person.id)
 
 
-def _errors(house: House, person: Person) -> list[Any]:
+def _errors(tenant: TestTenant, person: Person) -> list[Any]:
     from identity_platform.audit.models import TenantEvent
     from tenants.context import in_tenant
 
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         return list(TenantEvent.objects.filter(action="factor.refused", target_id=str(person.id)))
 
 
@@ -237,53 +241,53 @@ def test_a_challenge_is_answered_once(home: Home, enrolled: Enrolled) -> None:
     assert home.finish_authentication(person, authenticator.get(options)).status_code == 401
 
 
-def test_the_same_assertion_works_once(home: Home, house: House) -> None:
-    person, authenticator = somebody_with_passkey(house, counting=False)
+def test_the_same_assertion_works_once(home: Home, tenant: TestTenant) -> None:
+    person, authenticator = user_with_passkey(tenant, counting=False)
     response = authenticator.get(home.options(person))
     assert [home.finish_authentication(person, response).status_code for _ in range(2)] == [200, 401]
 
 
-def test_a_challenge_is_its_users(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_a_challenge_is_its_users(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
-    other, _ = somebody_with_passkey(house)
+    other, _ = user_with_passkey(tenant)
     response = authenticator.get(home.options(other))
     assert home.finish_authentication(person, response).status_code == 401
 
 
-def test_a_challenge_is_its_tenants(home: Home, other_house: House, enrolled: Enrolled) -> None:
+def test_a_challenge_is_its_tenants(home: Home, other_tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
-    there = end_users_of(other_house)
+    there = end_users_of(other_tenant)
     for options in (home.options(), home.options(person)):
         response = authenticator.get(options)
         assert there.finish_authentication(person, response).status_code == 401
         assert there.finish_authentication(None, response).status_code == 401
 
 
-def test_a_challenge_is_its_realms(new_house: Any) -> None:
-    house = new_house()
-    authenticator = ADMIN_USERS.enrol(house.api, house.admin)
-    response = authenticator.get(ADMIN_USERS.options(house.admin))
-    assert end_users_of(house).finish_authentication(house.admin, response).status_code == 401
-    assert ADMIN_USERS.finish_authentication(house.admin, response).status_code == 200
+def test_a_challenge_is_its_realms(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    authenticator = ADMIN_USERS.enrol(tenant.api, tenant.admin)
+    response = authenticator.get(ADMIN_USERS.options(tenant.admin))
+    assert end_users_of(tenant).finish_authentication(tenant.admin, response).status_code == 401
+    assert ADMIN_USERS.finish_authentication(tenant.admin, response).status_code == 200
 
 
-def test_a_challenge_is_its_ceremonys(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_a_challenge_is_its_ceremonys(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
-    ticket = house.sign_in(person)["mfa_token"]
+    ticket = tenant.sign_in(person)["mfa_token"]
     token = home.finish_authentication(person, authenticator.get(home.options(person)), mfa_token=ticket).json()
     options = home.begin_registration(Api(token=token["access_token"]), person).json()
     response = authenticator.get({"rpId": "localhost", "challenge": options["challenge"]})
     assert home.finish_authentication(person, response).status_code == 401
 
 
-def test_a_challenge_lasts_five_minutes(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_a_challenge_lasts_five_minutes(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     options = home.options(person)
-    _age_challenges(house, person)
+    _age_challenges(tenant, person)
     assert home.finish_authentication(person, authenticator.get(options)).status_code == 401
 
 
-def _age_challenges(house: House, person: Person) -> None:
+def _age_challenges(tenant: TestTenant, person: Person) -> None:
     from datetime import timedelta
 
     from django.db.models import F
@@ -291,12 +295,12 @@ def _age_challenges(house: House, person: Person) -> None:
     from mfa.webauthn.models import EndUserChallenge
     from tenants.context import in_tenant
 
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         EndUserChallenge.objects.filter(user_id=person.id).update(expires_at=F("expires_at") - timedelta(minutes=5))
 
 
-def test_who_has_none_and_who_is_nobody(home: Home, house: House) -> None:
-    person = house.register()
+def test_who_has_none_and_who_is_nobody(home: Home, tenant: TestTenant) -> None:
+    person = tenant.register()
     nobody = Person(person.id, "nobody@example.com")
     assert home.begin_authentication(person).status_code == 400
     assert home.begin_authentication(nobody).status_code == 404
@@ -305,14 +309,14 @@ def test_who_has_none_and_who_is_nobody(home: Home, house: House) -> None:
     assert answers[0].json() == answers[1].json()
 
 
-def test_a_token_of_another_tenant(home: Home, other_house: House, enrolled: Enrolled) -> None:
+def test_a_token_of_another_tenant(home: Home, other_tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
-    assert home.begin_authentication(person, api=other_house.api).status_code == 403
+    assert home.begin_authentication(person, api=other_tenant.api).status_code == 403
     response = authenticator.get(home.options(person))
-    assert home.finish_authentication(person, response, api=other_house.api).status_code == 403
+    assert home.finish_authentication(person, response, api=other_tenant.api).status_code == 403
 
 
-def test_an_unknown_tenant(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_an_unknown_tenant(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
     assert nowhere.begin_authentication(person).status_code == 404
@@ -321,7 +325,7 @@ def test_an_unknown_tenant(home: Home, house: House, enrolled: Enrolled) -> None
     assert nowhere.finish_authentication(person, response).status_code == 401
 
 
-def test_five_wrong_uses_lock_strangers_and_not_the_person(home: Home, house: House, enrolled: Enrolled) -> None:
+def test_five_wrong_uses_lock_strangers_and_not_the_person(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     for _ in range(5):
         wrong = authenticator.get(home.options(person), tamper_signature=True)
@@ -329,7 +333,7 @@ def test_five_wrong_uses_lock_strangers_and_not_the_person(home: Home, house: Ho
     locked = home.finish_authentication(person, authenticator.get(home.options(person)))
     assert locked.status_code == 429
     assert 50 < int(locked.headers["Retry-After"]) <= 61
-    ticket = house.sign_in(person)["mfa_token"]
+    ticket = tenant.sign_in(person)["mfa_token"]
     response = authenticator.get(home.options(person))
     assert home.finish_authentication(person, response, mfa_token=ticket).status_code == 200
 
@@ -341,6 +345,6 @@ def test_members_that_are_nobodys_business(home: Home, enrolled: Enrolled) -> No
     assert answer.json() == {"success": True, "user_id": str(person.id)}
 
 
-def test_admin_calls_name_the_user(house: House) -> None:
+def test_admin_calls_name_the_user(tenant: TestTenant) -> None:
     assert ADMIN_USERS.begin_authentication().status_code == 400
     assert ADMIN_USERS.finish_authentication(None, {"id": "x"}).status_code == 400

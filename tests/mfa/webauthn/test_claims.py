@@ -15,31 +15,31 @@ from tenants.models import Tenant, WebAuthnClaim
 from tests.console.staff import new_operator
 from tests.mfa.webauthn.passkeys import ORIGIN
 from tests.parallel import at_once
-from tests.world import Api, House, build_house
+from tests.world import Api, TestTenant, build_tenant
 
 TENANTS = "/uflow/admin/tenants"
 
 
 @pytest.fixture(scope="module")
-def pair(django_db_setup: None, django_db_blocker: Any) -> tuple[House, House]:
+def pair(django_db_setup: None, django_db_blocker: Any) -> tuple[TestTenant, TestTenant]:
     """Two tenants of this file's own: an RP ID does not change where other tests have enrolled passkeys."""
     with django_db_blocker.unblock():
-        return build_house("mine"), build_house("theirs")
+        return build_tenant("mine"), build_tenant("theirs")
 
 
 @pytest.fixture
-def domain(pair: tuple[House, House]) -> Any:
+def domain(pair: tuple[TestTenant, TestTenant]) -> Any:
     """A domain that no other test has; the settings of both tenants are as before afterwards."""
-    before = [Tenant.objects.get(pk=house.id).settings for house in pair]
+    before = [Tenant.objects.get(pk=tenant.id).settings for tenant in pair]
     yield f"d-{secrets.token_hex(5)}.example"
-    for house, settings in zip(pair, before, strict=True):
-        Tenant.objects.filter(pk=house.id).update(settings=settings)
-        WebAuthnClaim.objects.filter(tenant_id=house.id).delete()
+    for tenant, settings in zip(pair, before, strict=True):
+        Tenant.objects.filter(pk=tenant.id).update(settings=settings)
+        WebAuthnClaim.objects.filter(tenant_id=tenant.id).delete()
 
 
-def put(operator: Api, house: House, **settings: Any) -> Any:
+def put(operator: Api, tenant: TestTenant, **settings: Any) -> Any:
     """Set settings of the tenant over the API."""
-    return operator.patch(f"{TENANTS}/{house.id}", {"settings": settings})
+    return operator.patch(f"{TENANTS}/{tenant.id}", {"settings": settings})
 
 
 # What one tenant has and what another one asks for; `D` is the domain.
@@ -69,19 +69,19 @@ def of(domain: str, stated: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("has", "asks"), TAKEN.values(), ids=TAKEN.keys())
 def test_settings_reject_what_another_tenant_claims(
-    operator: Api, pair: tuple[House, House], domain: str, has: dict[str, Any], asks: dict[str, Any]
+    operator: Api, pair: tuple[TestTenant, TestTenant], domain: str, has: dict[str, Any], asks: dict[str, Any]
 ) -> None:
     mine, theirs = pair
     assert put(operator, theirs, **of(domain, has)).status_code == 200
     answer = put(operator, mine, **of(domain, asks), issuer_name="Changed")
     assert (answer.status_code, list(answer.json()["details"])) == (409, [f"settings.{name}" for name in asks])
-    for told in (str(theirs.id), theirs.made.tenant.slug, theirs.made.tenant.name):
+    for told in (str(theirs.id), theirs.slug, theirs.name):
         assert told not in answer.text
     assert "issuer_name" not in Tenant.objects.get(pk=mine.id).settings
 
 
 def test_subdomains_and_other_ports_of_localhost_are_free(
-    operator: Api, pair: tuple[House, House], domain: str
+    operator: Api, pair: tuple[TestTenant, TestTenant], domain: str
 ) -> None:
     mine, theirs = pair
     has = {"webauthn_rp_id": domain, "webauthn_origins": [f"https://{domain}", "http://localhost:3002"]}
@@ -90,7 +90,7 @@ def test_subdomains_and_other_ports_of_localhost_are_free(
     assert put(operator, mine, **asks).status_code == 200
 
 
-def test_a_tenant_keeps_what_it_claims(operator: Api, pair: tuple[House, House], domain: str) -> None:
+def test_a_tenant_keeps_what_it_claims(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
     mine, theirs = pair
     assert put(operator, mine, webauthn_rp_id=domain).status_code == 200
     assert put(operator, mine, webauthn_rp_id=domain, webauthn_origins=[f"https://{domain}"]).status_code == 200
@@ -98,14 +98,14 @@ def test_a_tenant_keeps_what_it_claims(operator: Api, pair: tuple[House, House],
     assert put(operator, theirs, webauthn_rp_id=domain).status_code == 409
 
 
-def test_what_is_taken_back_is_free(operator: Api, pair: tuple[House, House], domain: str) -> None:
+def test_what_is_taken_back_is_free(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
     mine, theirs = pair
     assert put(operator, theirs, webauthn_rp_id=domain).status_code == 200
     assert put(operator, theirs, webauthn_rp_id=None).status_code == 200
     assert put(operator, mine, webauthn_rp_id=domain).status_code == 200
 
 
-def test_deleting_a_tenant_frees_its_domain(operator: Api, pair: tuple[House, House], domain: str) -> None:
+def test_deleting_a_tenant_frees_its_domain(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
     made = operator.post(TENANTS, {"name": "Claims", "settings": {"webauthn_rp_id": domain}}).json()
     assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 409
     gone = operator.delete(f"{TENANTS}/{made['tenant_id']}", {"confirm": made["slug"]})
@@ -113,7 +113,9 @@ def test_deleting_a_tenant_frees_its_domain(operator: Api, pair: tuple[House, Ho
     assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 200
 
 
-def test_create_rejects_what_another_tenant_claims(operator: Api, pair: tuple[House, House], domain: str) -> None:
+def test_create_rejects_what_another_tenant_claims(
+    operator: Api, pair: tuple[TestTenant, TestTenant], domain: str
+) -> None:
     assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 200
     slug = f"late-{secrets.token_hex(4)}"
     answer = operator.post(TENANTS, {"name": "Late", "slug": slug, "settings": {"webauthn_rp_id": domain}})
@@ -133,11 +135,11 @@ def test_create_rejects_what_another_tenant_claims(operator: Api, pair: tuple[Ho
     ],
 )
 def test_settings_reject_what_is_the_platforms(
-    operator: Api, house: House, settings: Any, name: str, value: Any
+    operator: Api, tenant: TestTenant, settings: Any, name: str, value: Any
 ) -> None:
     settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS = "console.example", ["https://login.console.example"]
     settings.BASE_URL = "https://public.example/identity"
-    answer = put(operator, house, **{name: value})
+    answer = put(operator, tenant, **{name: value})
     assert (answer.status_code, list(answer.json()["details"])) == (400, [f"settings.{name}"])
     created = operator.post(TENANTS, {"name": "Platform", "settings": {name: value}})
     assert (created.status_code, list(created.json()["details"])) == (400, [f"settings.{name}"])
@@ -154,19 +156,23 @@ def test_of_twenty_parallel_claims_one_wins(operator: Api, domain: str) -> None:
     assert len(set(WebAuthnClaim.objects.filter(name__endswith=domain).values_list("tenant_id", flat=True))) == 1
 
 
-def test_of_two_tenants_that_claim_at_once_one_wins(operator: Api, pair: tuple[House, House], domain: str) -> None:
-    def claim(house: House, number: int) -> Callable[[], tuple[House, int]]:
-        door = Api(token=operator.token)
+def test_of_two_tenants_that_claim_at_once_one_wins(
+    operator: Api, pair: tuple[TestTenant, TestTenant], domain: str
+) -> None:
+    def claim(tenant: TestTenant, number: int) -> Callable[[], tuple[TestTenant, int]]:
+        api = Api(token=operator.token)
         origins = [f"https://{name}.{domain}" for name in ("ab" if number % 2 else "ba")]
-        return lambda: (house, put(door, house, webauthn_origins=origins).status_code)
+        return lambda: (tenant, put(api, tenant, webauthn_origins=origins).status_code)
 
-    found = at_once([claim(house, number) for number in range(10) for house in pair])
-    winners = {house.id for house, status in found if status == 200}
+    found = at_once([claim(tenant, number) for number in range(10) for tenant in pair])
+    winners = {tenant.id for tenant, status in found if status == 200}
     assert len(winners) == 1
-    assert {status for house, status in found if house.id not in winners} == {409}
+    assert {status for tenant, status in found if tenant.id not in winners} == {409}
 
 
-def test_console_names_the_field_of_a_taken_domain(operator: Api, pair: tuple[House, House], domain: str) -> None:
+def test_console_names_the_field_of_a_taken_domain(
+    operator: Api, pair: tuple[TestTenant, TestTenant], domain: str
+) -> None:
     mine, theirs = pair
     assert put(operator, theirs, webauthn_rp_id=domain).status_code == 200
     tenant = Tenant.objects.get(pk=mine.id)
@@ -179,25 +185,27 @@ def test_console_names_the_field_of_a_taken_domain(operator: Api, pair: tuple[Ho
 
 
 def test_related_origins_are_those_of_the_claim(
-    operator: Api, pair: tuple[House, House], domain: str, settings: Any
+    operator: Api, pair: tuple[TestTenant, TestTenant], domain: str, settings: Any
 ) -> None:
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, domain]
     mine, theirs = pair
     put(operator, mine, webauthn_rp_id=domain)
     # As left by a release that let two tenants have one domain.
     _share(theirs, webauthn_rp_id=domain, webauthn_origins=["https://evil.example"])
-    door = Api()
-    door.client.defaults["HTTP_HOST"] = domain
-    assert door.get("/.well-known/webauthn").json() == {"origins": [f"https://{domain}"]}
+    api = Api()
+    api.client.defaults["HTTP_HOST"] = domain
+    assert api.get("/.well-known/webauthn").json() == {"origins": [f"https://{domain}"]}
 
 
-def _share(house: House, **stated: Any) -> None:
-    tenant = Tenant.objects.get(pk=house.id)
-    Tenant.objects.filter(pk=house.id).update(settings={**tenant.settings, **stated})
+def _share(tenant: TestTenant, **stated: Any) -> None:
+    row = Tenant.objects.get(pk=tenant.id)
+    Tenant.objects.filter(pk=tenant.id).update(settings={**row.settings, **stated})
 
 
-def test_migration_gives_a_shared_domain_to_the_oldest(operator: Api, pair: tuple[House, House], domain: str) -> None:
-    older, younger = sorted(pair, key=lambda house: Tenant.objects.get(pk=house.id).created_at)
+def test_migration_gives_a_shared_domain_to_the_oldest(
+    operator: Api, pair: tuple[TestTenant, TestTenant], domain: str
+) -> None:
+    older, younger = sorted(pair, key=lambda tenant: Tenant.objects.get(pk=tenant.id).created_at)
     _share(younger, webauthn_rp_id=domain, webauthn_origins=[f"https://young.{domain}"])
     _share(older, webauthn_rp_id=domain)
     with connection.schema_editor() as editor:
@@ -210,7 +218,7 @@ def test_migration_gives_a_shared_domain_to_the_oldest(operator: Api, pair: tupl
     with pytest.raises(SystemExit):
         call_command("check_tenants", stdout=said)
     (line,) = [line for line in said.getvalue().splitlines() if domain in line]
-    assert younger.made.tenant.slug in line
+    assert younger.slug in line
     assert put(operator, older, webauthn_rp_id=None).status_code == 200
     call_command("check_tenants", "--repair", "--yes", stdout=StringIO())
     assert WebAuthnClaim.objects.get(name=domain).tenant_id == younger.id

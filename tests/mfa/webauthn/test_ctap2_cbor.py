@@ -10,8 +10,8 @@ from mfa.webauthn.ctap2_cbor import ODD, check_authenticator_data, end_of_item
 from mfa.webauthn.responses import CeremonyFailed
 from tenants.context import in_tenant
 from tests.mfa.webauthn.authenticator import AT, UP, UV, b64, unb64
-from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator, somebody_with_passkey
-from tests.world import House
+from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator, user_with_passkey
+from tests.world import TestTenant
 
 EXTENDED = 0x80
 
@@ -67,30 +67,30 @@ def test_what_they_do_write_is_read_to_its_end(value: Any) -> None:
     assert end_of_item(item) == end_of_item(item + b"\x01") == len(item)
 
 
-def test_a_use_with_shared_values_is_refused_before_they_are_written_out(house: House) -> None:
-    person, authenticator = somebody_with_passkey(house)
-    home = end_users_of(house)
+def test_a_use_with_shared_values_is_refused_before_they_are_written_out(tenant: TestTenant) -> None:
+    person, authenticator = user_with_passkey(tenant)
+    home = end_users_of(tenant)
     response = authenticator.get(home.options(person), flags=UP | UV | EXTENDED)
     data = unb64(response["response"]["authenticatorData"])
     response["response"]["authenticatorData"] = b64(data + sharing(8))
     assert home.finish_authentication(person, response).status_code == 401
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         refused = TenantEvent.objects.filter(target_id=str(person.id), action="factor.refused")
         assert refused.get().details["reason"] == ODD
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["in the authenticator data", "in the statement"])
-def test_a_registration_with_shared_values_is_refused_alike(house: House, inside: bool) -> None:
-    person = house.register()
-    door, home = house.as_user(person), end_users_of(house)
-    credential = new_authenticator().create(home.begin_registration(door, person).json(), attestation="none")
+def test_a_registration_with_shared_values_is_refused_alike(tenant: TestTenant, inside: bool) -> None:
+    person = tenant.register()
+    api, home = tenant.as_user(person), end_users_of(tenant)
+    credential = new_authenticator().create(home.begin_registration(api, person).json(), attestation="none")
     found = cbor2.loads(unb64(credential["response"]["attestationObject"]))
     head, flags, rest = found["authData"][:32], found["authData"][32], found["authData"][33:]
     data = head + bytes([flags | EXTENDED]) + rest + sharing(8) if inside else found["authData"]
     statement = b"\xa0" if inside else b"\xa1\x61x" + sharing(8)
     written = b"\xa3\x63fmt\x64none\x67attStmt" + statement + b"\x68authData" + cbor2.dumps(data)
     credential["response"]["attestationObject"] = b64(written)
-    assert home.finish_registration(door, person, credential).status_code == 400
-    with in_tenant(house.id):
+    assert home.finish_registration(api, person, credential).status_code == 400
+    with in_tenant(tenant.id):
         refused = TenantEvent.objects.filter(target_id=str(person.id), action="factor.enrollment_refused")
         assert refused.get().details["reason"] == ODD

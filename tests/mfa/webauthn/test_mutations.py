@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.mfa.webauthn.authenticator import b64, unb64
-from tests.mfa.webauthn.passkeys import Home, new_authenticator, somebody_with_passkey
-from tests.world import Api, House
+from tests.mfa.webauthn.passkeys import Home, new_authenticator, user_with_passkey
+from tests.world import Api, TestTenant
 
 # Ten parts, so that several workers can share them; each has its own seed.
 PARTS, IN_EACH = 10, 250
@@ -137,22 +137,22 @@ def changed(chance: random.Random, honest: Json) -> Json:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_registrations(home: Home, house: House, part: int) -> None:
-    chance, person = random.Random(f"registration {part}"), house.register()
-    door = house.as_user(person)
+def test_registrations(home: Home, tenant: TestTenant, part: int) -> None:
+    chance, person = random.Random(f"registration {part}"), tenant.register()
+    api = tenant.as_user(person)
     for number in range(IN_EACH):
-        honest = new_authenticator().create(home.begin_registration(door, person).json())
+        honest = new_authenticator().create(home.begin_registration(api, person).json())
         wrong = changed(chance, honest)
-        answer = home.finish_registration(door, person, wrong)
+        answer = home.finish_registration(api, person, wrong)
         assert answer.status_code == 400, (number, answer.status_code, wrong)
-    assert door.get("/webauthn/factors").json()["factors"] == []
-    home.enrol(door, person)
+    assert api.get("/webauthn/factors").json()["factors"] == []
+    home.enrol(api, person)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_sign_ins(home: Home, house: House, part: int) -> None:
+def test_sign_ins(home: Home, tenant: TestTenant, part: int) -> None:
     chance = random.Random(f"sign-in {part}")
-    _person, authenticator = somebody_with_passkey(house, counting=False)
+    _person, authenticator = user_with_passkey(tenant, counting=False)
     for number in range(IN_EACH):
         wrong = changed(chance, authenticator.get(home.options()))
         answer = home.finish_authentication(None, wrong, api=Api())

@@ -7,7 +7,7 @@ from soft_fido2.authenticator import Fido2Authenticator
 from soft_fido2.key_pair import KeyPair
 
 from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 KEYS = {"ES256": KeyPair.generate_ecdsa, "RS256": KeyPair.generate_rsa}
 
@@ -19,22 +19,22 @@ def _at_our_page(options: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("attestation", ["none", "packed-self"])
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
-def test_it_enrols_and_signs_in(home: Home, house: House, key: Any, attestation: str) -> None:
-    person = house.register()
-    door, soft = house.as_user(person), Fido2Authenticator(keyPair=key())
-    created = soft.credential_create(_at_our_page(home.begin_registration(door, person).json()), attestation)
-    assert home.finish_registration(door, person, created).status_code == 200
-    ticket = house.sign_in(person)["mfa_token"]
+def test_it_enrols_and_signs_in(home: Home, tenant: TestTenant, key: Any, attestation: str) -> None:
+    person = tenant.register()
+    api, soft = tenant.as_user(person), Fido2Authenticator(keyPair=key())
+    created = soft.credential_create(_at_our_page(home.begin_registration(api, person).json()), attestation)
+    assert home.finish_registration(api, person, created).status_code == 200
+    ticket = tenant.sign_in(person)["mfa_token"]
     used = soft.credential_request(_at_our_page(home.options(person)))
     answer = home.finish_authentication(person, used, mfa_token=ticket)
     assert answer.status_code == 200, answer.content
     assert Api(token=answer.json()["access_token"]).get("/webauthn/factors").json()["methods"] == ["webauthn"]
 
 
-def test_it_signs_an_admin_in(new_house: Any) -> None:
-    house = new_house()
+def test_it_signs_an_admin_in(new_tenant: Any) -> None:
+    tenant = new_tenant()
     soft = Fido2Authenticator()
-    created = soft.credential_create(_at_our_page(ADMIN_USERS.begin_registration(house.api, house.admin).json()))
-    assert ADMIN_USERS.finish_registration(house.api, house.admin, created).status_code == 200
-    used = soft.credential_request(_at_our_page(ADMIN_USERS.options(house.admin)))
-    assert ADMIN_USERS.finish_authentication(house.admin, used).json()["success"] is True
+    created = soft.credential_create(_at_our_page(ADMIN_USERS.begin_registration(tenant.api, tenant.admin).json()))
+    assert ADMIN_USERS.finish_registration(tenant.api, tenant.admin, created).status_code == 200
+    used = soft.credential_request(_at_our_page(ADMIN_USERS.options(tenant.admin)))
+    assert ADMIN_USERS.finish_authentication(tenant.admin, used).json()["success"] is True

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.mfa.webauthn.authenticator import Authenticator
-from tests.mfa.webauthn.passkeys import Home, new_authenticator, somebody_with_passkey
+from tests.mfa.webauthn.passkeys import Home, new_authenticator, user_with_passkey
 from tests.parallel import at_once
-from tests.world import Api, House, Person
+from tests.world import Api, Person, TestTenant
 
 AT_ONCE = 8
 ROUNDS = 50
@@ -22,9 +22,9 @@ def _together(calls: list[Callable[[], Any]]) -> Counter[int]:
 
 
 @pytest.fixture
-def not_counting(house: House) -> tuple[Person, Authenticator]:
+def not_counting(tenant: TestTenant) -> tuple[Person, Authenticator]:
     """Somebody whose authenticator does not count: only the challenge stands between one use and the next."""
-    return somebody_with_passkey(house, counting=False)
+    return user_with_passkey(tenant, counting=False)
 
 
 def test_one_assertion_many_times(home: Home, not_counting: tuple[Person, Authenticator]) -> None:
@@ -35,8 +35,8 @@ def test_one_assertion_many_times(home: Home, not_counting: tuple[Person, Authen
         assert statuses == {200: 1, 401: AT_ONCE - 1}
 
 
-def test_one_challenge_many_assertions(home: Home, house: House) -> None:
-    _person, authenticator = somebody_with_passkey(house)
+def test_one_challenge_many_assertions(home: Home, tenant: TestTenant) -> None:
+    _person, authenticator = user_with_passkey(tenant)
     for _ in range(ROUNDS):
         options = home.options()
         responses = [authenticator.get(options) for _ in range(AT_ONCE)]
@@ -44,17 +44,17 @@ def test_one_challenge_many_assertions(home: Home, house: House) -> None:
         assert statuses == {200: 1, 401: AT_ONCE - 1}
 
 
-def test_one_counter_many_challenges(home: Home, house: House) -> None:
-    _, authenticator = somebody_with_passkey(house)
+def test_one_counter_many_challenges(home: Home, tenant: TestTenant) -> None:
+    _, authenticator = user_with_passkey(tenant)
     for count in range(1, ROUNDS + 1):
         responses = [authenticator.get(home.options(), sign_count=count) for _ in range(AT_ONCE)]
         statuses = _together([lambda sent=sent: home.finish_authentication(None, sent) for sent in responses])
         assert statuses == {200: 1, 401: AT_ONCE - 1}
 
 
-def test_one_ticket_many_assertions(home: Home, house: House) -> None:
-    person, authenticator = somebody_with_passkey(house, counting=False)
-    ticket = house.sign_in(person)["mfa_token"]
+def test_one_ticket_many_assertions(home: Home, tenant: TestTenant) -> None:
+    person, authenticator = user_with_passkey(tenant, counting=False)
+    ticket = tenant.sign_in(person)["mfa_token"]
     responses = [authenticator.get(home.options(person)) for _ in range(4)]
     statuses = _together(
         [lambda sent=sent: home.finish_authentication(person, sent, mfa_token=ticket) for sent in responses]
@@ -62,24 +62,24 @@ def test_one_ticket_many_assertions(home: Home, house: House) -> None:
     assert statuses == {200: 1, 401: 3}
 
 
-def test_one_registration_challenge(home: Home, house: House) -> None:
-    person = house.register()
-    door = house.as_user(person)
-    options = home.begin_registration(door, person).json()
+def test_one_registration_challenge(home: Home, tenant: TestTenant) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
+    options = home.begin_registration(api, person).json()
     credentials = [new_authenticator().create(options) for _ in range(AT_ONCE)]
     statuses = _together(
-        [lambda sent=sent: home.finish_registration(Api(token=door.token), person, sent) for sent in credentials]
+        [lambda sent=sent: home.finish_registration(Api(token=api.token), person, sent) for sent in credentials]
     )
     assert statuses == {200: 1, 400: AT_ONCE - 1}
 
 
-def test_one_window_many_challenges(home: Home, house: House) -> None:
-    door = Api()
+def test_one_window_many_challenges(home: Home, tenant: TestTenant) -> None:
+    api = Api()
     email = f"window-race-{secrets.token_hex(4)}@example.com"
-    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": email, "password": "a long one 9"}
-    person = Person(door.post("/uflow/user/clients/register", body).json()["user_id"], email)
-    credentials = [new_authenticator().create(home.begin_registration(door, person).json()) for _ in range(AT_ONCE)]
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": "a long one 9"}
+    person = Person(api.post("/uflow/user/clients/register", body).json()["user_id"], email)
+    credentials = [new_authenticator().create(home.begin_registration(api, person).json()) for _ in range(AT_ONCE)]
     statuses = _together(
-        [lambda sent=sent: home.finish_registration(Api(address=door.address), person, sent) for sent in credentials]
+        [lambda sent=sent: home.finish_registration(Api(address=api.address), person, sent) for sent in credentials]
     )
     assert statuses == {200: 1, 401: AT_ONCE - 1}

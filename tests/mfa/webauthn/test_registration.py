@@ -8,26 +8,26 @@ import pytest
 
 from tests.mfa.webauthn.authenticator import EDDSA, ES256, ES384, RS256, UP, UV, Authenticator, b64, unb64
 from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home, end_users_of, new_authenticator, stepped_up
-from tests.world import Api, House, Person
+from tests.world import Api, Person, TestTenant
 
 
 @pytest.fixture
-def person(house: House) -> Person:
-    return house.register()
+def person(tenant: TestTenant) -> Person:
+    return tenant.register()
 
 
 @pytest.fixture
-def door(house: House, person: Person) -> Api:
+def api(tenant: TestTenant, person: Person) -> Api:
     """The person's own door, freshly signed in."""
-    return house.as_user(person)
+    return tenant.as_user(person)
 
 
-def test_options_are_ready_for_the_browser(home: Home, house: House, door: Api, person: Person) -> None:
-    answer = home.begin_registration(door, person)
+def test_options_are_ready_for_the_browser(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
+    answer = home.begin_registration(api, person)
     options = answer.json()
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
-    assert options["rp"] == {"id": "localhost", "name": house.made.tenant.name}
+    assert options["rp"] == {"id": "localhost", "name": tenant.name}
     assert options["user"] == {"id": b64(person.id.bytes), "name": person.email, "displayName": "Some One"}
     assert len(unb64(options["challenge"])) == 32
     assert [(p["type"], p["alg"]) for p in options["pubKeyCredParams"]] == [("public-key", a) for a in (-8, -7, -257)]
@@ -40,10 +40,10 @@ def test_options_are_ready_for_the_browser(home: Home, house: House, door: Api, 
 
 
 @pytest.mark.parametrize("form", [lambda found: found, json.dumps], ids=["object", "string"])
-def test_credential_as_object_or_string(home: Home, door: Api, person: Person, form: Callable[..., Any]) -> None:
+def test_credential_as_object_or_string(home: Home, api: Api, person: Person, form: Callable[..., Any]) -> None:
     authenticator = new_authenticator()
-    credential = authenticator.create(home.begin_registration(door, person).json())
-    answer = home.finish_registration(door, person, form(credential))
+    credential = authenticator.create(home.begin_registration(api, person).json())
+    answer = home.finish_registration(api, person, form(credential))
     assert answer.status_code == 200
     assert answer.json() == {
         "success": True,
@@ -53,34 +53,34 @@ def test_credential_as_object_or_string(home: Home, door: Api, person: Person, f
 
 
 @pytest.mark.parametrize("alg", [EDDSA, RS256])
-def test_other_algorithms_that_are_offered(home: Home, door: Api, person: Person, alg: int) -> None:
-    authenticator = home.enrol(door, person, new_authenticator(alg=alg))
+def test_other_algorithms_that_are_offered(home: Home, api: Api, person: Person, alg: int) -> None:
+    authenticator = home.enrol(api, person, new_authenticator(alg=alg))
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_one_more_passkey_excludes_the_first(home: Home, door: Api, person: Person) -> None:
-    first = home.enrol(door, person)
-    door = stepped_up(door)
-    options = home.begin_registration(door, person).json()
+def test_one_more_passkey_excludes_the_first(home: Home, api: Api, person: Person) -> None:
+    first = home.enrol(api, person)
+    api = stepped_up(api)
+    options = home.begin_registration(api, person).json()
     assert [found["id"] for found in options["excludeCredentials"]] == [b64(first.credential_id)]
     assert options["excludeCredentials"][0]["transports"] == ["usb"]
-    assert home.finish_registration(door, person, new_authenticator().create(options)).status_code == 200
+    assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 200
 
 
-def test_the_factor_list_names_the_authenticator(home: Home, door: Api, person: Person) -> None:
+def test_the_factor_list_names_the_authenticator(home: Home, api: Api, person: Person) -> None:
     authenticator = new_authenticator()
     authenticator.aaguid = bytes.fromhex("bada5566a7aa401fbd9645619a55120d")
-    home.enrol(door, person, authenticator)
-    factors = door.get("/webauthn/factors").json()
+    home.enrol(api, person, authenticator)
+    factors = api.get("/webauthn/factors").json()
     assert [(f["kind"], f["name"]) for f in factors["factors"]] == [("webauthn", "1Password")]
     assert factors["methods"] == ["webauthn"]
 
 
-def test_an_admin_user_enrols_in_the_global_database(new_house: Callable[[], House]) -> None:
+def test_an_admin_user_enrols_in_the_global_database(new_tenant: Callable[[], TestTenant]) -> None:
     # Of a tenant of the test's own: others sign the shared one's admin in without a factor.
-    house = new_house()
-    home, admin = ADMIN_USERS, house.admin
-    authenticator = home.enrol(house.api, admin)
+    tenant = new_tenant()
+    home, admin = ADMIN_USERS, tenant.admin
+    authenticator = home.enrol(tenant.api, admin)
     answer = home.finish_authentication(admin, authenticator.get(home.options(admin)))
     assert answer.json() == {"success": True, "user_id": str(admin.id)}
 
@@ -162,19 +162,19 @@ DEGENERATE_KEYS: dict[str, dict[Any, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def registrant(house: House, django_db_blocker: Any) -> tuple[Api, Person]:
+def registrant(tenant: TestTenant, django_db_blocker: Any) -> tuple[Api, Person]:
     """Somebody who is signed in and enrols nothing that lasts."""
     with django_db_blocker.unblock():
-        person = house.register()
-        return house.as_user(person), person
+        person = tenant.register()
+        return tenant.as_user(person), person
 
 
 def _finish(home: Home, registrant: tuple[Api, Person], alg: int = ES256, **knobs: Any) -> tuple[int, int]:
     """The status of a registration with these knobs, and how many factors the user has then."""
-    door, person = registrant
-    credential = new_authenticator(alg=alg).create(home.begin_registration(door, person).json(), **knobs)
-    answer = home.finish_registration(door, person, credential)
-    return answer.status_code, len(door.get("/webauthn/factors").json()["factors"])
+    api, person = registrant
+    credential = new_authenticator(alg=alg).create(home.begin_registration(api, person).json(), **knobs)
+    answer = home.finish_registration(api, person, credential)
+    return answer.status_code, len(api.get("/webauthn/factors").json()["factors"])
 
 
 @pytest.mark.parametrize("public_key", DEGENERATE_KEYS.values(), ids=DEGENERATE_KEYS.keys())
@@ -190,87 +190,91 @@ def test_registration_rejects_none_with_statement(home: Home, registrant: tuple[
 
 
 @pytest.mark.parametrize("alg", [ES256, EDDSA, RS256])
-def test_registration_accepts_none_with_empty_map(home: Home, door: Api, person: Person, alg: int) -> None:
-    assert _finish(home, (door, person), alg, attestation="none") == (200, 1)
+def test_registration_accepts_none_with_empty_map(home: Home, api: Api, person: Person, alg: int) -> None:
+    assert _finish(home, (api, person), alg, attestation="none") == (200, 1)
 
 
 @pytest.mark.parametrize("knobs", REFUSED.values(), ids=REFUSED.keys())
-def test_refused(home: Home, door: Api, person: Person, knobs: dict[str, Any]) -> None:
-    credential = new_authenticator().create(home.begin_registration(door, person).json(), **knobs)
-    answer = home.finish_registration(door, person, credential)
+def test_refused(home: Home, api: Api, person: Person, knobs: dict[str, Any]) -> None:
+    credential = new_authenticator().create(home.begin_registration(api, person).json(), **knobs)
+    answer = home.finish_registration(api, person, credential)
     assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
-    assert door.get("/webauthn/factors").json()["factors"] == []
+    assert api.get("/webauthn/factors").json()["factors"] == []
 
 
-def test_the_longest_credential_id_is_taken(home: Home, door: Api, person: Person) -> None:
+def test_the_longest_credential_id_is_taken(home: Home, api: Api, person: Person) -> None:
     authenticator = new_authenticator()
     authenticator.credential_id = bytes(1019) + person.id.bytes[:4]
-    home.enrol(door, person, authenticator)
+    home.enrol(api, person, authenticator)
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_an_algorithm_that_was_not_offered(home: Home, door: Api, person: Person) -> None:
-    credential = new_authenticator(alg=ES384).create(home.begin_registration(door, person).json())
-    assert home.finish_registration(door, person, credential).status_code == 400
+def test_an_algorithm_that_was_not_offered(home: Home, api: Api, person: Person) -> None:
+    credential = new_authenticator(alg=ES384).create(home.begin_registration(api, person).json())
+    assert home.finish_registration(api, person, credential).status_code == 400
 
 
-def test_a_challenge_is_answered_once(home: Home, door: Api, person: Person) -> None:
-    options = home.begin_registration(door, person).json()
-    assert home.finish_registration(door, person, new_authenticator().create(options)).status_code == 200
-    door = stepped_up(door)
-    assert home.finish_registration(door, person, new_authenticator().create(options)).status_code == 400
-    assert len(door.get("/webauthn/factors").json()["factors"]) == 1
+def test_a_challenge_is_answered_once(home: Home, api: Api, person: Person) -> None:
+    options = home.begin_registration(api, person).json()
+    assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 200
+    api = stepped_up(api)
+    assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 400
+    assert len(api.get("/webauthn/factors").json()["factors"]) == 1
 
 
-def test_a_failed_answer_spends_the_challenge(home: Home, door: Api, person: Person) -> None:
-    options = home.begin_registration(door, person).json()
+def test_a_failed_answer_spends_the_challenge(home: Home, api: Api, person: Person) -> None:
+    options = home.begin_registration(api, person).json()
     wrong = new_authenticator().create(options, origin="https://evil.example")
-    assert home.finish_registration(door, person, wrong).status_code == 400
-    assert home.finish_registration(door, person, new_authenticator().create(options)).status_code == 400
+    assert home.finish_registration(api, person, wrong).status_code == 400
+    assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 400
 
 
-def test_a_challenge_is_its_users(home: Home, house: House, door: Api, person: Person) -> None:
-    other = house.register()
-    credential = new_authenticator().create(home.begin_registration(door, person).json())
-    assert home.finish_registration(house.as_user(other), other, credential).status_code == 400
-    assert home.finish_registration(door, person, credential).status_code == 200
+def test_a_challenge_is_its_users(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
+    other = tenant.register()
+    credential = new_authenticator().create(home.begin_registration(api, person).json())
+    assert home.finish_registration(tenant.as_user(other), other, credential).status_code == 400
+    assert home.finish_registration(api, person, credential).status_code == 200
 
 
-def test_a_challenge_is_its_tenants(home: Home, house: House, other_house: House, door: Api, person: Person) -> None:
-    namesake = other_house.register(email=person.email)
-    credential = new_authenticator().create(home.begin_registration(door, person).json())
-    there = end_users_of(other_house)
-    assert there.finish_registration(other_house.as_user(namesake), namesake, credential).status_code == 400
+def test_a_challenge_is_its_tenants(
+    home: Home, tenant: TestTenant, other_tenant: TestTenant, api: Api, person: Person
+) -> None:
+    namesake = other_tenant.register(email=person.email)
+    credential = new_authenticator().create(home.begin_registration(api, person).json())
+    there = end_users_of(other_tenant)
+    assert there.finish_registration(other_tenant.as_user(namesake), namesake, credential).status_code == 400
 
 
-def test_a_challenge_is_its_realms(home: Home, house: House, door: Api, person: Person) -> None:
-    credential = new_authenticator().create(home.begin_registration(door, person).json())
-    assert ADMIN_USERS.finish_registration(house.api, house.admin, credential).status_code == 400
+def test_a_challenge_is_its_realms(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
+    credential = new_authenticator().create(home.begin_registration(api, person).json())
+    assert ADMIN_USERS.finish_registration(tenant.api, tenant.admin, credential).status_code == 400
 
 
-def test_a_challenge_is_its_ceremonys(home: Home, enrolled: tuple[Person, Authenticator], house: House) -> None:
+def test_a_challenge_is_its_ceremonys(home: Home, enrolled: tuple[Person, Authenticator], tenant: TestTenant) -> None:
     person, authenticator = enrolled
     challenge = home.options(person)["challenge"]
-    door = Api(token=_second_step(home, house, person, authenticator))
-    credential = new_authenticator().create(home.begin_registration(door, person).json(), challenge=challenge)
-    assert home.finish_registration(door, person, credential).status_code == 400
+    api = Api(token=_second_step(home, tenant, person, authenticator))
+    credential = new_authenticator().create(home.begin_registration(api, person).json(), challenge=challenge)
+    assert home.finish_registration(api, person, credential).status_code == 400
 
 
-def _second_step(home: Home, house: House, person: Person, authenticator: Authenticator) -> str:
-    waiting = house.sign_in(person)["mfa_token"]
+def _second_step(home: Home, tenant: TestTenant, person: Person, authenticator: Authenticator) -> str:
+    waiting = tenant.sign_in(person)["mfa_token"]
     response = authenticator.get(home.options(person))
     return str(home.finish_authentication(person, response, mfa_token=waiting).json()["access_token"])
 
 
-def test_a_credential_id_belongs_to_one_user(home: Home, house: House, enrolled: tuple[Person, Authenticator]) -> None:
+def test_a_credential_id_belongs_to_one_user(
+    home: Home, tenant: TestTenant, enrolled: tuple[Person, Authenticator]
+) -> None:
     _, taken = enrolled
-    other = house.register()
-    door = house.as_user(other)
+    other = tenant.register()
+    api = tenant.as_user(other)
     credential = new_authenticator().create(
-        home.begin_registration(door, other).json(), credential_id=taken.credential_id
+        home.begin_registration(api, other).json(), credential_id=taken.credential_id
     )
-    assert home.finish_registration(door, other, credential).status_code == 400
-    assert door.get("/webauthn/factors").json()["factors"] == []
+    assert home.finish_registration(api, other, credential).status_code == 400
+    assert api.get("/webauthn/factors").json()["factors"] == []
 
 
 @pytest.mark.parametrize(
@@ -278,33 +282,33 @@ def test_a_credential_id_belongs_to_one_user(home: Home, house: House, enrolled:
     ["", "no json", "[]", "{}", {}, [], 1, None, True, {"id": 1}, '{"id": "a", "id": "b"}', "9" * 300_000],
     ids=repr,
 )
-def test_what_is_no_credential(home: Home, door: Api, person: Person, credential: Any) -> None:
-    answer = home.finish_registration(door, person, credential)
+def test_what_is_no_credential(home: Home, api: Api, person: Person, credential: Any) -> None:
+    answer = home.finish_registration(api, person, credential)
     assert answer.status_code == 400
 
 
-def test_twenty_passkeys_and_no_more(home: Home, door: Api, person: Person) -> None:
-    home.enrol(door, person)
-    door = stepped_up(door)
+def test_twenty_passkeys_and_no_more(home: Home, api: Api, person: Person) -> None:
+    home.enrol(api, person)
+    api = stepped_up(api)
     for _ in range(19):
-        home.enrol(door, person)
-    assert home.begin_registration(door, person).status_code == 400
+        home.enrol(api, person)
+    assert home.begin_registration(api, person).status_code == 400
 
 
-def test_erasing_the_user_counts_the_passkeys(home: Home, house: House, door: Api, person: Person) -> None:
-    home.enrol(door, person)
-    assert home.begin_registration(stepped_up(door), person).status_code == 200
-    answer = house.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(house.id), "user_id": str(person.id)})
+def test_erasing_the_user_counts_the_passkeys(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
+    home.enrol(api, person)
+    assert home.begin_registration(stepped_up(api), person).status_code == 200
+    answer = tenant.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(person.id)})
     assert answer.status_code == 200
     assert answer.json()["deleted"]["webauthn_credentials"] == 1
     assert answer.json()["deleted"]["webauthn_challenges"] == 1
 
 
-def test_the_user_is_told_and_the_trail_knows_how(home: Home, house: House, door: Api, person: Person) -> None:
+def test_the_user_is_told_and_the_trail_knows_how(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
     from identity_platform.audit.models import TenantEvent
     from tenants.context import in_tenant
 
-    home.enrol(door, person)
-    with in_tenant(house.id):
+    home.enrol(api, person)
+    with in_tenant(tenant.id):
         event = TenantEvent.objects.get(action="factor.enrolled", target_id=str(person.id))
-    assert (event.details["kind"], event.details["rung"], event.address) == ("webauthn", "bearer", door.address)
+    assert (event.details["kind"], event.details["rung"], event.address) == ("webauthn", "bearer", api.address)

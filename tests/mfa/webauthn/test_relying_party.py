@@ -6,44 +6,44 @@ from typing import Any
 import pytest
 
 from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home, end_users_of, new_authenticator, stepped_up
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 OWN = {"webauthn_rp_id": "acme.example", "webauthn_origins": ["https://login.acme.example", "https://acme.shop"]}
 
 
 @pytest.fixture
-def acme(new_house: Callable[[], House], operator: Api) -> Iterator[House]:
+def acme(new_tenant: Callable[[], TestTenant], operator: Api) -> Iterator[TestTenant]:
     """A tenant with a domain of its own, which is free again afterwards."""
-    house = new_house()
-    assert _set(operator, house, OWN).status_code == 200
-    yield house
-    gone = operator.delete(f"/uflow/admin/tenants/{house.id}", {"confirm": house.made.tenant.slug})
+    tenant = new_tenant()
+    assert _set(operator, tenant, OWN).status_code == 200
+    yield tenant
+    gone = operator.delete(f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug})
     assert gone.status_code == 200
 
 
-def _set(operator: Api, house: House, stated: dict[str, Any]) -> Any:
-    return operator.patch(f"/uflow/admin/tenants/{house.id}", {"settings": stated})
+def _set(operator: Api, tenant: TestTenant, stated: dict[str, Any]) -> Any:
+    return operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"settings": stated})
 
 
-def test_a_tenants_own_domain(acme: House) -> None:
+def test_a_tenants_own_domain(acme: TestTenant) -> None:
     home, person = end_users_of(acme), acme.register()
-    door = acme.as_user(person)
+    api = acme.as_user(person)
     for origin in OWN["webauthn_origins"]:
-        options = home.begin_registration(door, person).json()
+        options = home.begin_registration(api, person).json()
         assert options["rp"]["id"] == "acme.example"
         credential = new_authenticator().create(options, origin=origin)
-        assert home.finish_registration(door, person, credential).status_code == 200
-        door = stepped_up(door)
+        assert home.finish_registration(api, person, credential).status_code == 200
+        api = stepped_up(api)
     for origin in (ORIGIN, "https://acme.example", "https://login.acme.example.evil.example"):
-        credential = new_authenticator().create(home.begin_registration(door, person).json(), origin=origin)
-        assert home.finish_registration(door, person, credential).status_code == 400
+        credential = new_authenticator().create(home.begin_registration(api, person).json(), origin=origin)
+        assert home.finish_registration(api, person, credential).status_code == 400
     assert home.options(person)["rpId"] == "acme.example"
 
 
-def test_an_android_app_of_the_tenant(new_house: Any, operator: Api) -> None:
+def test_an_android_app_of_the_tenant(new_tenant: Any, operator: Api) -> None:
     # What Android's Credential Manager states as the origin: the digest of the certificate that the app is signed with.
     app = "android:apk-key-hash:" + "k" * 43
-    own = new_house()
+    own = new_tenant()
     named = {"webauthn_rp_id": "apps.example", "webauthn_origins": ["https://apps.example", app]}
     assert _set(operator, own, {**named, "webauthn_origins": [app + "="]}).status_code == 400
     assert _set(operator, own, named).status_code == 200
@@ -55,29 +55,29 @@ def test_an_android_app_of_the_tenant(new_house: Any, operator: Api) -> None:
     assert related.json() == {"origins": ["https://apps.example"]}
 
 
-def test_a_domain_without_origins_is_its_own_origin(acme: House, operator: Api) -> None:
+def test_a_domain_without_origins_is_its_own_origin(acme: TestTenant, operator: Api) -> None:
     _set(operator, acme, {"webauthn_origins": None})
     home, person = end_users_of(acme), acme.register()
-    door = acme.as_user(person)
-    credential = new_authenticator().create(home.begin_registration(door, person).json(), origin="https://acme.example")
-    assert home.finish_registration(door, person, credential).status_code == 200
+    api = acme.as_user(person)
+    credential = new_authenticator().create(home.begin_registration(api, person).json(), origin="https://acme.example")
+    assert home.finish_registration(api, person, credential).status_code == 200
 
 
-def test_the_host_header_decides_nothing(home: Home, house: House) -> None:
-    person = house.register()
-    door = house.as_user(person)
-    door.client.defaults["HTTP_HOST"] = "127.0.0.1"
-    assert home.begin_registration(door, person).json()["rp"]["id"] == "localhost"
+def test_the_host_header_decides_nothing(home: Home, tenant: TestTenant) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
+    api.client.defaults["HTTP_HOST"] = "127.0.0.1"
+    assert home.begin_registration(api, person).json()["rp"]["id"] == "localhost"
 
 
-def test_the_id_stays_once_passkeys_exist(acme: House, operator: Api) -> None:
+def test_the_id_stays_once_passkeys_exist(acme: TestTenant, operator: Api) -> None:
     home, person = end_users_of(acme), acme.register()
     assert _set(operator, acme, {"webauthn_rp_id": "new.acme.example"}).status_code == 200
     assert _set(operator, acme, {"webauthn_rp_id": "acme.example"}).status_code == 200
-    door = acme.as_user(person)
+    api = acme.as_user(person)
     authenticator = new_authenticator()
     authenticator.origin = "https://acme.shop"
-    home.enrol(door, person, authenticator)
+    home.enrol(api, person, authenticator)
     for changed in ("new.acme.example", None):
         answer = _set(operator, acme, {"webauthn_rp_id": changed})
         assert (answer.status_code, list(answer.json()["details"])) == (400, ["settings.webauthn_rp_id"])
@@ -86,23 +86,23 @@ def test_the_id_stays_once_passkeys_exist(acme: House, operator: Api) -> None:
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_related_origins(acme: House, house: House) -> None:
+def test_related_origins(acme: TestTenant, tenant: TestTenant) -> None:
     answer = Api().get("/.well-known/webauthn", {"tenant_id": str(acme.id)})
     assert answer.json() == {"origins": OWN["webauthn_origins"]}
     assert answer.headers["Content-Type"] == "application/json"
     assert "max-age" in answer.headers["Cache-Control"]
     assert Api().get("/.well-known/webauthn").json() == {"origins": [ORIGIN]}
-    assert Api().get("/.well-known/webauthn", {"tenant_id": str(house.id)}).json() == {"origins": [ORIGIN]}
+    assert Api().get("/.well-known/webauthn", {"tenant_id": str(tenant.id)}).json() == {"origins": [ORIGIN]}
     unknown = Api().get("/.well-known/webauthn", {"tenant_id": "00000000-0000-4000-8000-000000000000"})
     assert unknown.status_code == 404
 
 
-def test_related_origins_on_the_domain_itself(acme: House, settings: Any) -> None:
+def test_related_origins_on_the_domain_itself(acme: TestTenant, settings: Any) -> None:
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "acme.example"]
-    door = Api()
-    door.client.defaults["HTTP_HOST"] = "acme.example"
-    assert set(OWN["webauthn_origins"]) <= set(door.get("/.well-known/webauthn").json()["origins"])
-    assert ORIGIN not in door.get("/.well-known/webauthn").json()["origins"]
+    api = Api()
+    api.client.defaults["HTTP_HOST"] = "acme.example"
+    assert set(OWN["webauthn_origins"]) <= set(api.get("/.well-known/webauthn").json()["origins"])
+    assert ORIGIN not in api.get("/.well-known/webauthn").json()["origins"]
 
 
 @pytest.fixture
@@ -112,8 +112,8 @@ def console_elsewhere(settings: Any) -> str:
     return "https://console.example"
 
 
-def test_console_uses_its_own_relying_party(console_elsewhere: str, new_house: Callable[[], House]) -> None:
-    own = new_house()
+def test_console_uses_its_own_relying_party(console_elsewhere: str, new_tenant: Callable[[], TestTenant]) -> None:
+    own = new_tenant()
     for origin, status in ((ORIGIN, 400), (console_elsewhere, 200)):
         options = ADMIN_USERS.begin_registration(own.api, own.admin).json()
         assert options["rp"]["id"] == "console.example"
@@ -128,7 +128,7 @@ def test_console_uses_its_own_relying_party(console_elsewhere: str, new_house: C
 
 
 def test_tenants_keep_theirs_when_the_console_moves(
-    enrolled: Any, home: Home, house: House, console_elsewhere: str
+    enrolled: Any, home: Home, tenant: TestTenant, console_elsewhere: str
 ) -> None:
     person, authenticator = enrolled
     assert home.options(person)["rpId"] == "localhost"
@@ -137,8 +137,8 @@ def test_tenants_keep_theirs_when_the_console_moves(
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_admin_passkeys_use_the_platforms_by_default(new_house: Callable[[], House]) -> None:
-    own = new_house()
+def test_admin_passkeys_use_the_platforms_by_default(new_tenant: Callable[[], TestTenant]) -> None:
+    own = new_tenant()
     authenticator = ADMIN_USERS.enrol(own.api, own.admin)
     assert authenticator.rp_id == "localhost"
     response = authenticator.get(ADMIN_USERS.options(own.admin))
@@ -147,7 +147,7 @@ def test_admin_passkeys_use_the_platforms_by_default(new_house: Callable[[], Hou
 
 def test_related_origins_of_the_console(console_elsewhere: str, settings: Any) -> None:
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "console.example"]
-    door = Api()
-    door.client.defaults["HTTP_HOST"] = "console.example"
-    assert door.get("/.well-known/webauthn").json() == {"origins": [console_elsewhere]}
+    api = Api()
+    api.client.defaults["HTTP_HOST"] = "console.example"
+    assert api.get("/.well-known/webauthn").json() == {"origins": [console_elsewhere]}
     assert Api().get("/.well-known/webauthn").json() == {"origins": [ORIGIN]}

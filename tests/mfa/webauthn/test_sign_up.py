@@ -5,39 +5,39 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.mfa.people import somebody
+from tests.mfa.people import new_user
 from tests.mfa.webauthn.authenticator import UP
-from tests.mfa.webauthn.passkeys import Home, new_authenticator, somebody_with_passkey
-from tests.world import PASSWORD, Api, House, Person
+from tests.mfa.webauthn.passkeys import Home, new_authenticator, user_with_passkey
+from tests.world import PASSWORD, Api, Person, TestTenant
 
 PATH = "/webauthn/finishRegistration"
 
 
 @pytest.fixture
-def newcomer(house: House) -> tuple[Api, Person, str]:
+def newcomer(tenant: TestTenant) -> tuple[Api, Person, str]:
     """Registered from this door a moment ago; with the enrollment ticket."""
-    door = Api()
+    api = Api()
     email = f"newcomer-{uuid4()}@example.com"
-    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": email, "password": PASSWORD}
-    answer = door.post("/uflow/user/clients/register", body)
-    return door, Person(UUID(answer.json()["user_id"]), email), answer.headers["X-Enrollment-Ticket"]
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
+    answer = api.post("/uflow/user/clients/register", body)
+    return api, Person(UUID(answer.json()["user_id"]), email), answer.headers["X-Enrollment-Ticket"]
 
 
-def _finish(home: Home, door: Api, person: Person, credential: Any, **how: Any) -> Any:
+def _finish(home: Home, api: Api, person: Person, credential: Any, **how: Any) -> Any:
     body = {"email": person.email, "credential": credential, **home.naming}
-    return door.post(PATH, body, **how)
+    return api.post(PATH, body, **how)
 
 
-def test_a_newcomer_is_signed_in(home: Home, house: House, newcomer: tuple[Api, Person, str]) -> None:
-    door, person, _ = newcomer
-    credential = new_authenticator().create(home.begin_registration(door, person).json())
-    answer = _finish(home, door, person, credential)
+def test_a_newcomer_is_signed_in(home: Home, tenant: TestTenant, newcomer: tuple[Api, Person, str]) -> None:
+    api, person, _ = newcomer
+    credential = new_authenticator().create(home.begin_registration(api, person).json())
+    answer = _finish(home, api, person, credential)
     assert answer.status_code == 200
     members = {"access_token", "refresh_token", "token_type", "expires_in", "credential_id", "message", "success"}
     assert set(answer.json()) == members
     assert (answer.json()["success"], answer.headers["Cache-Control"]) == (True, "no-store")
     claims = Api(token=answer.json()["access_token"]).get("/exsvc/debug/auth").json()["claims"]
-    assert (claims["sub"], claims["client_id"]) == (str(person.id), str(house.client_id))
+    assert (claims["sub"], claims["client_id"]) == (str(person.id), str(tenant.client_id))
     refreshed = Api().post(
         "/authmgr/token", {"grant_type": "refresh_token", "refresh_token": answer.json()["refresh_token"]}
     )
@@ -56,28 +56,28 @@ def test_by_ticket_from_another_address(home: Home, newcomer: tuple[Api, Person,
 
 
 def test_the_user_must_be_verified(home: Home, newcomer: tuple[Api, Person, str]) -> None:
-    door, person, _ = newcomer
-    credential = new_authenticator(flags=UP).create(home.begin_registration(door, person).json())
-    answer = _finish(home, door, person, credential)
+    api, person, _ = newcomer
+    credential = new_authenticator(flags=UP).create(home.begin_registration(api, person).json())
+    answer = _finish(home, api, person, credential)
     assert (answer.status_code, "access_token" in answer.json()) == (401, False)
     assert home.begin_authentication(person).status_code == 400  # nothing was stored
 
 
-def test_a_stranger_gets_nothing(home: Home, house: House, newcomer: tuple[Api, Person, str]) -> None:
-    door, person, _ = newcomer
+def test_a_stranger_gets_nothing(home: Home, tenant: TestTenant, newcomer: tuple[Api, Person, str]) -> None:
+    api, person, _ = newcomer
     stranger = Api()
-    credential = new_authenticator().create(home.begin_registration(door, person).json())
+    credential = new_authenticator().create(home.begin_registration(api, person).json())
     assert stranger.post(f"{home.prefix}/beginRegistration", {"email": person.email, **home.naming}).status_code == 401
     assert _finish(home, stranger, person, credential).status_code == 401
-    other = house.register()
-    assert _finish(home, house.as_user(other), person, credential).status_code == 403
+    other = tenant.register()
+    assert _finish(home, tenant.as_user(other), person, credential).status_code == 403
     assert _finish(home, Api(token="nonsense"), person, credential).status_code == 401
     assert home.begin_authentication(person).status_code == 400
 
 
-def test_unknown_users_and_tenants_are_refused_alike(home: Home, house: House) -> None:
-    nobody = house.register()
-    credential = new_authenticator().create(home.begin_registration(house.as_user(nobody), nobody).json())
+def test_unknown_users_and_tenants_are_refused_alike(home: Home, tenant: TestTenant) -> None:
+    nobody = tenant.register()
+    credential = new_authenticator().create(home.begin_registration(tenant.as_user(nobody), nobody).json())
     unknown = _finish(home, Api(), Person(nobody.id, "nobody@example.com"), credential)
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
     elsewhere = _finish(nowhere, Api(), nobody, credential)
@@ -86,23 +86,23 @@ def test_unknown_users_and_tenants_are_refused_alike(home: Home, house: House) -
 
 
 def test_an_operator_learns_no_more_of_tenants(home: Home, operator: Api, newcomer: tuple[Api, Person, str]) -> None:
-    door, person, _ = newcomer
-    credential = new_authenticator().create(home.begin_registration(door, person).json())
+    api, person, _ = newcomer
+    credential = new_authenticator().create(home.begin_registration(api, person).json())
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
     assert _finish(nowhere, operator, person, credential).status_code == 401
     assert nowhere.finish_authentication(person, credential, api=operator).status_code == 401
 
 
 def test_a_confirmed_factor_closes_the_window(home: Home, newcomer: tuple[Api, Person, str]) -> None:
-    door, person, _ = newcomer
-    first, second = (new_authenticator().create(home.begin_registration(door, person).json()) for _ in range(2))
-    assert _finish(home, door, person, first).status_code == 200
-    assert _finish(home, door, person, second).status_code == 401
-    assert home.begin_registration(door, person).status_code == 401
+    api, person, _ = newcomer
+    first, second = (new_authenticator().create(home.begin_registration(api, person).json()) for _ in range(2))
+    assert _finish(home, api, person, first).status_code == 200
+    assert _finish(home, api, person, second).status_code == 401
+    assert home.begin_registration(api, person).status_code == 401
 
 
-def test_factor_of_another_kind_closes_the_window(home: Home, house: House) -> None:
-    person = somebody(house)
+def test_factor_of_another_kind_closes_the_window(home: Home, tenant: TestTenant) -> None:
+    person = new_user(tenant)
     named = Person(person.id, person.email)
     general, plain = (new_authenticator().create(home.begin_registration(person.api, named).json()) for _ in range(2))
     person.enrol_totp(headers={})
@@ -112,16 +112,16 @@ def test_factor_of_another_kind_closes_the_window(home: Home, house: House) -> N
 
 
 def test_a_wrong_response_is_400(home: Home, newcomer: tuple[Api, Person, str]) -> None:
-    door, person, _ = newcomer
-    credential = new_authenticator().create(home.begin_registration(door, person).json(), origin="https://evil.example")
-    assert _finish(home, door, person, credential).status_code == 400
+    api, person, _ = newcomer
+    credential = new_authenticator().create(home.begin_registration(api, person).json(), origin="https://evil.example")
+    assert _finish(home, api, person, credential).status_code == 400
 
 
-def test_sign_up_is_for_the_first_factor(home: Home, house: House) -> None:
-    person, authenticator = somebody_with_passkey(house)
-    ticket = house.sign_in(person)["mfa_token"]
+def test_sign_up_is_for_the_first_factor(home: Home, tenant: TestTenant) -> None:
+    person, authenticator = user_with_passkey(tenant)
+    ticket = tenant.sign_in(person)["mfa_token"]
     signed_in = home.finish_authentication(person, authenticator.get(home.options(person)), mfa_token=ticket).json()
-    door = Api(token=signed_in["access_token"])
-    credential = new_authenticator().create(home.begin_registration(door, person).json())
+    api = Api(token=signed_in["access_token"])
+    credential = new_authenticator().create(home.begin_registration(api, person).json())
     assert _finish(home, Api(), person, credential).status_code == 401
-    assert _finish(home, door, person, credential).status_code == 409
+    assert _finish(home, api, person, credential).status_code == 409

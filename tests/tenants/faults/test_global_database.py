@@ -13,7 +13,7 @@ from django.db import close_old_connections, connection
 from tenants import databases
 from tenants.capacity import main_server
 from tests.machine.conftest import within
-from tests.world import House
+from tests.world import TestTenant
 
 # At rest: one that is stopped at work may hold what the whole server waits for, and other tests with it.
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend' AND state = 'idle'"
@@ -52,12 +52,12 @@ def locked() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", [hanging, locked])
-def test_a_request_is_told_to_come_again(fault: Callable[[], AbstractContextManager[None]], house: House) -> None:
+def test_a_request_is_told_to_come_again(fault: Callable[[], AbstractContextManager[None]], tenant: TestTenant) -> None:
     for _ in range(3):  # again where the machine was busy
-        assert house.api.get("/authmgr/profile").status_code == 200
+        assert tenant.api.get("/authmgr/profile").status_code == 200
         with fault():
             began = time.monotonic()
-            refused = house.api.get("/authmgr/profile")
+            refused = tenant.api.get("/authmgr/profile")
             waited = time.monotonic() - began
         assert refused.status_code == 503
         assert int(refused.headers["Retry-After"]) >= 1
@@ -65,4 +65,4 @@ def test_a_request_is_told_to_come_again(fault: Callable[[], AbstractContextMana
         if waited < 3:
             break
     assert waited < 3
-    assert house.api.get("/authmgr/profile").status_code == 200
+    assert tenant.api.get("/authmgr/profile").status_code == 200

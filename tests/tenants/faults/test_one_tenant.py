@@ -14,26 +14,26 @@ from tenants import databases
 from tenants.capacity import main_server
 from tenants.models import TenantDatabase
 from tests.tenants.conftest import straight_to, throw_away
-from tests.world import Api, House, Person, build_house
+from tests.world import Api, Person, TestTenant, build_tenant
 
-Fault = Callable[[House], AbstractContextManager[None]]
+Fault = Callable[[TestTenant], AbstractContextManager[None]]
 
 
 @pytest.fixture(scope="module")
-def struck(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[House, Person, Api]]:
+def struck(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[TestTenant, Person, Api]]:
     """A tenant with a user who is signed in."""
     with django_db_blocker.unblock():
-        house = build_house("struck")
-        person = house.register()
-        yield house, person, house.as_user(person)
-        throw_away(house.made.tenant)
+        tenant = build_tenant("struck")
+        person = tenant.register()
+        yield tenant, person, tenant.as_user(person)
+        throw_away(tenant.row)
 
 
 @contextmanager
-def gone(house: House) -> Iterator[None]:
+def gone(tenant: TestTenant) -> Iterator[None]:
     """The database does not exist while this lasts."""
     with databases.maintenance_connection(main_server()) as raw:
-        database = house.made.tenant.database.name
+        database = tenant.row.database.name
         raw.execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS false')
         raw.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [database])
         raw.execute(f'ALTER DATABASE "{database}" RENAME TO "{database}_away"')
@@ -43,17 +43,17 @@ def gone(house: House) -> Iterator[None]:
 
 
 @contextmanager
-def locked(house: House) -> Iterator[None]:
+def locked(tenant: TestTenant) -> Iterator[None]:
     """Its users' table is held by somebody who does not let go."""
-    with straight_to(house.made.tenant) as raw, raw.transaction():
+    with straight_to(tenant.row) as raw, raw.transaction():
         raw.execute("LOCK TABLE userflow_enduser IN ACCESS EXCLUSIVE MODE")
         yield
 
 
 @contextmanager
-def slow(house: House) -> Iterator[None]:
+def slow(tenant: TestTenant) -> Iterator[None]:
     """Reading a user takes longer than anybody waits."""
-    with straight_to(house.made.tenant) as raw:
+    with straight_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME TO enduser_kept")
         raw.execute("CREATE VIEW userflow_enduser AS SELECT k.* FROM enduser_kept k, pg_sleep(20)")
         yield
@@ -62,10 +62,10 @@ def slow(house: House) -> Iterator[None]:
 
 
 @contextmanager
-def behind(house: House) -> Iterator[None]:
+def behind(tenant: TestTenant) -> Iterator[None]:
     """A release runs ahead of the database: a column that its code reads is not there yet."""
-    mapping = TenantDatabase.objects.filter(pk=house.id)
-    with straight_to(house.made.tenant) as raw:
+    mapping = TenantDatabase.objects.filter(pk=tenant.id)
+    with straight_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME email_key TO address_key")
         raw.execute("ALTER TABLE userflow_enduser RENAME created_at TO began_at")
         [version] = mapping.values_list("schema_version", flat=True)
@@ -78,27 +78,27 @@ def behind(house: House) -> Iterator[None]:
 
 @pytest.mark.parametrize("fault", [gone, locked, slow, behind])
 def test_the_tenant_is_told_to_come_again_and_the_others_notice_nothing(
-    fault: Fault, struck: tuple[House, Person, Api], other_house: House
+    fault: Fault, struck: tuple[TestTenant, Person, Api], other_tenant: TestTenant
 ) -> None:
-    house, person, user = struck
-    other_person = other_house.register()
-    login = {"client_id": str(house.client_id), "email": person.email, "password": person.password}
-    doors: dict[str, Callable[[], Any]] = {
-        "token": lambda: user.get(f"/uflow/user/enduser/{house.id}/{person.id}"),
+    tenant, person, user = struck
+    other_person = other_tenant.register()
+    login = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}
+    apis: dict[str, Callable[[], Any]] = {
+        "token": lambda: user.get(f"/uflow/user/enduser/{tenant.id}/{person.id}"),
         "login": lambda: Api().post("/uflow/auth/enduser/login", login),
-        "list": lambda: house.api.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}),
+        "list": lambda: tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)}),
     }
 
-    def knock(door: Callable[[], Any]) -> tuple[Any, float]:
+    def knock(api: Callable[[], Any]) -> tuple[Any, float]:
         began = time.monotonic()
         try:
-            return door(), time.monotonic() - began
+            return api(), time.monotonic() - began
         finally:
             connections.close_all()
 
-    with fault(house), ThreadPoolExecutor(len(doors)) as pool:
-        knocking = [pool.submit(knock, door) for door in doors.values()]
-        other = other_house.api.get(f"/uflow/user/enduser/{other_house.id}/{other_person.id}")
+    with fault(tenant), ThreadPoolExecutor(len(apis)) as pool:
+        knocking = [pool.submit(knock, api) for api in apis.values()]
+        other = other_tenant.api.get(f"/uflow/user/enduser/{other_tenant.id}/{other_person.id}")
         ready = Api().get("/uflow/ready")
         answers = [answer.result() for answer in knocking]
     for refused, waited in answers:
@@ -109,13 +109,15 @@ def test_the_tenant_is_told_to_come_again_and_the_others_notice_nothing(
         # A good two seconds; who is not told waits twenty, or for ever.
         assert waited < 10
     assert (other.status_code, ready.status_code) == (200, 200)
-    assert {door: knock_again().status_code for door, knock_again in doors.items()} == dict.fromkeys(doors, 200)
+    assert {api: knock_again().status_code for api, knock_again in apis.items()} == dict.fromkeys(apis, 200)
 
 
-def test_a_column_that_is_missing_in_a_current_database_is_a_fault_of_ours(struck: tuple[House, Person, Api]) -> None:
-    house, person, user = struck
-    path = f"/uflow/user/enduser/{house.id}/{person.id}"
-    with straight_to(house.made.tenant) as raw:
+def test_a_column_that_is_missing_in_a_current_database_is_a_fault_of_ours(
+    struck: tuple[TestTenant, Person, Api],
+) -> None:
+    tenant, person, user = struck
+    path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
+    with straight_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME created_at TO began_at")
         answer = user.get(path)
         raw.execute("ALTER TABLE userflow_enduser RENAME began_at TO created_at")
@@ -123,9 +125,9 @@ def test_a_column_that_is_missing_in_a_current_database_is_a_fault_of_ours(struc
     assert user.get(path).status_code == 200
 
 
-def test_connections_that_the_server_ended_are_replaced(struck: tuple[House, Person, Api], other_house: House) -> None:
-    house, person, user = struck
-    path = f"/uflow/user/enduser/{house.id}/{person.id}"
+def test_closed_connections_are_replaced(struck: tuple[TestTenant, Person, Api], other_tenant: TestTenant) -> None:
+    tenant, person, user = struck
+    path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
     assert user.get(path).status_code == 200
     with databases.maintenance_connection(main_server()) as raw:
         raw.execute(
@@ -136,15 +138,15 @@ def test_connections_that_the_server_ended_are_replaced(struck: tuple[House, Per
     # What Django does at the start of a request; its test client leaves it out.
     close_old_connections()
     assert user.get(path).status_code == 200
-    assert other_house.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_house.id)}).status_code == 200
+    assert other_tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)}).status_code == 200
 
 
 @pytest.mark.parametrize("state", ["migrating", "moving", "provisioning", "failed"])
-def test_a_tenant_that_is_worked_on_says_so(state: str, struck: tuple[House, Person, Api]) -> None:
-    house, person, _ = struck
-    TenantDatabase.objects.filter(pk=house.id).update(status=state)
-    login = {"client_id": str(house.client_id), "email": person.email, "password": person.password}
+def test_a_tenant_that_is_worked_on_says_so(state: str, struck: tuple[TestTenant, Person, Api]) -> None:
+    tenant, person, _ = struck
+    TenantDatabase.objects.filter(pk=tenant.id).update(status=state)
+    login = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}
     answer = Api().post("/uflow/auth/enduser/login", login)
-    TenantDatabase.objects.filter(pk=house.id).update(status="active")
+    TenantDatabase.objects.filter(pk=tenant.id).update(status="active")
     assert answer.status_code == 503
     assert "Retry-After" in answer.headers

@@ -2,15 +2,15 @@
 
 import secrets
 
-from tests.world import House
+from tests.world import TestTenant
 
 
-def test_who_holds_a_permission_but_is_of_the_wrong_kind_is_told_so(house: House) -> None:
-    person = house.register()
+def test_who_holds_a_permission_but_is_of_the_wrong_kind_is_told_so(tenant: TestTenant) -> None:
+    person = tenant.register()
     role = {"name": f"desk-{secrets.token_hex(4)}", "permissions": ["groups:read"]}
-    made = house.api.post("/authmgr/roles", role).json()
-    house.api.post(f"/authmgr/roles/{made['id']}/bindings", {"user_ids": [str(person.id)]})
-    answers = [house.as_user(one).get("/authmgr/groups") for one in (person, house.register())]
+    made = tenant.api.post("/authmgr/roles", role).json()
+    tenant.api.post(f"/authmgr/roles/{made['id']}/bindings", {"user_ids": [str(person.id)]})
+    answers = [tenant.as_user(one).get("/authmgr/groups") for one in (person, tenant.register())]
     assert [answer.status_code for answer in answers] == [403, 403]
     assert "end_user" in answers[0].json()["message"]
     assert "needs the permission groups:read" in answers[1].json()["message"]

@@ -17,18 +17,18 @@ from tests.openapi.test_optional_fields import document
 from tests.parallel import at_once
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import basic, make_client
-from tests.world import Api, House, sign_in_admin, statements
+from tests.world import Api, TestTenant, sign_in_admin, statements
 from userflow.accounts.session_models import AdminSession
 
 __all__ = ["absent_valkey", "valkey"]
 GROUPS = "/authmgr/groups"
 
 
-def events_of(house: House | None, actor: Any) -> list[dict[str, Any]]:
+def events_of(tenant: TestTenant | None, actor: Any) -> list[dict[str, Any]]:
     """The details of the caller's rejections, oldest first."""
-    if house is None:
+    if tenant is None:
         return _details(PlatformEvent, actor)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         return _details(TenantEvent, actor)
 
 
@@ -37,14 +37,14 @@ def _details(model: Any, actor: Any) -> list[dict[str, Any]]:
     return list(rows.order_by("id").values_list("details", flat=True))
 
 
-def test_missing_permission_is_audited_in_the_callers_tenant(house: House) -> None:
-    person = house.register()
-    door = house.as_user(person)
-    answer = door.get(GROUPS)
+def test_missing_permission_is_audited_in_the_callers_tenant(tenant: TestTenant) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
+    answer = api.get(GROUPS)
     assert answer.status_code == 403
-    listed = house.api.get("/uflow/admin/audit", {"action": "access.rejected", "actor": str(person.id)})
+    listed = tenant.api.get("/uflow/admin/audit", {"action": "access.rejected", "actor": str(person.id)})
     (event,) = listed.json()["events"]
-    assert (event["actor_kind"], event["outcome"], event["address"]) == ("end_user", "refused", door.address)
+    assert (event["actor_kind"], event["outcome"], event["address"]) == ("end_user", "refused", api.address)
     assert event["request_id"] == answer.headers["X-Request-ID"]
     assert event["details"] == {
         "method": "GET",
@@ -55,29 +55,29 @@ def test_missing_permission_is_audited_in_the_callers_tenant(house: House) -> No
     }
 
 
-def test_foreign_tenant_is_audited_in_the_callers_trail(house: House, other_house: House) -> None:
-    staff = new_tenant_admin(house)
+def test_foreign_tenant_is_audited_in_the_callers_trail(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    staff = new_tenant_admin(tenant)
     token = sign_in_admin(staff.username)["access_token"]
     answers = [
-        Api(token=token).get(GROUPS, {"tenant_id": str(other_house.id)}),
-        Api(token=token).get(f"/clientms/tenants/{other_house.id}/clients"),
+        Api(token=token).get(GROUPS, {"tenant_id": str(other_tenant.id)}),
+        Api(token=token).get(f"/clientms/tenants/{other_tenant.id}/clients"),
     ]
     assert [answer.status_code for answer in answers] == [403, 403]
-    found = events_of(house, staff.id)
-    assert [(event["reason"], event["tenant_id"]) for event in found] == [("TenantMismatch", str(other_house.id))] * 2
-    assert events_of(other_house, staff.id) == []
+    found = events_of(tenant, staff.id)
+    assert [(event["reason"], event["tenant_id"]) for event in found] == [("TenantMismatch", str(other_tenant.id))] * 2
+    assert events_of(other_tenant, staff.id) == []
 
 
-def test_operators_are_audited_in_the_platforms_trail(house: House) -> None:
+def test_operators_are_audited_in_the_platforms_trail(tenant: TestTenant) -> None:
     staff = new_operator("tenants:read")
     token = sign_in_admin(staff.username)["access_token"]
-    assert Api(token=token).patch(f"/uflow/admin/tenants/{house.id}", {"name": "Mine"}).status_code == 403
+    assert Api(token=token).patch(f"/uflow/admin/tenants/{tenant.id}", {"name": "Mine"}).status_code == 403
     (event,) = events_of(None, staff.id)
     assert (event["method"], event["route"]) == ("PATCH", "uflow/admin/tenants/<str:tenant_id>")
 
 
-def test_an_application_is_audited_too(house: House) -> None:
-    client = make_client(house, scopes=["services:read"])
+def test_an_application_is_audited_too(tenant: TestTenant) -> None:
+    client = make_client(tenant, scopes=["services:read"])
     granted = Api().post(
         "/authmgr/token",
         raw=b"grant_type=client_credentials",
@@ -85,14 +85,14 @@ def test_an_application_is_audited_too(house: House) -> None:
         headers=basic(client),
     )
     assert Api(token=granted.json()["access_token"]).get(GROUPS).status_code == 403
-    assert [event["route"] for event in events_of(house, client["client_id"])] == ["authmgr/groups"]
+    assert [event["route"] for event in events_of(tenant, client["client_id"])] == ["authmgr/groups"]
 
 
-def test_lacking_assurance_is_audited(house: House) -> None:
+def test_lacking_assurance_is_audited(tenant: TestTenant) -> None:
     staff = new_operator()
     token = aged(sign_in_admin(staff.username)["access_token"], minutes=20)
     change = {"settings": {"self_registration": True}}
-    answer = Api(token=token).patch(f"/uflow/admin/tenants/{house.id}", change)
+    answer = Api(token=token).patch(f"/uflow/admin/tenants/{tenant.id}", change)
     assert (answer.status_code, answer.json()["code"]) == (401, "insufficient_user_authentication")
     assert [event["reason"] for event in events_of(None, staff.id)] == ["InsufficientAuthentication"]
 
@@ -105,25 +105,25 @@ def test_a_session_below_the_policy_is_audited(settings: Any) -> None:
     assert [event["reason"] for event in events_of(None, staff.id)] == ["FactorRequired"]
 
 
-def test_rejection_by_an_action_is_audited_after_its_rollback(house: House) -> None:
-    staff = new_tenant_admin(house, "admins:write", "admins:read")
+def test_rejection_by_an_action_is_audited_after_its_rollback(tenant: TestTenant) -> None:
+    staff = new_tenant_admin(tenant, "admins:write", "admins:read")
     token = sign_in_admin(staff.username)["access_token"]
-    changed = Api(token=token).put(f"/uflow/admin/users/{house.admin.id}", {"first_name": "Mallory"})
+    changed = Api(token=token).put(f"/uflow/admin/users/{tenant.admin.id}", {"first_name": "Mallory"})
     assert changed.status_code == 403, changed.content
-    assert [event["method"] for event in events_of(house, staff.id)] == ["PUT"]
+    assert [event["method"] for event in events_of(tenant, staff.id)] == ["PUT"]
 
 
 @pytest.mark.parametrize("token", [None, "none of ours", "expired"])
-def test_unknown_callers_are_not_audited(house: House, token: str | None) -> None:
+def test_unknown_callers_are_not_audited(tenant: TestTenant, token: str | None) -> None:
     if token == "expired":
-        staff = new_tenant_admin(house)
+        staff = new_tenant_admin(tenant)
         token = sign_in_admin(staff.username)["access_token"]
         AdminSession.objects.filter(user_id=staff.id).delete()
-    door = Api(token=token)
-    assert door.get(GROUPS).status_code == 401
-    with in_tenant(house.id):
-        assert not TenantEvent.objects.filter(action="access.rejected", address=door.address).exists()
-    assert not PlatformEvent.objects.filter(action="access.rejected", address=door.address).exists()
+    api = Api(token=token)
+    assert api.get(GROUPS).status_code == 401
+    with in_tenant(tenant.id):
+        assert not TenantEvent.objects.filter(action="access.rejected", address=api.address).exists()
+    assert not PlatformEvent.objects.filter(action="access.rejected", address=api.address).exists()
 
 
 def use(valkey: Valkey, settings: Any) -> None:
@@ -139,74 +139,76 @@ def a_minute_passes(valkey: Valkey) -> None:
             valkey.client().delete(key)
 
 
-def test_many_rejections_are_one_event_a_minute_with_a_count(settings: Any, house: House, valkey: Valkey) -> None:
+def test_many_rejections_are_one_event_a_minute_with_a_count(settings: Any, tenant: TestTenant, valkey: Valkey) -> None:
     use(valkey, settings)
-    person = house.register()
-    door = house.as_user(person)
+    person = tenant.register()
+    api = tenant.as_user(person)
     for _ in range(7):
-        assert door.get(GROUPS).status_code == 403
-    assert [event["count"] for event in events_of(house, person.id)] == [1]
+        assert api.get(GROUPS).status_code == 403
+    assert [event["count"] for event in events_of(tenant, person.id)] == [1]
     a_minute_passes(valkey)
-    assert door.get(GROUPS).status_code == 403
-    assert [event["count"] for event in events_of(house, person.id)] == [1, 7]
+    assert api.get(GROUPS).status_code == 403
+    assert [event["count"] for event in events_of(tenant, person.id)] == [1, 7]
 
 
-def test_rejections_that_stop_are_counted_by_the_periodic_job(settings: Any, house: House, valkey: Valkey) -> None:
+def test_rejections_that_stop_are_counted_by_the_periodic_job(
+    settings: Any, tenant: TestTenant, valkey: Valkey
+) -> None:
     use(valkey, settings)
-    person = house.register()
-    door = house.as_user(person)
+    person = tenant.register()
+    api = tenant.as_user(person)
     for _ in range(4):
-        door.get(GROUPS)
+        api.get(GROUPS)
     assert record_leftovers() == 0
     a_minute_passes(valkey)
     assert (record_leftovers(), record_leftovers()) == (1, 0)
-    assert events_of(house, person.id)[1:] == [{"method": "GET", "route": "authmgr/groups", "count": 3}]
+    assert events_of(tenant, person.id)[1:] == [{"method": "GET", "route": "authmgr/groups", "count": 3}]
     assert valkey.client().keys("*:rejected") == []
 
 
-def test_parallel_rejections_are_all_counted_once(settings: Any, house: House, valkey: Valkey) -> None:
+def test_parallel_rejections_are_all_counted_once(settings: Any, tenant: TestTenant, valkey: Valkey) -> None:
     use(valkey, settings)
-    person = house.register()
-    token = house.as_user(person).token
+    person = tenant.register()
+    token = tenant.as_user(person).token
     answers = at_once([lambda: Api(token=token).get(GROUPS)] * 12)
     assert Counter(answer.status_code for answer in answers) == {403: 12}
-    assert len(events_of(house, person.id)) == 1
+    assert len(events_of(tenant, person.id)) == 1
     a_minute_passes(valkey)
     record_leftovers()
-    assert sum(event["count"] for event in events_of(house, person.id)) == 12
+    assert sum(event["count"] for event in events_of(tenant, person.id)) == 12
 
 
-def test_a_repeated_rejection_costs_no_statement_more(house: House) -> None:
-    door = house.as_user(house.register())
-    door.get(GROUPS)
+def test_a_repeated_rejection_costs_no_statement_more(tenant: TestTenant) -> None:
+    api = tenant.as_user(tenant.register())
+    api.get(GROUPS)
     with statements() as made:
-        assert door.get(GROUPS).status_code == 403
+        assert api.get(GROUPS).status_code == 403
     # Tenant and client, and the user with session and roles.
     assert made.counts == (1, 1)
 
 
 @pytest.mark.parametrize("fault", ["kill", "hang"])
-def test_without_valkey_a_rejection_stays_one(settings: Any, house: House, valkey: Valkey, fault: str) -> None:
+def test_without_valkey_a_rejection_stays_one(settings: Any, tenant: TestTenant, valkey: Valkey, fault: str) -> None:
     use(valkey, settings)
-    person = house.register()
-    door = house.as_user(person)
+    person = tenant.register()
+    api = tenant.as_user(person)
     getattr(valkey, fault)()
-    assert [door.get(GROUPS).status_code for _ in range(3)] == [403] * 3
-    assert [event["count"] for event in events_of(house, person.id)] == [1]
+    assert [api.get(GROUPS).status_code for _ in range(3)] == [403] * 3
+    assert [event["count"] for event in events_of(tenant, person.id)] == [1]
 
 
-def test_a_rejection_stays_one_where_no_event_can_be_written(settings: Any, new_house: Any, valkey: Valkey) -> None:
+def test_a_rejection_stays_one_where_no_event_can_be_written(settings: Any, new_tenant: Any, valkey: Valkey) -> None:
     use(valkey, settings)
-    own = new_house()
+    own = new_tenant()
     staff = new_tenant_admin(own, "groups:read")
-    door = Api(token=sign_in_admin(staff.username)["access_token"])
+    api = Api(token=sign_in_admin(staff.username)["access_token"])
     with in_tenant(own.id), connections["tenant"].cursor() as cursor:
         cursor.execute("ALTER TABLE audit_tenantevent RENAME TO gone")
-    assert door.get("/authmgr/roles").status_code == 403
+    assert api.get("/authmgr/roles").status_code == 403
     with in_tenant(own.id), connections["tenant"].cursor() as cursor:
         cursor.execute("ALTER TABLE gone RENAME TO audit_tenantevent")
     a_minute_passes(valkey)
-    assert door.get("/authmgr/roles").status_code == 403
+    assert api.get("/authmgr/roles").status_code == 403
     assert [event["count"] for event in events_of(own, staff.id)] == [2]
 
 
@@ -214,50 +216,50 @@ def test_a_rejection_stays_one_where_no_event_can_be_written(settings: Any, new_
 NOT_WALKED = ("/authmgr/logout", "/authmgr/sessions", "/authmgr/token")
 
 
-def test_every_operation_of_the_document_audits_its_403(house: House) -> None:
-    person = house.register()
-    door = house.as_user(person)
+def test_every_operation_of_the_document_audits_its_403(tenant: TestTenant) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
     rejected = set()
     for path, operations in document()["paths"].items():
         for method in operations:
             if path.startswith(NOT_WALKED):
                 continue
-            filled = path.replace("{tenant_id}", str(house.id))
+            filled = path.replace("{tenant_id}", str(tenant.id))
             while "{" in filled:
                 filled = f"{filled[: filled.index('{')]}{uuid4()}{filled[filled.index('}') + 1 :]}"
             body = None if method == "get" else {}
-            if door.call(method, filled, body).status_code == 403:
+            if api.call(method, filled, body).status_code == 403:
                 rejected.add((method.upper(), path.count("/"), path.split("{")[0].strip("/")))
     assert len(rejected) > 40
     assert {path.split("/")[0] for _, _, path in rejected} >= {"exsvc", "uflow", "authmgr", "clientms", "webauthn"}
     seen = {
         (event["method"], event["route"].count("/") + 1, event["route"].split("<")[0].strip("/"))
-        for event in events_of(house, person.id)
+        for event in events_of(tenant, person.id)
     }
     assert rejected <= seen
 
 
-def test_console_pages_audit_what_they_refuse(house: House) -> None:
-    admin, operator = new_tenant_admin(house, "sessions:read").sign_in(), new_operator("tenants:read").sign_in()
+def test_console_pages_audit_what_they_refuse(tenant: TestTenant) -> None:
+    admin, operator = new_tenant_admin(tenant, "sessions:read").sign_in(), new_operator("tenants:read").sign_in()
     for path in ("/admin/userflow/endusersession/", "/admin/userflow/enduser/", "/admin/userflow/client/add/"):
         assert admin.get(path).status_code == 403
-    found = events_of(house, admin.id)
+    found = events_of(tenant, admin.id)
     assert len({event["route"] for event in found}) == 3
     assert {(event["method"], event["reason"]) for event in found} == {("GET", "PermissionDenied")}
     assert operator.get("/admin/userflow/client/add/").status_code == 403
     assert len(events_of(None, operator.id)) == 1
 
 
-def test_console_forms_audit_what_an_action_refuses(house: House) -> None:
-    staff = new_tenant_admin(house, "admins:write", "admins:read").sign_in()
-    answer = staff.post(f"/admin/userflow/adminuser/{house.admin.id}/deactivate/")
+def test_console_forms_audit_what_an_action_refuses(tenant: TestTenant) -> None:
+    staff = new_tenant_admin(tenant, "admins:write", "admins:read").sign_in()
+    answer = staff.post(f"/admin/userflow/adminuser/{tenant.admin.id}/deactivate/")
     assert answer.status_code == 400, answer.content.decode()
-    assert [event["reason"] for event in events_of(house, staff.id)] == ["GrantsMoreThanHeld"]
+    assert [event["reason"] for event in events_of(tenant, staff.id)] == ["GrantsMoreThanHeld"]
 
 
-def test_console_audits_the_way_to_the_reauthentication(house: House) -> None:
-    staff = new_tenant_admin(house).sign_in()
+def test_console_audits_the_way_to_the_reauthentication(tenant: TestTenant) -> None:
+    staff = new_tenant_admin(tenant).sign_in()
     staff.time_passes(20)
     answer = staff.get("/admin/userflow/client/add/")
     assert "/admin/reauthenticate/" in answer.headers["Location"]
-    assert [event["reason"] for event in events_of(house, staff.id)] == ["InsufficientAuthentication"]
+    assert [event["reason"] for event in events_of(tenant, staff.id)] == ["InsufficientAuthentication"]

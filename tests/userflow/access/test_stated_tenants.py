@@ -5,50 +5,50 @@ from uuid import uuid4
 
 import pytest
 
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 
 
 @pytest.mark.parametrize("path", ["/authmgr/groups", "/uflow/admin/users/me", "/exsvc/api/v1/services"])
 def test_a_foreign_tenant_in_the_query_is_refused_also_where_nobody_reads_it(
-    house: House, other_house: House, path: str
+    tenant: TestTenant, other_tenant: TestTenant, path: str
 ) -> None:
-    refused = [house.api.get(path, {"tenant_id": str(stranger)}) for stranger in (other_house.id, uuid4())]
+    refused = [tenant.api.get(path, {"tenant_id": str(stranger)}) for stranger in (other_tenant.id, uuid4())]
     assert [answer.status_code for answer in refused] == [403, 403]
-    assert house.api.get(path, {"tenant_id": str(house.id).upper()}).status_code == 200
+    assert tenant.api.get(path, {"tenant_id": str(tenant.id).upper()}).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["tenant%5Fid", "%74enant_id", "limit=1&tenant%5fid"])
 def test_a_foreign_tenant_in_the_query_is_refused_however_its_name_is_spelled(
-    house: House, other_house: House, name: str
+    tenant: TestTenant, other_tenant: TestTenant, name: str
 ) -> None:
     path = "/uflow/admin/users/me"
-    assert house.api.get(f"{path}?{name}={other_house.id}").status_code == 403
-    assert house.api.get(f"{path}?{name}={house.id}").status_code == 200
+    assert tenant.api.get(f"{path}?{name}={other_tenant.id}").status_code == 403
+    assert tenant.api.get(f"{path}?{name}={tenant.id}").status_code == 200
 
 
-def test_a_foreign_tenant_in_the_body_is_refused_also_where_nobody_reads_it(house: House, other_house: House) -> None:
-    body = {"name": f"group-{secrets.token_hex(4)}", "tenant_id": str(other_house.id)}
-    assert house.api.post("/authmgr/groups", body).status_code == 403
-    assert house.api.post("/authmgr/groups", {**body, "tenant_id": str(house.id)}).status_code == 201
+def test_body_with_foreign_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    body = {"name": f"group-{secrets.token_hex(4)}", "tenant_id": str(other_tenant.id)}
+    assert tenant.api.post("/authmgr/groups", body).status_code == 403
+    assert tenant.api.post("/authmgr/groups", {**body, "tenant_id": str(tenant.id)}).status_code == 201
 
 
-def test_an_end_user_names_no_foreign_tenant_either(house: House, other_house: House) -> None:
-    person = house.as_user(house.register())
-    assert person.get("/authmgr/profile", {"tenant_id": str(other_house.id)}).status_code == 403
-    assert person.get("/authmgr/profile", {"tenant_id": str(house.id)}).status_code == 200
+def test_an_end_user_names_no_foreign_tenant_either(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person = tenant.as_user(tenant.register())
+    assert person.get("/authmgr/profile", {"tenant_id": str(other_tenant.id)}).status_code == 403
+    assert person.get("/authmgr/profile", {"tenant_id": str(tenant.id)}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/uflow/user/clients/register", "/webauthn/totp/verify"])
 def test_a_token_names_no_foreign_tenant_where_none_is_needed_either(
-    house: House, other_house: House, path: str
+    tenant: TestTenant, other_tenant: TestTenant, path: str
 ) -> None:
-    asked = {tenant.id: house.api.post(f"{path}?tenant_id={tenant.id}", {}) for tenant in (house, other_house)}
-    assert {name: answer.status_code for name, answer in asked.items()} == {house.id: 400, other_house.id: 403}
+    asked = {each.id: tenant.api.post(f"{path}?tenant_id={each.id}", {}) for each in (tenant, other_tenant)}
+    assert {name: answer.status_code for name, answer in asked.items()} == {tenant.id: 400, other_tenant.id: 403}
 
 
 @pytest.mark.parametrize("form", ["{%s}", "urn:uuid:%s"])
-def test_the_tenant_header_takes_the_36_character_form_only(operator: Api, house: House, form: str) -> None:
-    answer = operator.get("/authmgr/groups", headers={"X-Tenant-ID": form % house.id})
+def test_the_tenant_header_takes_the_36_character_form_only(operator: Api, tenant: TestTenant, form: str) -> None:
+    answer = operator.get("/authmgr/groups", headers={"X-Tenant-ID": form % tenant.id})
     assert answer.status_code == 400
     assert "X-Tenant-ID" in answer.json()["details"]
 
@@ -58,10 +58,10 @@ def test_a_tenant_header_without_a_value_is_not_every_tenant(operator: Api, path
     assert operator.get(path, headers={"X-Tenant-ID": ""}).status_code == 400
 
 
-def test_an_operator_who_names_a_tenant_in_the_header_only_makes_no_operator(operator: Api, house: House) -> None:
+def test_an_operator_who_names_a_tenant_in_the_header_only_makes_no_operator(operator: Api, tenant: TestTenant) -> None:
     name = f"ambiguous-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "A", "last_name": "B"}
-    answer = operator.post("/uflow/admin/users", body, headers={"X-Tenant-ID": str(house.id)})
+    answer = operator.post("/uflow/admin/users", body, headers={"X-Tenant-ID": str(tenant.id)})
     assert answer.status_code == 400
     assert "tenant_id" in answer.json()["details"]
-    assert operator.post("/uflow/admin/users", {**body, "tenant_id": str(house.id)}).status_code == 201
+    assert operator.post("/uflow/admin/users", {**body, "tenant_id": str(tenant.id)}).status_code == 201

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, build_tenant, sign_in_admin
 from userflow.accounts.models import AdminUser
 
 USERS, LOGIN, VERIFY = "/uflow/admin/users", "/uflow/admin/auth/login", "/uflow/user/email/verify"
@@ -24,9 +24,9 @@ def address() -> str:
     return f"boss-{secrets.token_hex(5)}@example.com"
 
 
-def made(house: House, email: str, **members: Any) -> Any:
+def made(tenant: TestTenant, email: str, **members: Any) -> Any:
     body = {"username": f"admin-{secrets.token_hex(5)}", "email": email, "password": PASSWORD}
-    return house.api.post(USERS, {**body, "first_name": "A", "last_name": "B", **members})
+    return tenant.api.post(USERS, {**body, "first_name": "A", "last_name": "B", **members})
 
 
 def login(name: str) -> int:
@@ -37,37 +37,37 @@ def verify(email: str, number: int = -1) -> Any:
     return Api().post(VERIFY, {"token": token_in(mails_to(email, PROOF)[number])})
 
 
-def test_an_unverified_address_blocks_no_other_tenant(house: House, other_house: House) -> None:
+def test_an_unverified_address_blocks_no_other_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
-    first, second = made(house, email), made(other_house, email)
+    first, second = made(tenant, email), made(other_tenant, email)
     assert (first.status_code, second.status_code) == (201, 201)
-    assert made(house, email).status_code == 409
+    assert made(tenant, email).status_code == 409
     # By username each signs in; the address names neither.
     assert [login(answer.json()["username"]) for answer in (first, second)] == [200, 200]
     assert login(email) == 401
 
 
-def test_an_unverified_address_signs_in_while_it_is_the_only_one(house: House) -> None:
+def test_an_unverified_address_signs_in_while_it_is_the_only_one(tenant: TestTenant) -> None:
     email = address()
-    made(house, email)
+    made(tenant, email)
     assert login(email.upper()) == 200
 
 
-def test_verifying_an_address_reserves_it(house: House, other_house: House) -> None:
+def test_verifying_an_address_reserves_it(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
-    first = made(house, email).json()
-    made(other_house, email)
+    first = made(tenant, email).json()
+    made(other_tenant, email)
     done = verify(email, 0)
     assert (done.status_code, done.json()["user_id"]) == (200, first["id"])
     assert sign_in_admin(email)["user"]["id"] == first["id"]
     assert verify(email).status_code == 409
-    assert made(build_house("third"), email).status_code == 409
+    assert made(build_tenant("third"), email).status_code == 409
 
 
-def test_two_who_verify_one_address_at_once(house: House, other_house: House) -> None:
+def test_two_who_verify_one_address_at_once(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
-    made(house, email)
-    made(other_house, email)
+    made(tenant, email)
+    made(other_tenant, email)
     tokens = [token_in(sent) for sent in mails_to(email, PROOF)]
 
     def follow(token: str) -> int:
@@ -80,41 +80,43 @@ def test_two_who_verify_one_address_at_once(house: House, other_house: House) ->
         assert sorted(pool.map(follow, tokens)) == [200, 409]
 
 
-def test_an_unverified_address_does_not_block_an_invitation(house: House, other_house: House) -> None:
+def test_an_unverified_address_does_not_block_an_invitation(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
-    made(other_house, email)
-    assert house.api.post(INVITATIONS, {"email": email, "kind": "admin"}).status_code == 201
+    made(other_tenant, email)
+    assert tenant.api.post(INVITATIONS, {"email": email, "kind": "admin"}).status_code == 201
     token = token_in(mails_to(email, "invited")[-1])
     accepted = Api().post("/uflow/invitations/accept", {"token": token, "password": PASSWORD})
     assert accepted.status_code == 201
     assert sign_in_admin(email)["user"]["id"] == accepted.json()["user_id"]
 
 
-def test_a_username_like_an_address_does_not_hide_its_owner(house: House, other_house: House) -> None:
+def test_a_username_like_an_address_does_not_hide_its_owner(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
-    made(other_house, email, username=email)
-    owner = made(house, email).json()
+    made(other_tenant, email, username=email)
+    owner = made(tenant, email).json()
     assert login(email) == 200
     verify(email)
     assert sign_in_admin(email)["user"]["id"] == owner["id"]
 
 
-def test_conflicts_tell_neither_name_nor_place(house: House, other_house: House, operator_name: str) -> None:
+def test_conflicts_tell_neither_name_nor_place(
+    tenant: TestTenant, other_tenant: TestTenant, operator_name: str
+) -> None:
     answers = [
-        made(house, other_house.admin.email),
-        made(house, address(), username=other_house.admin.username),
-        made(house, address(), username=operator_name),
-        made(house, f"{operator_name}@example.com"),
-        house.api.put(f"{USERS}/{house.admin.id}", {"username": operator_name}),
-        house.api.put(f"{USERS}/{house.admin.id}", {"email": other_house.admin.email, "current_password": PASSWORD}),
-        house.api.post(INVITATIONS, {"email": other_house.admin.email, "kind": "admin"}),
+        made(tenant, other_tenant.admin.email),
+        made(tenant, address(), username=other_tenant.admin.username),
+        made(tenant, address(), username=operator_name),
+        made(tenant, f"{operator_name}@example.com"),
+        tenant.api.put(f"{USERS}/{tenant.admin.id}", {"username": operator_name}),
+        tenant.api.put(f"{USERS}/{tenant.admin.id}", {"email": other_tenant.admin.email, "current_password": PASSWORD}),
+        tenant.api.post(INVITATIONS, {"email": other_tenant.admin.email, "kind": "admin"}),
     ]
     assert {answer.status_code for answer in answers} == {409}
     assert len({answer.content for answer in answers}) == 1
 
 
-def test_a_changed_address_is_unverified_until_its_mail_is_followed(new_house: Callable[[], House]) -> None:
-    own, email = new_house(), address()
+def test_a_changed_address_is_unverified_until_its_mail_is_followed(new_tenant: Callable[[], TestTenant]) -> None:
+    own, email = new_tenant(), address()
     body = {"email": email, "current_password": PASSWORD}
     assert own.api.put(f"{USERS}/{own.admin.id}", body).json()["email"] == email
     assert AdminUser.objects.get(pk=own.admin.id).email_verified_at is None
@@ -122,8 +124,8 @@ def test_a_changed_address_is_unverified_until_its_mail_is_followed(new_house: C
     assert AdminUser.objects.get(pk=own.admin.id).email_verified_at is not None
 
 
-def test_a_changed_address_of_an_admin_with_a_factor_waits(new_house: Callable[[], House], operator: Api) -> None:
-    own, email = new_house(), address()
+def test_a_changed_address_of_an_admin_with_a_factor_waits(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    own, email = new_tenant(), address()
     AdminUser.objects.filter(pk=own.admin.id).update(mfa_methods=["totp"])
     changed = operator.put(f"{USERS}/{own.admin.id}", {"email": email})
     assert (changed.status_code, changed.json()["email"]) == (200, own.admin.email)
@@ -131,9 +133,11 @@ def test_a_changed_address_of_an_admin_with_a_factor_waits(new_house: Callable[[
     assert AdminUser.objects.get(pk=own.admin.id).email == email
 
 
-def test_a_reset_link_verifies_the_address_of_the_user_that_it_names(house: House, other_house: House) -> None:
+def test_a_reset_link_verifies_the_address_of_the_user_that_it_names(
+    tenant: TestTenant, other_tenant: TestTenant
+) -> None:
     email = address()
-    first, second = made(house, email).json(), made(other_house, email).json()
+    first, second = made(tenant, email).json(), made(other_tenant, email).json()
     assert Api().post("/uflow/auth/admin/password/forgot", {"email": email}).status_code == 200
     sent = mails_to(email, "new password")
     assert len(sent) == 2
@@ -147,19 +151,21 @@ def test_a_reset_link_verifies_the_address_of_the_user_that_it_names(house: Hous
 
 
 @pytest.mark.parametrize("purpose", ["enroll", "verify"])
-def test_an_unverified_address_keeps_its_own_factors(house: House, other_house: House, purpose: str) -> None:
+def test_an_unverified_address_keeps_its_own_factors(
+    tenant: TestTenant, other_tenant: TestTenant, purpose: str
+) -> None:
     """A colleague elsewhere who states the same address does not lock a user out of factors."""
     import pyotp
 
     email = address()
-    username = made(house, email).json()["username"]
-    made(other_house, email)
-    door = Api(token=sign_in_admin(username)["access_token"])
-    begun = door.post("/webauthn/admin/totp/beginSetup", {"email": email})
+    username = made(tenant, email).json()["username"]
+    made(other_tenant, email)
+    api = Api(token=sign_in_admin(username)["access_token"])
+    begun = api.post("/webauthn/admin/totp/beginSetup", {"email": email})
     assert begun.status_code == 200
     secret = pyotp.TOTP(begun.json()["secret"])
     sent = {"email": email, "secret": secret.secret, "code": secret.now()}
-    assert door.post("/webauthn/admin/totp/confirmSetup", sent).status_code == 200
+    assert api.post("/webauthn/admin/totp/confirmSetup", sent).status_code == 200
     if purpose == "verify":
         ticket = sign_in_admin(username)["mfa_token"]
         code = secret.at(int(time.time()) + 30)
@@ -172,4 +178,4 @@ def test_commands_verify_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
     call_command("createsuperuser", interactive=False, username=name, email=f"{name}@example.com", stdout=io.StringIO())
     assert AdminUser.objects.get(username=name).email_verified_at is not None
-    assert AdminUser.objects.get(username=build_house("made").admin.username).email_verified_at is not None
+    assert AdminUser.objects.get(username=build_tenant("made").admin.username).email_verified_at is not None

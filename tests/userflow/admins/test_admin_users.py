@@ -11,7 +11,7 @@ from django.db import connections
 
 from tests.userflow.mailbox import mails_to
 from tests.userflow.signin.test_first_step_races import signed_in_during
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
 
@@ -30,15 +30,15 @@ def body(**members: Any) -> dict[str, Any]:
     }
 
 
-def made(house: House, **members: Any) -> dict[str, Any]:
-    answer = house.api.post(PATH, body(**members))
+def made(tenant: TestTenant, **members: Any) -> dict[str, Any]:
+    answer = tenant.api.post(PATH, body(**members))
     assert answer.status_code == 201, answer.content
     return dict(answer.json())
 
 
-def test_an_admin_makes_an_admin_of_the_own_tenant(house: House) -> None:
+def test_an_admin_makes_an_admin_of_the_own_tenant(tenant: TestTenant) -> None:
     sent = body()
-    answer = house.api.post(PATH, sent)
+    answer = tenant.api.post(PATH, sent)
     assert answer.status_code == 201
     assert answer.json() | {"id": "", "created_at": ""} == {
         "id": "",
@@ -46,7 +46,7 @@ def test_an_admin_makes_an_admin_of_the_own_tenant(house: House) -> None:
         "email": sent["email"],
         "first_name": "Ben",
         "last_name": "Brook",
-        "tenant_id": str(house.id),
+        "tenant_id": str(tenant.id),
         "active": True,
         "created_at": "",
     }
@@ -57,8 +57,8 @@ def test_an_admin_makes_an_admin_of_the_own_tenant(house: House) -> None:
     assert login["user"] == {"id": answer.json()["id"], "username": sent["username"], "email": sent["email"]}
 
 
-def test_an_operator_makes_admins_anywhere_and_operators_without_a_tenant(operator: Api, house: House) -> None:
-    assert operator.post(PATH, body(tenant_id=str(house.id))).json()["tenant_id"] == str(house.id)
+def test_an_operator_makes_admins_anywhere_and_operators_without_a_tenant(operator: Api, tenant: TestTenant) -> None:
+    assert operator.post(PATH, body(tenant_id=str(tenant.id))).json()["tenant_id"] == str(tenant.id)
     sent = body()
     assert operator.post(PATH, sent).json()["tenant_id"] is None
     me = Api(token=sign_in_admin(sent["username"])["access_token"]).get(f"{PATH}/me").json()
@@ -70,24 +70,24 @@ def test_an_operator_makes_admins_anywhere_and_operators_without_a_tenant(operat
 
 @pytest.mark.parametrize("name", ["username", "email", "password", "first_name", "last_name"])
 @pytest.mark.parametrize("value", [None, "", " ", 7, ["x"], True])
-def test_every_member_is_a_text_that_must_be_there(house: House, name: str, value: Any) -> None:
-    assert name in house.api.post(PATH, body(**{name: value})).json()["details"]
-    assert house.api.post(PATH, {k: v for k, v in body().items() if k != name}).status_code == 400
+def test_every_member_is_a_text_that_must_be_there(tenant: TestTenant, name: str, value: Any) -> None:
+    assert name in tenant.api.post(PATH, body(**{name: value})).json()["details"]
+    assert tenant.api.post(PATH, {k: v for k, v in body().items() if k != name}).status_code == 400
 
 
-def test_taken_names_and_addresses_are_409_in_any_case(house: House, other_house: House) -> None:
-    first = made(house)
-    assert other_house.api.post(PATH, body(username=first["username"].upper())).status_code == 409
-    assert house.api.post(PATH, body(email=first["email"].upper())).status_code == 409
-    assert other_house.api.post(PATH, body(email=house.admin.email.upper())).status_code == 409
+def test_taken_names_and_addresses_are_409_in_any_case(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    first = made(tenant)
+    assert other_tenant.api.post(PATH, body(username=first["username"].upper())).status_code == 409
+    assert tenant.api.post(PATH, body(email=first["email"].upper())).status_code == 409
+    assert other_tenant.api.post(PATH, body(email=tenant.admin.email.upper())).status_code == 409
 
 
-def test_twenty_at_once_make_one_admin(house: House) -> None:
+def test_twenty_at_once_make_one_admin(tenant: TestTenant) -> None:
     sent = body()
 
     def create(_: int) -> int:
         try:
-            return int(Api(token=house.api.token).post(PATH, sent).status_code)
+            return int(Api(token=tenant.api.token).post(PATH, sent).status_code)
         finally:
             connections.close_all()
 
@@ -95,36 +95,36 @@ def test_twenty_at_once_make_one_admin(house: House) -> None:
         assert sorted(pool.map(create, range(20))) == [201] + [409] * 19
 
 
-def test_a_username_cannot_pose_as_somebody_elses_address(house: House) -> None:
-    victim = made(house)
-    assert house.api.post(PATH, body(username=victim["email"])).status_code == 400
+def test_a_username_cannot_pose_as_somebody_elses_address(tenant: TestTenant) -> None:
+    victim = made(tenant)
+    assert tenant.api.post(PATH, body(username=victim["email"])).status_code == 400
     own = body()
-    assert house.api.post(PATH, {**own, "username": own["email"]}).status_code == 201
+    assert tenant.api.post(PATH, {**own, "username": own["email"]}).status_code == 201
 
 
-def test_weak_passwords_are_400(house: House) -> None:
+def test_weak_passwords_are_400(tenant: TestTenant) -> None:
     for password in ("short", "x" * 129, "password1234"):
-        assert "password" in house.api.post(PATH, body(password=password)).json()["details"]
+        assert "password" in tenant.api.post(PATH, body(password=password)).json()["details"]
     sent = body()
-    assert house.api.post(PATH, {**sent, "password": sent["username"]}).status_code == 400
+    assert tenant.api.post(PATH, {**sent, "password": sent["username"]}).status_code == 400
 
 
-def test_nobody_grants_what_they_do_not_hold(house: House, operator: Api) -> None:
-    assert house.api.post(PATH, body(roles=["operator"])).status_code == 400
-    assert operator.post(PATH, body(tenant_id=str(house.id), roles=["operator"])).status_code == 400
-    assert house.api.post(PATH, body(roles=["no such role"])).status_code == 400
-    assert house.api.post(PATH, body(roles=[])).status_code == 400
-    auditor = made(house, roles=["auditor"])
-    door = Api(token=sign_in_admin(auditor["username"])["access_token"])
-    assert door.post(PATH, body()).status_code == 403
-    assert door.get(PATH).status_code == 200
+def test_nobody_grants_what_they_do_not_hold(tenant: TestTenant, operator: Api) -> None:
+    assert tenant.api.post(PATH, body(roles=["operator"])).status_code == 400
+    assert operator.post(PATH, body(tenant_id=str(tenant.id), roles=["operator"])).status_code == 400
+    assert tenant.api.post(PATH, body(roles=["no such role"])).status_code == 400
+    assert tenant.api.post(PATH, body(roles=[])).status_code == 400
+    auditor = made(tenant, roles=["auditor"])
+    api = Api(token=sign_in_admin(auditor["username"])["access_token"])
+    assert api.post(PATH, body()).status_code == 403
+    assert api.get(PATH).status_code == 200
 
 
 @pytest.mark.parametrize("roles", ["auditor", {}, [f"role-{n}" for n in range(51)]])
-def test_roles_are_a_short_list(house: House, roles: Any) -> None:
+def test_roles_are_a_short_list(tenant: TestTenant, roles: Any) -> None:
     for answer in (
-        house.api.post(PATH, body(roles=roles)),
-        house.api.put(f"{PATH}/{house.admin.id}", {"roles": roles}),
+        tenant.api.post(PATH, body(roles=roles)),
+        tenant.api.put(f"{PATH}/{tenant.admin.id}", {"roles": roles}),
     ):
         assert answer.status_code == 400
         assert answer.json()["details"]["roles"][0] in (
@@ -133,95 +133,97 @@ def test_roles_are_a_short_list(house: House, roles: Any) -> None:
         )
 
 
-def test_a_weaker_admin_cannot_change_a_stronger_one(house: House) -> None:
-    weak = made(house, roles=["user-manager"])
+def test_a_weaker_admin_cannot_change_a_stronger_one(tenant: TestTenant) -> None:
+    weak = made(tenant, roles=["user-manager"])
     stored = AdminUser.objects.get(pk=weak["id"])
     from userflow.accounts.models import AdminRole
 
     role = AdminRole.objects.create(name=f"hr-{secrets.token_hex(3)}", permissions=["admins:read", "admins:write"])
     stored.roles.add(role)
-    door = Api(token=sign_in_admin(weak["username"])["access_token"])
-    strong = made(house)
-    assert door.put(f"{PATH}/{strong['id']}", {"email": "mine@example.com"}).status_code == 403
-    assert door.delete(f"{PATH}/{strong['id']}").status_code == 403
-    assert door.put(f"{PATH}/{weak['id']}", {"roles": ["tenant-admin"]}).status_code == 403
+    api = Api(token=sign_in_admin(weak["username"])["access_token"])
+    strong = made(tenant)
+    assert api.put(f"{PATH}/{strong['id']}", {"email": "mine@example.com"}).status_code == 403
+    assert api.delete(f"{PATH}/{strong['id']}").status_code == 403
+    assert api.put(f"{PATH}/{weak['id']}", {"roles": ["tenant-admin"]}).status_code == 403
 
 
-def test_the_list_shows_the_own_tenant_only(house: House, other_house: House, operator: Api) -> None:
-    mine = house.api.get(PATH, {"limit": 100}).json()
+def test_the_list_shows_the_own_tenant_only(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+    mine = tenant.api.get(PATH, {"limit": 100}).json()
     assert {"items", "page", "limit", "total", "total_pages"} == set(mine)
-    assert {item["tenant_id"] for item in mine["items"]} == {str(house.id)}
-    assert house.api.get(PATH, {"tenant_id": str(other_house.id)}).status_code == 403
-    assert operator.get(PATH, {"tenant_id": str(house.id), "limit": 100}).json()["items"] == mine["items"]
+    assert {item["tenant_id"] for item in mine["items"]} == {str(tenant.id)}
+    assert tenant.api.get(PATH, {"tenant_id": str(other_tenant.id)}).status_code == 403
+    assert operator.get(PATH, {"tenant_id": str(tenant.id), "limit": 100}).json()["items"] == mine["items"]
     assert operator.get(PATH, {"tenant_id": "00000000-0000-4000-8000-000000000000"}).status_code == 404
     assert operator.get(PATH).json()["total"] > mine["total"]
 
 
-def test_an_id_of_another_tenant_is_an_unknown_id(house: House, other_house: House) -> None:
-    for foreign in (str(other_house.admin.id), "00000000-0000-4000-8000-000000000000", "x"):
+def test_an_id_of_another_tenant_is_an_unknown_id(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    for foreign in (str(other_tenant.admin.id), "00000000-0000-4000-8000-000000000000", "x"):
         answers = [
-            house.api.get(f"{PATH}/{foreign}"),
-            house.api.put(f"{PATH}/{foreign}", {"first_name": "x"}),
-            house.api.delete(f"{PATH}/{foreign}"),
+            tenant.api.get(f"{PATH}/{foreign}"),
+            tenant.api.put(f"{PATH}/{foreign}", {"first_name": "x"}),
+            tenant.api.delete(f"{PATH}/{foreign}"),
         ]
         assert [answer.status_code for answer in answers] == [404, 404, 404]
-    assert house.api.post(f"{PATH}/active", {"user_id": str(other_house.admin.id), "active": False}).status_code == 404
+    assert (
+        tenant.api.post(f"{PATH}/active", {"user_id": str(other_tenant.admin.id), "active": False}).status_code == 404
+    )
 
 
-def test_changes_take_the_members_that_are_there(house: House) -> None:
-    user = made(house)
-    changed = house.api.put(f"{PATH}/{user['id']}", {"last_name": "Hill", "roles": ["auditor"]}).json()
+def test_changes_take_the_members_that_are_there(tenant: TestTenant) -> None:
+    user = made(tenant)
+    changed = tenant.api.put(f"{PATH}/{user['id']}", {"last_name": "Hill", "roles": ["auditor"]}).json()
     assert (changed["first_name"], changed["last_name"], changed["roles"]) == ("Ben", "Hill", ["auditor"])
-    other = made(house)
-    assert house.api.put(f"{PATH}/{user['id']}", {"email": other["email"]}).status_code == 409
-    assert house.api.put(f"{PATH}/{user['id']}", {"username": other["username"]}).status_code == 409
-    assert house.api.put(f"{PATH}/{user['id']}", {"active": False, "tenant_id": None}).json()["active"] is True
+    other = made(tenant)
+    assert tenant.api.put(f"{PATH}/{user['id']}", {"email": other["email"]}).status_code == 409
+    assert tenant.api.put(f"{PATH}/{user['id']}", {"username": other["username"]}).status_code == 409
+    assert tenant.api.put(f"{PATH}/{user['id']}", {"active": False, "tenant_id": None}).json()["active"] is True
 
 
-def test_a_role_taken_away_counts_at_the_next_request(house: House) -> None:
-    user = made(house)
-    door = Api(token=sign_in_admin(user["username"])["access_token"])
-    assert door.get(PATH).status_code == 200
-    house.api.put(f"{PATH}/{user['id']}", {"roles": ["service-manager"]})
-    assert door.get(PATH).status_code == 403
+def test_a_role_taken_away_counts_at_the_next_request(tenant: TestTenant) -> None:
+    user = made(tenant)
+    api = Api(token=sign_in_admin(user["username"])["access_token"])
+    assert api.get(PATH).status_code == 200
+    tenant.api.put(f"{PATH}/{user['id']}", {"roles": ["service-manager"]})
+    assert api.get(PATH).status_code == 403
 
 
-def test_deactivation_ends_sessions_and_sign_in(house: House) -> None:
-    user = made(house)
-    door = Api(token=sign_in_admin(user["username"])["access_token"])
-    answer = house.api.delete(f"{PATH}/{user['id']}")
+def test_deactivation_ends_sessions_and_sign_in(tenant: TestTenant) -> None:
+    user = made(tenant)
+    api = Api(token=sign_in_admin(user["username"])["access_token"])
+    answer = tenant.api.delete(f"{PATH}/{user['id']}")
     assert (answer.status_code, answer.json()["active"]) == (200, False)
-    assert door.get(f"{PATH}/me").status_code == 401
+    assert api.get(f"{PATH}/me").status_code == 401
     login = {"username": user["username"], "password": PASSWORD}
     assert Api().post("/uflow/admin/auth/login", login).status_code == 401
-    assert house.api.post(f"{PATH}/active", {"user_id": user["id"], "active": True}).json()["active"] is True
+    assert tenant.api.post(f"{PATH}/active", {"user_id": user["id"], "active": True}).json()["active"] is True
     assert Api().post("/uflow/admin/auth/login", login).status_code == 200
 
 
-def test_new_address_ends_an_admins_reset_link(house: House) -> None:
-    user, new = made(house), f"moved-{secrets.token_hex(4)}@example.com"
+def test_new_address_ends_an_admins_reset_link(tenant: TestTenant) -> None:
+    user, new = made(tenant), f"moved-{secrets.token_hex(4)}@example.com"
     assert Api().post("/uflow/auth/admin/password/forgot", {"email": user["email"]}).status_code == 200
     token = mails_to(user["email"], "new password")[-1].body.partition("token=")[2].split()[0]
-    assert house.api.put(f"{PATH}/{user['id']}", {"email": new}).status_code == 200
+    assert tenant.api.put(f"{PATH}/{user['id']}", {"email": new}).status_code == 200
     body = {"token": token, "password": "another horse 8 battery"}
     assert Api().post("/uflow/auth/admin/password/reset", body).status_code == 400
 
 
-def test_neither_oneself_nor_the_last_admin(new_house: Any) -> None:
-    house = new_house()
-    assert house.api.delete(f"{PATH}/{house.admin.id}").status_code == 403
-    second = made(house)
-    door = Api(token=sign_in_admin(second["username"])["access_token"])
-    assert door.delete(f"{PATH}/{house.admin.id}").status_code == 200
-    assert door.delete(f"{PATH}/{second['id']}").status_code == 403
+def test_neither_oneself_nor_the_last_admin(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    assert tenant.api.delete(f"{PATH}/{tenant.admin.id}").status_code == 403
+    second = made(tenant)
+    api = Api(token=sign_in_admin(second["username"])["access_token"])
+    assert api.delete(f"{PATH}/{tenant.admin.id}").status_code == 200
+    assert api.delete(f"{PATH}/{second['id']}").status_code == 403
 
 
-def test_two_admins_who_switch_each_other_off_leave_one(new_house: Any) -> None:
-    house = new_house()
-    second = made(house)
-    doors = [
-        (house.api, second["id"]),
-        (Api(token=sign_in_admin(second["username"])["access_token"]), house.admin.id),
+def test_two_admins_who_switch_each_other_off_leave_one(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    second = made(tenant)
+    apis = [
+        (tenant.api, second["id"]),
+        (Api(token=sign_in_admin(second["username"])["access_token"]), tenant.admin.id),
     ]
 
     def off(pair: Any) -> int:
@@ -231,22 +233,22 @@ def test_two_admins_who_switch_each_other_off_leave_one(new_house: Any) -> None:
             connections.close_all()
 
     with ThreadPoolExecutor(2) as pool:
-        statuses = sorted(pool.map(off, doors))
+        statuses = sorted(pool.map(off, apis))
     # The loser is either rejected as the last admin or, a moment later, not signed in any more.
     assert statuses[0] == 200
     assert statuses[1] in (401, 403)
-    assert AdminUser.objects.filter(tenant_id=house.id, active=True).count() == 1
+    assert AdminUser.objects.filter(tenant_id=tenant.id, active=True).count() == 1
 
 
-def test_edits_and_deactivations_at_once_do_not_wait_for_each_other_for_ever(house: House) -> None:
-    path = f"{PATH}/{made(house)['id']}"
+def test_edits_and_deactivations_at_once_do_not_wait_for_each_other_for_ever(tenant: TestTenant) -> None:
+    path = f"{PATH}/{made(tenant)['id']}"
     start = Barrier(4)
 
     def change(number: int) -> int:
-        door = Api(token=house.api.token)
+        api = Api(token=tenant.api.token)
         start.wait()
         try:
-            answer = door.put(path, {"roles": ["auditor"]}) if number % 2 else door.delete(path)
+            answer = api.put(path, {"roles": ["auditor"]}) if number % 2 else api.delete(path)
             return int(answer.status_code)
         finally:
             connections.close_all()
@@ -255,50 +257,52 @@ def test_edits_and_deactivations_at_once_do_not_wait_for_each_other_for_ever(hou
         assert list(pool.map(change, range(4))) == [200] * 4
 
 
-def test_list_finds_admins_by_username_and_address(house: House, other_house: House, operator: Api) -> None:
-    own, foreign = made(house), made(other_house)
+def test_list_finds_admins_by_username_and_address(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+    own, foreign = made(tenant), made(other_tenant)
 
-    def found(door: Api, **query: str) -> list[str]:
-        page = door.get(PATH, query).json()
+    def found(api: Api, **query: str) -> list[str]:
+        page = api.get(PATH, query).json()
         assert page["total"] == len(page["items"])
         return [user["id"] for user in page["items"]]
 
     name, email = own["username"], own["email"]
-    assert found(house.api, username=name.upper()) == found(house.api, email=email[:-3].upper()) == [own["id"]]
-    assert found(house.api, username=name, email=email) == [own["id"]]
-    assert found(house.api, username=name[:-1]) == found(house.api, username="%") == found(house.api, email="%") == []
-    assert found(house.api, username=foreign["username"]) == found(house.api, email=foreign["email"]) == []
+    assert found(tenant.api, username=name.upper()) == found(tenant.api, email=email[:-3].upper()) == [own["id"]]
+    assert found(tenant.api, username=name, email=email) == [own["id"]]
+    assert (
+        found(tenant.api, username=name[:-1]) == found(tenant.api, username="%") == found(tenant.api, email="%") == []
+    )
+    assert found(tenant.api, username=foreign["username"]) == found(tenant.api, email=foreign["email"]) == []
     assert found(operator, username=foreign["username"]) == [foreign["id"]]
-    assert found(operator, tenant_id=str(house.id), username=foreign["username"]) == []
+    assert found(operator, tenant_id=str(tenant.id), username=foreign["username"]) == []
 
 
-def test_statements_of_reading(house: House) -> None:
+def test_statements_of_reading(tenant: TestTenant) -> None:
     with statements() as seen:
-        house.api.get(f"{PATH}/me")
+        tenant.api.get(f"{PATH}/me")
     assert seen.counts == (3, 0)
     with statements() as seen:
-        house.api.get(PATH, {"limit": 100})
+        tenant.api.get(PATH, {"limit": 100})
     assert seen.counts == (4, 0)
 
 
-def test_the_last_admin_keeps_the_role_that_makes_admins(new_house: Any) -> None:
-    house = new_house()
-    path = f"{PATH}/{house.admin.id}"
+def test_the_last_admin_keeps_the_role_that_makes_admins(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    path = f"{PATH}/{tenant.admin.id}"
     for roles in ([], ["auditor"], ["user-manager", "auditor"]):
-        assert house.api.put(path, {"roles": roles}).status_code == 403
-    assert house.api.put(path, {"roles": ["tenant-admin", "auditor"]}).status_code == 200
-    made(house)
-    assert house.api.put(path, {"roles": ["auditor"]}).json()["roles"] == ["auditor"]
+        assert tenant.api.put(path, {"roles": roles}).status_code == 403
+    assert tenant.api.put(path, {"roles": ["tenant-admin", "auditor"]}).status_code == 200
+    made(tenant)
+    assert tenant.api.put(path, {"roles": ["auditor"]}).json()["roles"] == ["auditor"]
 
 
-def test_a_name_that_only_looks_alike_in_capitals_is_another_name(house: House, other_house: House) -> None:
-    mine = made(house, username=f"admin-{secrets.token_hex(4)}s")
+def test_a_name_that_only_looks_alike_in_capitals_is_another_name(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    mine = made(tenant, username=f"admin-{secrets.token_hex(4)}s")
     # Dotless i and long s are I and S in capitals; whoever is found first must not depend on chance.
     for twin in (mine["username"].replace("i", "\u0131"), mine["username"].replace("s", "\u017f")):
-        made(other_house, username=twin, password="another long password 7")
+        made(other_tenant, username=twin, password="another long password 7")
     assert sign_in_admin(mine["username"])["user"]["id"] == mine["id"]
     assert sign_in_admin(mine["username"].upper())["user"]["id"] == mine["id"]
-    assert house.api.post(PATH, body(username=mine["username"].upper())).status_code == 409
+    assert tenant.api.post(PATH, body(username=mine["username"].upper())).status_code == 409
 
 
 def test_the_command_line_says_in_one_line_why_there_is_no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,12 +328,14 @@ def test_the_command_line_says_in_one_line_why_there_is_no_operator(monkeypatch:
 
 
 @pytest.mark.parametrize("meanwhile", [{"active": False}, {"password": "argon2$another"}, {"mfa_methods": ["totp"]}])
-def test_an_edit_takes_nothing_back_that_happens_at_the_same_moment(house: House, meanwhile: dict[str, Any]) -> None:
-    ben = AdminUser.objects.filter(pk=made(house)["id"])
+def test_an_edit_takes_nothing_back_that_happens_at_the_same_moment(
+    tenant: TestTenant, meanwhile: dict[str, Any]
+) -> None:
+    ben = AdminUser.objects.filter(pk=made(tenant)["id"])
     answer = signed_in_during(
         ADMINS,
         lambda: ben.update(**meanwhile),
-        lambda: house.api.put(f"{PATH}/{ben.get().pk}", {"first_name": "Benjamin"}),
+        lambda: tenant.api.put(f"{PATH}/{ben.get().pk}", {"first_name": "Benjamin"}),
     )
     assert (answer.status_code, ben.get().first_name) == (200, "Benjamin")
     assert {name: getattr(ben.get(), name) for name in meanwhile} == meanwhile

@@ -8,10 +8,10 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
-from tests.world import Api, House, sign_in_admin, statements
+from tests.world import Api, TestTenant, sign_in_admin, statements
 from userflow.accounts.models import AdminRole, AdminUser, Client
 
-DOOR = "/authmgr/validate"
+VALIDATE = "/authmgr/validate"
 MEMBERS = {
     "id",
     "client_id",
@@ -33,36 +33,36 @@ MEMBERS = {
 }
 
 
-def path(house: House, *parts: object) -> str:
-    return "/".join(["/clientms/tenants", str(house.id), "clients", *map(str, parts)])
+def path(tenant: TestTenant, *parts: object) -> str:
+    return "/".join(["/clientms/tenants", str(tenant.id), "clients", *map(str, parts)])
 
 
-def create(house: House, **members: Any) -> Any:
-    return house.api.post(path(house), {"name": "Shop", **members})
+def create(tenant: TestTenant, **members: Any) -> Any:
+    return tenant.api.post(path(tenant), {"name": "Shop", **members})
 
 
 # --- create and read -------------------------------------------------------------------------------------------------
 
 
-def test_a_public_client_is_the_default_and_has_no_secret(house: House) -> None:
-    answer = create(house)
+def test_a_public_client_is_the_default_and_has_no_secret(tenant: TestTenant) -> None:
+    answer = create(tenant)
     assert answer.status_code == 201
     made = answer.json()
     assert set(made) == MEMBERS
     assert (made["type"], made["active"], made["status"]) == ("public", True, "Active")
-    assert (made["client_id"], made["owner_id"]) == (made["id"], str(house.admin.id))
+    assert (made["client_id"], made["owner_id"]) == (made["id"], str(tenant.admin.id))
     assert (made["tags"], made["scopes"], made["redirect_uris"], made["self_registration"]) == ([], [], [], False)
-    assert house.api.get(path(house, made["id"])).json() == made
+    assert tenant.api.get(path(tenant, made["id"])).json() == made
 
 
-def test_a_confidential_clients_secret_is_shown_once_and_stored_hashed(house: House) -> None:
-    answer = create(house, type="confidential", tags=["web", "eu", "web"], project_id="p1", owner_id="team-7")
+def test_a_confidential_clients_secret_is_shown_once_and_stored_hashed(tenant: TestTenant) -> None:
+    answer = create(tenant, type="confidential", tags=["web", "eu", "web"], project_id="p1", owner_id="team-7")
     made = answer.json()
     assert set(made) == MEMBERS | {"client_secret"}
     assert re.fullmatch(r"ics_[A-Za-z0-9_-]{43}", made["client_secret"])
     assert answer.headers["Cache-Control"] == "no-store"
     assert (made["tags"], made["project_id"], made["owner_id"]) == (["web", "eu"], "p1", "team-7")
-    assert "client_secret" not in house.api.get(path(house, made["id"])).json()
+    assert "client_secret" not in tenant.api.get(path(tenant, made["id"])).json()
     assert len(bytes(Client.objects.get(pk=made["id"]).secret_digest or b"")) == 32
 
 
@@ -87,14 +87,14 @@ def test_a_confidential_clients_secret_is_shown_once_and_stored_hashed(house: Ho
         ("project_id", 7),
     ],
 )
-def test_a_member_of_another_form_is_named(house: House, member: str, value: Any) -> None:
-    answer = create(house, **{member: value})
+def test_a_member_of_another_form_is_named(tenant: TestTenant, member: str, value: Any) -> None:
+    answer = create(tenant, **{member: value})
     assert answer.status_code == 400
     assert next(iter(answer.json()["details"])).startswith(member)
 
 
-def test_a_name_is_needed(house: House) -> None:
-    assert list(house.api.post(path(house), {}).json()["details"]) == ["name"]
+def test_a_name_is_needed(tenant: TestTenant) -> None:
+    assert list(tenant.api.post(path(tenant), {}).json()["details"]) == ["name"]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_name_is_needed(house: House) -> None:
         "myapp://callback",
     ],
 )
-def test_redirect_uris_are_kept_as_they_are(house: House, uri: str) -> None:
-    assert create(house, redirect_uris=[uri]).json()["redirect_uris"] == [uri]
+def test_redirect_uris_are_kept_as_they_are(tenant: TestTenant, uri: str) -> None:
+    assert create(tenant, redirect_uris=[uri]).json()["redirect_uris"] == [uri]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_redirect_uris_are_kept_as_they_are(house: House, uri: str) -> None:
         "JAVASCRIPT:alert(1)",
     ],
 )
-def test_redirect_uris_that_lead_astray_are_refused(house: House, uri: str) -> None:
-    answer = create(house, redirect_uris=["https://app.example/cb", uri])
+def test_redirect_uris_that_lead_astray_are_refused(tenant: TestTenant, uri: str) -> None:
+    answer = create(tenant, redirect_uris=["https://app.example/cb", uri])
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["redirect_uris[1]"])
 
 
@@ -147,22 +147,22 @@ def test_redirect_uris_that_lead_astray_are_refused(house: House, uri: str) -> N
 
 
 @pytest.mark.parametrize("scope", ["services:fly", "tenants:read", "tenants:write", "nothing:here", "x", "services:*"])
-def test_a_scope_that_nobody_here_knows_is_refused(house: House, scope: str) -> None:
-    answer = create(house, type="confidential", scopes=[scope])
+def test_a_scope_that_nobody_here_knows_is_refused(tenant: TestTenant, scope: str) -> None:
+    answer = create(tenant, type="confidential", scopes=[scope])
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["scopes"])
 
 
-def test_a_scope_of_the_tenants_own_roles_can_be_given(house: House, other_house: House) -> None:
+def test_a_scope_of_the_tenants_own_roles_can_be_given(tenant: TestTenant, other_tenant: TestTenant) -> None:
     name = uuid4().hex[:8]
     own = f"invoices-{name}:read"
-    role = house.api.post("/authmgr/roles", {"name": f"clerk-{name}", "permissions": [own]})
+    role = tenant.api.post("/authmgr/roles", {"name": f"clerk-{name}", "permissions": [own]})
     assert role.status_code == 201, role.content
-    assert create(house, type="confidential", scopes=[own]).json()["scopes"] == [own]
-    assert create(other_house, type="confidential", scopes=[own]).status_code == 400
+    assert create(tenant, type="confidential", scopes=[own]).json()["scopes"] == [own]
+    assert create(other_tenant, type="confidential", scopes=[own]).status_code == 400
 
 
-def test_nobody_grants_what_they_do_not_hold(new_house: Any) -> None:
-    own = new_house()
+def test_nobody_grants_what_they_do_not_hold(new_tenant: Any) -> None:
+    own = new_tenant()
     strong = make_client(own, scopes=["admins:write"])
     clerk = AdminRole.objects.create(
         name=f"clerk-{uuid4().hex[:6]}", permissions=["clients:read", "clients:write", "services:read"]
@@ -183,31 +183,31 @@ def test_nobody_grants_what_they_do_not_hold(new_house: Any) -> None:
     assert Client.objects.get(pk=strong["id"]).redirect_uris == []
 
 
-def test_a_client_grants_no_more_than_its_token_carries(house: House) -> None:
-    client = make_client(house, scopes=["clients:read", "clients:write", "services:read"])
+def test_a_client_grants_no_more_than_its_token_carries(tenant: TestTenant) -> None:
+    client = make_client(tenant, scopes=["clients:read", "clients:write", "services:read"])
     token = Api().post(
         "/authmgr/token", **form(grant_type="client_credentials", scope="clients:write"), headers=basic(client)
     )
-    door = Api(token=token.json()["access_token"])
+    api = Api(token=token.json()["access_token"])
     body = {"name": "child", "type": "confidential"}
-    assert door.post(path(house), {**body, "scopes": ["clients:write"]}).status_code == 201
-    assert door.post(path(house), {**body, "scopes": ["services:read"]}).status_code == 403
-    assert door.get(path(house)).status_code == 403
+    assert api.post(path(tenant), {**body, "scopes": ["clients:write"]}).status_code == 201
+    assert api.post(path(tenant), {**body, "scopes": ["services:read"]}).status_code == 403
+    assert api.get(path(tenant)).status_code == 403
 
 
-def test_a_scope_taken_away_counts_at_the_next_request(house: House) -> None:
-    client = make_client(house, scopes=["clients:read"])
-    door = Api(token=own_token(client))
-    assert door.get(path(house)).status_code == 200
-    house.api.patch(path(house, client["id"]), {"scopes": []})
-    assert door.get(path(house)).status_code == 403
+def test_a_scope_taken_away_counts_at_the_next_request(tenant: TestTenant) -> None:
+    client = make_client(tenant, scopes=["clients:read"])
+    api = Api(token=own_token(client))
+    assert api.get(path(tenant)).status_code == 200
+    tenant.api.patch(path(tenant, client["id"]), {"scopes": []})
+    assert api.get(path(tenant)).status_code == 403
 
 
 # --- list ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_list_is_paged_newest_first_and_filtered(new_house: Any) -> None:
-    own = new_house()
+def test_the_list_is_paged_newest_first_and_filtered(new_tenant: Any) -> None:
+    own = new_tenant()
     ids = [create(own, name=f"Shop {n}%", tags=["all", f"n{n}"]).json()["id"] for n in range(3)]
     own.api.patch(path(own, ids[0], "deactivate"))
 
@@ -231,17 +231,17 @@ def test_the_list_is_paged_newest_first_and_filtered(new_house: Any) -> None:
 
 
 @pytest.mark.parametrize("query", [{"page": "0"}, {"limit": "0"}, {"limit": "x"}, {"active": "yes"}, {"page": "-1"}])
-def test_a_bad_query_is_named(house: House, query: dict[str, str]) -> None:
-    answer = house.api.get(path(house), query)
+def test_a_bad_query_is_named(tenant: TestTenant, query: dict[str, str]) -> None:
+    answer = tenant.api.get(path(tenant), query)
     assert (answer.status_code, list(answer.json()["details"])) == (400, list(query))
 
 
-def test_a_list_costs_two_statements_beyond_the_authentication(house: House) -> None:
+def test_a_list_costs_two_statements_beyond_the_authentication(tenant: TestTenant) -> None:
     with statements() as seen:
-        house.api.get(path(house))
+        tenant.api.get(path(tenant))
     assert seen.counts == (3, 0)
     with statements() as seen:
-        house.api.get(path(house, house.client_id))
+        tenant.api.get(path(tenant, tenant.client_id))
     assert seen.counts == (2, 0)
 
 
@@ -249,70 +249,70 @@ def test_a_list_costs_two_statements_beyond_the_authentication(house: House) -> 
 
 
 @pytest.mark.parametrize("method", ["put", "patch"])
-def test_the_members_that_are_there_are_changed(house: House, method: str) -> None:
-    made = create(house, tags=["a"], project_id="p").json()
+def test_the_members_that_are_there_are_changed(tenant: TestTenant, method: str) -> None:
+    made = create(tenant, tags=["a"], project_id="p").json()
     changes = {"name": "New", "scopes": ["services:read"], "self_registration": True, "project_id": None}
-    changed = house.api.call(method, path(house, made["id"]), {**changes, "id": str(uuid4()), "is_default": True})
+    changed = tenant.api.call(method, path(tenant, made["id"]), {**changes, "id": str(uuid4()), "is_default": True})
     assert changed.status_code == 200
     assert changed.json() == {**made, **changes, "updated_at": changed.json()["updated_at"]}
     assert changed.json()["updated_at"] > made["updated_at"]
-    assert house.api.get(path(house, made["id"])).json() == changed.json()
+    assert tenant.api.get(path(tenant, made["id"])).json() == changed.json()
 
 
-def test_the_type_stays(house: House) -> None:
-    made = create(house).json()
-    assert house.api.put(path(house, made["id"]), {"type": "confidential"}).status_code == 400
-    assert house.api.put(path(house, made["id"]), {"type": "public", "active": False}).json()["status"] == "Inactive"
+def test_the_type_stays(tenant: TestTenant) -> None:
+    made = create(tenant).json()
+    assert tenant.api.put(path(tenant, made["id"]), {"type": "confidential"}).status_code == 400
+    assert tenant.api.put(path(tenant, made["id"]), {"type": "public", "active": False}).json()["status"] == "Inactive"
 
 
-def test_deactivating_stops_sign_in_and_ends_tokens_for_good(house: House) -> None:
-    client, person = make_client(house), house.register()
+def test_deactivating_stops_sign_in_and_ends_tokens_for_good(tenant: TestTenant) -> None:
+    client, person = make_client(tenant), tenant.register()
     login = {"client_id": client["id"], "email": person.email, "password": person.password}
     login["client_secret"] = client["client_secret"]
     user = Api(token=Api().post("/uflow/auth/enduser/login", login).json()["access_token"])
-    elsewhere, own = house.as_user(person), Api(token=own_token(client))
-    assert [door.get(DOOR).status_code for door in (user, own)] == [200, 200]
-    off = house.api.patch(path(house, client["id"], "deactivate"))
+    elsewhere, own = tenant.as_user(person), Api(token=own_token(client))
+    assert [api.get(VALIDATE).status_code for api in (user, own)] == [200, 200]
+    off = tenant.api.patch(path(tenant, client["id"], "deactivate"))
     assert (off.status_code, off.json()["active"], off.json()["status"]) == (200, False, "Inactive")
-    assert [door.get(DOOR).status_code for door in (user, own)] == [401, 401]
+    assert [api.get(VALIDATE).status_code for api in (user, own)] == [401, 401]
     refused = Api().post("/uflow/auth/enduser/login", login)
     unknown = Api().post("/uflow/auth/enduser/login", {**login, "client_id": str(uuid4())})
     assert (refused.status_code, refused.content) == (401, unknown.content)
-    register = {"tenant_id": str(house.id), "client_id": client["id"], "email": "a@example.com"}
+    register = {"tenant_id": str(tenant.id), "client_id": client["id"], "email": "a@example.com"}
     assert Api().post("/uflow/user/clients/register", {**register, "password": "correct horse 9 b"}).status_code == 404
-    on = house.api.patch(path(house, client["id"], "activate"))
+    on = tenant.api.patch(path(tenant, client["id"], "activate"))
     assert (on.status_code, on.json()["status"]) == (200, "Active")
-    assert [door.get(DOOR).status_code for door in (user, own)] == [401, 401]
+    assert [api.get(VALIDATE).status_code for api in (user, own)] == [401, 401]
     assert Api().post("/uflow/auth/enduser/login", login).status_code == 200
-    assert Api(token=own_token(client)).get(DOOR).status_code == 200
-    assert elsewhere.get(DOOR).status_code == 200
+    assert Api(token=own_token(client)).get(VALIDATE).status_code == 200
+    assert elsewhere.get(VALIDATE).status_code == 200
 
 
-def test_a_client_of_a_suspended_tenant_can_be_switched_off_for_good(new_house: Any, operator: Api) -> None:
-    own = new_house()
+def test_a_client_of_a_suspended_tenant_can_be_switched_off_for_good(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     user = own.as_user(own.register())
     operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"})
     assert operator.patch(path(own, own.client_id, "deactivate")).status_code == 200
     assert operator.patch(path(own, own.client_id, "activate")).status_code == 403
     operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "active"})
-    assert user.get(DOOR).status_code == 401
+    assert user.get(VALIDATE).status_code == 401
     assert operator.patch(path(own, own.client_id, "activate")).status_code == 200
-    assert user.get(DOOR).status_code == 401
+    assert user.get(VALIDATE).status_code == 401
 
 
-def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(house: House) -> None:
-    client, person = make_client(house, self_registration=True), None
-    person = house.register(client_id=client["id"])
+def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(tenant: TestTenant) -> None:
+    client, person = make_client(tenant, self_registration=True), None
+    person = tenant.register(client_id=client["id"])
     own = Api(token=own_token(client))
-    answer = house.api.delete(path(house, client["id"]))
+    answer = tenant.api.delete(path(tenant, client["id"]))
     assert (answer.status_code, answer.json()["id"]) == (200, client["id"])
-    assert own.get(DOOR).status_code == 401
-    assert house.api.get(path(house, client["id"])).status_code == 404
-    assert house.api.get(f"/uflow/user/enduser/{house.id}/{person.id}").status_code == 200
+    assert own.get(VALIDATE).status_code == 401
+    assert tenant.api.get(path(tenant, client["id"])).status_code == 404
+    assert tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{person.id}").status_code == 200
 
 
-def test_scope_of_a_role_needs_the_right_to_make_roles(new_house: Any) -> None:
-    own, scope = new_house(), "tea:pour"
+def test_scope_of_a_role_needs_the_right_to_make_roles(new_tenant: Any) -> None:
+    own, scope = new_tenant(), "tea:pour"
     assert own.api.post("/authmgr/roles", {"name": "pourer", "permissions": [scope]}).status_code == 201
     for held, expected in ((["clients:write"], 403), (["clients:write", "roles:write"], 201)):
         clerk = AdminRole.objects.create(name=f"clerk-{uuid4().hex[:6]}", permissions=held)
@@ -320,23 +320,23 @@ def test_scope_of_a_role_needs_the_right_to_make_roles(new_house: Any) -> None:
         assert create(own, type="confidential", scopes=[scope]).status_code == expected
 
 
-def test_deactivation_ends_sessions_of_that_client_only(house: House) -> None:
-    person, name = house.register(), f"second-{house.admin.username}"
+def test_deactivation_ends_sessions_of_that_client_only(tenant: TestTenant) -> None:
+    person, name = tenant.register(), f"second-{tenant.admin.username}"
     body = {"name": name, "type": "public"}
-    second = house.api.post(f"/clientms/tenants/{house.id}/clients", body).json()["id"]
-    doors = []
-    for client in (str(house.client_id), second):
+    second = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body).json()["id"]
+    apis = []
+    for client in (str(tenant.client_id), second):
         login = {"client_id": client, "email": person.email, "password": person.password}
-        doors.append(Api(token=Api().post("/uflow/auth/enduser/login", login).json()["access_token"]))
+        apis.append(Api(token=Api().post("/uflow/auth/enduser/login", login).json()["access_token"]))
     for verb in ("deactivate", "activate"):
-        assert house.api.patch(f"/clientms/tenants/{house.id}/clients/{second}/{verb}").status_code == 200
+        assert tenant.api.patch(f"/clientms/tenants/{tenant.id}/clients/{second}/{verb}").status_code == 200
     # For good: the sessions do not come back with the client.
-    assert [door.get("/authmgr/validate").status_code for door in doors] == [200, 401]
+    assert [api.get("/authmgr/validate").status_code for api in apis] == [200, 401]
 
 
-def test_the_default_client_cannot_be_deleted(house: House) -> None:
-    assert house.api.delete(path(house, house.client_id)).status_code == 403
-    assert house.api.get(path(house, house.client_id)).json()["is_default"] is True
+def test_the_default_client_cannot_be_deleted(tenant: TestTenant) -> None:
+    assert tenant.api.delete(path(tenant, tenant.client_id)).status_code == 403
+    assert tenant.api.get(path(tenant, tenant.client_id)).json()["is_default"] is True
 
 
 # --- secrets ---------------------------------------------------------------------------------------------------------
@@ -347,10 +347,10 @@ def signs_in(client: dict[str, Any], secret: str) -> bool:
     return bool(answer.status_code == 200)
 
 
-def test_the_secret_before_works_until_the_overlap_ends(house: House) -> None:
-    client = make_client(house)
+def test_the_secret_before_works_until_the_overlap_ends(tenant: TestTenant) -> None:
+    client = make_client(tenant)
     old = client["client_secret"]
-    rotated = house.api.post(path(house, client["id"], "secret"))
+    rotated = tenant.api.post(path(tenant, client["id"], "secret"))
     assert rotated.status_code == 200
     assert rotated.headers["Cache-Control"] == "no-store"
     new = rotated.json()["client_secret"]
@@ -367,72 +367,72 @@ def test_the_secret_before_works_until_the_overlap_ends(house: House) -> None:
     assert (signs_in(client, old), signs_in(client, new)) == (False, True)
 
 
-def test_a_second_rotation_ends_the_first_secret_and_none_overlaps_if_so_wished(house: House) -> None:
-    client = make_client(house)
+def test_a_second_rotation_ends_the_first_secret_and_none_overlaps_if_so_wished(tenant: TestTenant) -> None:
+    client = make_client(tenant)
     first = client["client_secret"]
-    second = house.api.post(path(house, client["id"], "secret"), {"overlap_seconds": 60}).json()["client_secret"]
-    third = house.api.post(path(house, client["id"], "secret")).json()["client_secret"]
+    second = tenant.api.post(path(tenant, client["id"], "secret"), {"overlap_seconds": 60}).json()["client_secret"]
+    third = tenant.api.post(path(tenant, client["id"], "secret")).json()["client_secret"]
     assert [signs_in(client, secret) for secret in (first, second, third)] == [False, True, True]
-    last = house.api.post(path(house, client["id"], "secret"), {"overlap_seconds": 0}).json()
+    last = tenant.api.post(path(tenant, client["id"], "secret"), {"overlap_seconds": 0}).json()
     assert last["previous_secret_expires_at"] is None
     assert [signs_in(client, secret) for secret in (second, third, last["client_secret"])] == [False, False, True]
 
 
 @pytest.mark.parametrize("overlap", [-1, "60", True, 10**9])
-def test_an_odd_overlap_is_refused(house: House, overlap: Any) -> None:
-    answer = house.api.post(path(house, make_client(house)["id"], "secret"), {"overlap_seconds": overlap})
+def test_an_odd_overlap_is_refused(tenant: TestTenant, overlap: Any) -> None:
+    answer = tenant.api.post(path(tenant, make_client(tenant)["id"], "secret"), {"overlap_seconds": overlap})
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["overlap_seconds"])
 
 
-def test_a_public_client_has_no_secret_to_rotate(house: House) -> None:
-    assert house.api.post(path(house, create(house).json()["id"], "secret")).status_code == 400
+def test_a_public_client_has_no_secret_to_rotate(tenant: TestTenant) -> None:
+    assert tenant.api.post(path(tenant, create(tenant).json()["id"], "secret")).status_code == 400
 
 
 # --- who may ---------------------------------------------------------------------------------------------------------
 
 
-def calls(door: Api, tenant: Any, client: Any) -> list[Any]:
+def calls(api: Api, tenant: Any, client: Any) -> list[Any]:
     base = f"/clientms/tenants/{tenant}/clients"
     return [
-        door.get(base),
-        door.post(base, {"name": "x"}),
-        door.get(f"{base}/{client}"),
-        door.put(f"{base}/{client}", {"name": "x"}),
-        door.patch(f"{base}/{client}", {"name": "x"}),
-        door.patch(f"{base}/{client}/activate"),
-        door.patch(f"{base}/{client}/deactivate"),
-        door.post(f"{base}/{client}/secret"),
-        door.delete(f"{base}/{client}"),
+        api.get(base),
+        api.post(base, {"name": "x"}),
+        api.get(f"{base}/{client}"),
+        api.put(f"{base}/{client}", {"name": "x"}),
+        api.patch(f"{base}/{client}", {"name": "x"}),
+        api.patch(f"{base}/{client}/activate"),
+        api.patch(f"{base}/{client}/deactivate"),
+        api.post(f"{base}/{client}/secret"),
+        api.delete(f"{base}/{client}"),
     ]
 
 
-def test_nobody_users_and_other_tenants_are_kept_out(house: House, other_house: House) -> None:
-    mine = make_client(house)["id"]
-    user = house.as_user(house.register())
-    assert {answer.status_code for answer in calls(Api(), house.id, mine)} == {401}
-    assert {answer.status_code for answer in calls(user, house.id, mine)} == {403}
-    assert {answer.status_code for answer in calls(other_house.api, house.id, mine)} == {403}
-    nowhere = calls(other_house.api, uuid4(), mine)
+def test_nobody_users_and_other_tenants_are_kept_out(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    mine = make_client(tenant)["id"]
+    user = tenant.as_user(tenant.register())
+    assert {answer.status_code for answer in calls(Api(), tenant.id, mine)} == {401}
+    assert {answer.status_code for answer in calls(user, tenant.id, mine)} == {403}
+    assert {answer.status_code for answer in calls(other_tenant.api, tenant.id, mine)} == {403}
+    nowhere = calls(other_tenant.api, uuid4(), mine)
     assert {answer.content for answer in nowhere} == {
-        answer.content for answer in calls(other_house.api, house.id, mine)
+        answer.content for answer in calls(other_tenant.api, tenant.id, mine)
     }
-    assert house.api.get(path(house, mine)).json()["active"] is True
+    assert tenant.api.get(path(tenant, mine)).json()["active"] is True
 
 
-def test_another_tenants_client_is_like_an_unknown_one(house: House, other_house: House) -> None:
-    foreign = make_client(house)["id"]
+def test_another_tenants_client_is_like_an_unknown_one(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    foreign = make_client(tenant)["id"]
     for of_foreign, of_unknown, of_odd in zip(
-        calls(other_house.api, other_house.id, foreign)[2:],
-        calls(other_house.api, other_house.id, uuid4())[2:],
-        calls(other_house.api, other_house.id, "no-uuid")[2:],
+        calls(other_tenant.api, other_tenant.id, foreign)[2:],
+        calls(other_tenant.api, other_tenant.id, uuid4())[2:],
+        calls(other_tenant.api, other_tenant.id, "no-uuid")[2:],
         strict=True,
     ):
         assert (of_foreign.status_code, of_foreign.content) == (404, of_unknown.content)
         assert (of_odd.status_code, of_odd.content) == (404, of_unknown.content)
 
 
-def test_an_auditor_reads_and_changes_nothing(new_house: Any) -> None:
-    own = new_house()
+def test_an_auditor_reads_and_changes_nothing(new_tenant: Any) -> None:
+    own = new_tenant()
     mark = uuid4().hex[:8]
     member = {"username": f"a-{mark}", "email": f"a-{mark}@example.com", "first_name": "A", "last_name": "B"}
     own.api.post("/uflow/admin/users", {**member, "password": "correct horse 9 bat", "roles": ["auditor"]})
@@ -441,20 +441,20 @@ def test_an_auditor_reads_and_changes_nothing(new_house: Any) -> None:
     assert statuses == [200, 403, 200, 403, 403, 403, 403, 403, 403]
 
 
-def test_an_operator_acts_on_any_tenant_that_exists(house: House, operator: Api) -> None:
-    assert operator.post(path(house), {"name": "By the operator"}).status_code == 201
+def test_an_operator_acts_on_any_tenant_that_exists(tenant: TestTenant, operator: Api) -> None:
+    assert operator.post(path(tenant), {"name": "By the operator"}).status_code == 201
     assert operator.get(f"/clientms/tenants/{uuid4()}/clients").status_code == 404
     assert operator.post(f"/clientms/tenants/{uuid4()}/clients", {"name": "x"}).status_code == 404
 
 
-def test_every_change_is_audited_without_a_secret(house: House) -> None:
-    client = make_client(house)
-    house.api.put(path(house, client["id"]), {"name": "renamed"})
-    secret = house.api.post(path(house, client["id"], "secret")).json()["client_secret"]
-    house.api.patch(path(house, client["id"], "deactivate"))
-    house.api.patch(path(house, client["id"], "activate"))
-    house.api.delete(path(house, client["id"]))
-    events = list(PlatformEvent.objects.filter(target_id=client["id"], tenant_id=house.id).order_by("id"))
+def test_every_change_is_audited_without_a_secret(tenant: TestTenant) -> None:
+    client = make_client(tenant)
+    tenant.api.put(path(tenant, client["id"]), {"name": "renamed"})
+    secret = tenant.api.post(path(tenant, client["id"], "secret")).json()["client_secret"]
+    tenant.api.patch(path(tenant, client["id"], "deactivate"))
+    tenant.api.patch(path(tenant, client["id"], "activate"))
+    tenant.api.delete(path(tenant, client["id"]))
+    events = list(PlatformEvent.objects.filter(target_id=client["id"], tenant_id=tenant.id).order_by("id"))
     assert [event.action for event in events] == [
         "client.created",
         "client.updated",
@@ -463,34 +463,34 @@ def test_every_change_is_audited_without_a_secret(house: House) -> None:
         "client.activated",
         "client.deleted",
     ]
-    assert {event.actor_id for event in events} == {str(house.admin.id)}
+    assert {event.actor_id for event in events} == {str(tenant.admin.id)}
     assert not any(secret in str(event.details) or client["client_secret"] in str(event.details) for event in events)
 
 
-def test_client_changes_no_client_whose_scopes_it_lacks(house: House) -> None:
+def test_client_changes_no_client_whose_scopes_it_lacks(tenant: TestTenant) -> None:
     name = f"orders-{uuid4().hex[:8]}:approve"
-    created = house.api.post("/authmgr/roles", {"name": name, "permissions": [name]})
+    created = tenant.api.post("/authmgr/roles", {"name": name, "permissions": [name]})
     assert created.status_code == 201, created.content
-    strong = make_client(house, scopes=[name])
+    strong = make_client(tenant, scopes=[name])
     weak, equal = (
-        Api(token=own_token(make_client(house, scopes=["clients:write", "roles:write", *more])))
+        Api(token=own_token(make_client(tenant, scopes=["clients:write", "roles:write", *more])))
         for more in ([], [name])
     )
-    place = path(house, strong["id"])
-    for door, expected in ((weak, 403), (equal, 200)):
-        assert door.post(f"{place}/secret").status_code == expected
-        assert door.put(place, {"redirect_uris": []}).status_code == expected
-        assert door.patch(f"{place}/deactivate").status_code == expected
-        assert door.patch(f"{place}/activate").status_code == expected
-        assert door.patch(place, {"scopes": [name, "clients:write"]}).status_code == expected
-    assert weak.post(path(house), {"name": "x", "type": "confidential", "scopes": [name]}).status_code == 403
+    place = path(tenant, strong["id"])
+    for api, expected in ((weak, 403), (equal, 200)):
+        assert api.post(f"{place}/secret").status_code == expected
+        assert api.put(place, {"redirect_uris": []}).status_code == expected
+        assert api.patch(f"{place}/deactivate").status_code == expected
+        assert api.patch(f"{place}/activate").status_code == expected
+        assert api.patch(place, {"scopes": [name, "clients:write"]}).status_code == expected
+    assert weak.post(path(tenant), {"name": "x", "type": "confidential", "scopes": [name]}).status_code == 403
     assert weak.delete(place).status_code == 403
 
 
 @pytest.mark.parametrize("scope", ["endusers:export_hashes", "endusers:factors"])
-def test_no_client_exports_hashes_or_resets_factors(house: House, operator: Api, scope: str) -> None:
-    for door in (house.api, operator):
+def test_no_client_exports_hashes_or_resets_factors(tenant: TestTenant, operator: Api, scope: str) -> None:
+    for api in (tenant.api, operator):
         body = {"name": "x", "type": "confidential", "scopes": [scope]}
-        answer = door.post(path(house), body, headers={"X-Tenant-ID": str(house.id)})
+        answer = api.post(path(tenant), body, headers={"X-Tenant-ID": str(tenant.id)})
         assert (answer.status_code, list(answer.json()["details"])) == (400, ["scopes"])
     assert scope not in Api().get("/.well-known/oauth-authorization-server").json()["scopes_supported"]

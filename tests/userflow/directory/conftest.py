@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.userflow.directory.entra import Entra
-from tests.world import PASSWORD, House, Person
+from tests.world import PASSWORD, Person, TestTenant
 from userflow.accounts.models import EndUser
 from userflow.credentials.passwords import hashed
 from userflow.directory.models import DirectoryConfig
@@ -24,7 +24,7 @@ CONFIGS = "/uflow/directory/configs"
 class Directory:
     """A configured directory as its tenant's admin sees it."""
 
-    house: House
+    tenant: TestTenant
     made: dict[str, Any]
     mark: str = field(default_factory=lambda: secrets.token_hex(5))
 
@@ -37,26 +37,26 @@ class Directory:
         return f"{local}@{self.mark}.example"
 
     def sync(self, **how: Any) -> dict[str, Any]:
-        answer = self.house.api.post(f"{self.path}/sync", how)
+        answer = self.tenant.api.post(f"{self.path}/sync", how)
         assert answer.status_code == 200, answer.content
         return dict(answer.json())
 
     def test(self) -> dict[str, Any]:
-        answer = self.house.api.post(f"{self.path}/test")
+        answer = self.tenant.api.post(f"{self.path}/test")
         assert answer.status_code == 200, answer.content
         return dict(answer.json())
 
     def change(self, **members: Any) -> Any:
-        return self.house.api.put(self.path, members)
+        return self.tenant.api.put(self.path, members)
 
     def users(self, **query: Any) -> list[dict[str, Any]]:
-        asked = {"tenant_id": str(self.house.id), "limit": 100, **query}
-        return list(self.house.api.get("/uflow/user/enduser/list", asked).json()["users"])
+        asked = {"tenant_id": str(self.tenant.id), "limit": 100, **query}
+        return list(self.tenant.api.get("/uflow/user/enduser/list", asked).json()["users"])
 
     def total(self) -> int:
         """How many people the tenant has."""
-        asked = {"tenant_id": str(self.house.id), "limit": 1}
-        return int(self.house.api.get("/uflow/user/enduser/list", asked).json()["total"])
+        asked = {"tenant_id": str(self.tenant.id), "limit": 1}
+        return int(self.tenant.api.get("/uflow/user/enduser/list", asked).json()["total"])
 
     def forget_running(self) -> None:
         """As if the process that runs it had been silent for long."""
@@ -64,11 +64,11 @@ class Directory:
 
     def user(self, email: str) -> dict[str, Any]:
         (found,) = self.users(email=email)
-        return dict(self.house.api.get(f"/uflow/user/enduser/{self.house.id}/{found['id']}").json())
+        return dict(self.tenant.api.get(f"/uflow/user/enduser/{self.tenant.id}/{found['id']}").json())
 
     def person(self, email: str) -> Person:
         """A user of the directory who can sign in, as if by a factor of their own: they have no password here."""
-        with in_tenant(self.house.id):
+        with in_tenant(self.tenant.id):
             EndUser.objects.filter(email=email).update(password=hashed(PASSWORD))
         return Person(UUID(self.user(email)["id"]), email)
 
@@ -98,9 +98,9 @@ def entra(settings: Any) -> Iterator[Entra]:
 def configured() -> Callable[..., Directory]:
     """Configures a directory at the public door."""
 
-    def configure(house: House, **members: Any) -> Directory:
-        answer = house.api.post(CONFIGS, {"name": f"Head office {secrets.token_hex(4)}", **members})
+    def configure(tenant: TestTenant, **members: Any) -> Directory:
+        answer = tenant.api.post(CONFIGS, {"name": f"Head office {secrets.token_hex(4)}", **members})
         assert answer.status_code == 201, answer.content
-        return Directory(house, answer.json())
+        return Directory(tenant, answer.json())
 
     return configure

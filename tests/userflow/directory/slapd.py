@@ -78,7 +78,7 @@ index objectClass eq
 
 
 @dataclass
-class Somebody:
+class TestUser:
     """An entry, as a test wants it."""
 
     number: int
@@ -149,7 +149,7 @@ def pem(certificate: x509.Certificate) -> str:
 class Slapd:
     """The server with these people, on ports of its own."""
 
-    def __init__(self, people: Iterable[Somebody]) -> None:
+    def __init__(self, people: Iterable[TestUser]) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="slapd-"))
         (self.home / "data").mkdir()
         (self.home / "active_directory.schema").write_text(SCHEMA)
@@ -182,8 +182,8 @@ class Slapd:
         # The optional package: without it these tests are left out, but their modules are still imported.
         import ldap
 
-        self.door = ldap.initialize(f"ldap://127.0.0.1:{self.port}")
-        self.door.simple_bind_s(READER, SECRET)
+        self.connection = ldap.initialize(f"ldap://127.0.0.1:{self.port}")
+        self.connection.simple_bind_s(READER, SECRET)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + 60
@@ -196,27 +196,27 @@ class Slapd:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
 
-    def add(self, person: Somebody) -> Somebody:
-        self.door.add_s(person.dn, list(person.values().items()))
+    def add(self, person: TestUser) -> TestUser:
+        self.connection.add_s(person.dn, list(person.values().items()))
         return person
 
-    def change(self, person: Somebody, **attributes: str | None) -> None:
+    def change(self, person: TestUser, **attributes: str | None) -> None:
         """Replace attributes of an entry; None takes one away."""
         changes = [
             (MOD_REPLACE, name, None if value is None else [value.encode()]) for name, value in attributes.items()
         ]
-        self.door.modify_s(person.dn, changes)
+        self.connection.modify_s(person.dn, changes)
 
-    def remove(self, person: Somebody) -> None:
-        self.door.delete_s(person.dn)
+    def remove(self, person: TestUser) -> None:
+        self.connection.delete_s(person.dn)
 
     def clear(self) -> None:
         """Without people, as at the beginning."""
-        for dn, _ in self.door.search_ext_s(BASE, 2, "(objectClass=user)", ["cn"]):
-            self.door.delete_s(dn)
+        for dn, _ in self.connection.search_ext_s(BASE, 2, "(objectClass=user)", ["cn"]):
+            self.connection.delete_s(dn)
 
     def end(self) -> None:
-        self.door.unbind_s()
+        self.connection.unbind_s()
         self.process.terminate()
         self.process.wait(timeout=60)
         shutil.rmtree(self.home, ignore_errors=True)

@@ -11,7 +11,7 @@ from django.db import connections
 from tenants.context import in_tenant
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import Directory, counts
-from tests.world import Api, House, statements
+from tests.world import Api, TestTenant, statements
 from userflow.directory import runs
 from userflow.directory.models import BY_COMMAND, DirectoryConfig, DirectoryRun
 from userflow.events.models import WebhookEndpoint, WebhookMessage
@@ -27,16 +27,16 @@ def server() -> Iterator[ad.Slapd]:
 
 
 @pytest.fixture
-def directory(server: ad.Slapd, house: House, configured: Callable[..., Directory]) -> Iterator[Any]:
+def directory(server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]) -> Iterator[Any]:
     """A directory that is empty at the beginning; its people have a domain of the test's own."""
-    made = configured(house, **ad.settings_of(server))
+    made = configured(tenant, **ad.settings_of(server))
     yield made
     server.clear()
-    house.api.delete(made.path)
+    tenant.api.delete(made.path)
 
 
-def some_people(server: ad.Slapd, directory: Directory, number: int = 3) -> list[ad.Somebody]:
-    return [server.add(ad.Somebody(n, directory.mail(f"person{n}"))) for n in range(number)]
+def some_people(server: ad.Slapd, directory: Directory, number: int = 3) -> list[ad.TestUser]:
+    return [server.add(ad.TestUser(n, directory.mail(f"person{n}"))) for n in range(number)]
 
 
 def test_people_come_and_a_second_run_writes_nothing(directory: Directory, server: ad.Slapd) -> None:
@@ -48,7 +48,7 @@ def test_people_come_and_a_second_run_writes_nothing(directory: Directory, serve
     assert not [sql for sql in seen.own if sql.startswith(("INSERT", "UPDATE", "DELETE"))]
     user = directory.user(directory.mail("person3"))
     assert (user["provider"], user["active"], user["name"]) == ("active_directory", True, "Person 3")
-    assert user["client_id"] == str(directory.house.client_id)
+    assert user["client_id"] == str(directory.tenant.client_id)
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(directory: Directory, server: ad.Slapd) -> None:
@@ -77,7 +77,7 @@ def test_bit_two_of_user_account_control_switches_off_and_on_again(
 
 
 def test_who_is_disabled_is_not_made(directory: Directory, server: ad.Slapd) -> None:
-    server.add(ad.Somebody(1, directory.mail("off"), status=ad.DISABLED))
+    server.add(ad.TestUser(1, directory.mail("off"), status=ad.DISABLED))
     done = directory.sync()
     assert (counts(done), done["errors"], directory.users(email=directory.mark)) == ((1, 0, 0, 0, 0, 1), [], [])
 
@@ -118,23 +118,23 @@ def test_addresses_that_are_handed_on_arrive_in_one_run(directory: Directory, se
 
 
 def test_a_local_user_with_the_address_is_reported_and_never_merged(directory: Directory, server: ad.Slapd) -> None:
-    local = directory.house.register(directory.mail("person1"), name="Local")
-    directory.house.sign_in(local)
+    local = directory.tenant.register(directory.mail("person1"), name="Local")
+    directory.tenant.sign_in(local)
     some_people(server, directory)
     done = directory.sync()
     assert counts(done) == (3, 2, 0, 0, 0, 1)
     assert [problem["code"] for problem in done["errors"]] == ["email_taken"]
     kept = directory.user(local.email)
     assert (kept["id"], kept["provider"], kept["name"]) == (str(local.id), "local", "Local")
-    assert directory.house.sign_in(local)["user"]["id"] == str(local.id)
+    assert directory.tenant.sign_in(local)["user"]["id"] == str(local.id)
 
 
 def test_sync_replaces_unused_registrations(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
-    squatters = [directory.house.register(directory.mail(name)) for name in ("renamed", "new")]
+    squatters = [directory.tenant.register(directory.mail(name)) for name in ("renamed", "new")]
     server.change(person, mail=directory.mail("renamed"))
-    server.add(ad.Somebody(9, directory.mail("new")))
+    server.add(ad.TestUser(9, directory.mail("new")))
     done = directory.sync()
     assert (counts(done), done["errors"]) == ((4, 1, 1, 0, 0, 0), [])
     for squatter in squatters:
@@ -145,7 +145,7 @@ def test_sync_replaces_unused_registrations(directory: Directory, server: ad.Sla
 def test_a_rename_onto_a_local_users_address_changes_the_rest_only(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
-    directory.house.sign_in(directory.house.register(directory.mail("local")))
+    directory.tenant.sign_in(directory.tenant.register(directory.mail("local")))
     server.change(person, mail=directory.mail("local"), displayName="New Name")
     assert counts(directory.sync()) == (3, 0, 1, 0, 0, 1)
     assert directory.user(person.mail)["name"] == "New Name"
@@ -156,7 +156,7 @@ def test_another_directory_with_the_same_people_takes_nobody_over(
 ) -> None:
     some_people(server, directory)
     directory.sync()
-    other = configured(directory.house, **ad.settings_of(server), name=directory.mail("Branch office"))
+    other = configured(directory.tenant, **ad.settings_of(server), name=directory.mail("Branch office"))
     assert counts(other.sync()) == (3, 0, 0, 0, 0, 3)
     assert counts(directory.sync()) == (3, 0, 0, 0, 0, 0)
 
@@ -166,8 +166,8 @@ def test_people_of_a_removed_configuration_are_known_again_by_their_objects(
 ) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
-    assert directory.house.api.delete(directory.path).status_code == 200
-    again = configured(directory.house, **ad.settings_of(server), name=directory.mail("Head office again"))
+    assert directory.tenant.api.delete(directory.path).status_code == 200
+    again = configured(directory.tenant, **ad.settings_of(server), name=directory.mail("Head office again"))
     assert counts(again.sync()) == (3, 0, 0, 0, 0, 0)
     server.remove(person)
     assert counts(again.sync()) == (2, 0, 0, 0, 1, 0)
@@ -181,8 +181,8 @@ def test_who_is_switched_off_here_stays_off(directory: Directory, server: ad.Sla
         server.change(person, userAccountControl="514")
         directory.sync()
     user = directory.user(person.mail)
-    status = f"/uflow/user/enduser/{directory.house.id}/{user['id']}/status"
-    assert directory.house.api.put(status, {"active": False}).status_code == 200
+    status = f"/uflow/user/enduser/{directory.tenant.id}/{user['id']}/status"
+    assert directory.tenant.api.put(status, {"active": False}).status_code == 200
     server.change(person, userAccountControl="512")
     assert counts(directory.sync()) == (3, 0, 0, 0, 0, 0)
     assert directory.user(person.mail)["active"] is False
@@ -193,9 +193,9 @@ def test_who_was_switched_on_and_off_again_here_stays_off(directory: Directory, 
     directory.sync()
     server.change(person, userAccountControl="514")
     directory.sync()
-    status = f"/uflow/user/enduser/{directory.house.id}/{directory.user(person.mail)['id']}/status"
+    status = f"/uflow/user/enduser/{directory.tenant.id}/{directory.user(person.mail)['id']}/status"
     for active in (True, False):
-        assert directory.house.api.put(status, {"active": active}).status_code == 200
+        assert directory.tenant.api.put(status, {"active": active}).status_code == 200
     server.change(person, userAccountControl="512")
     assert counts(directory.sync()) == (3, 0, 0, 0, 0, 0)
     assert directory.user(person.mail)["active"] is False
@@ -204,37 +204,37 @@ def test_who_was_switched_on_and_off_again_here_stays_off(directory: Directory, 
 def test_switching_off_ends_what_is_open(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
-    door = directory.house.as_user(directory.person(person.mail))
-    assert door.get("/authmgr/validate").status_code == 200
+    api = directory.tenant.as_user(directory.person(person.mail))
+    assert api.get("/authmgr/validate").status_code == 200
     server.change(person, userAccountControl="514")
     directory.sync()
-    assert door.get("/authmgr/validate").status_code == 401
+    assert api.get("/authmgr/validate").status_code == 401
 
 
 def test_mapped_attributes_come_into_the_metadata_and_leave_the_rest_alone(
     directory: Directory, server: ad.Slapd
 ) -> None:
-    person = server.add(ad.Somebody(1, directory.mail("ann"), attributes={"department": "Sales"}))
+    person = server.add(ad.TestUser(1, directory.mail("ann"), attributes={"department": "Sales"}))
     mapping = {"name": "sAMAccountName", "metadata": {"dept": "department"}}
     assert directory.change(mapping=mapping).json()["mapping"] == {"email": "mail", **mapping}
     directory.sync()
     user = directory.user(person.mail)
     assert (user["name"], user["metadata"]) == ("person1", {"dept": "Sales"})
-    own = f"/uflow/user/enduser/{directory.house.id}/{user['id']}"
-    directory.house.api.put(own, {"metadata": {"dept": "Sales", "theme": "dark"}})
+    own = f"/uflow/user/enduser/{directory.tenant.id}/{user['id']}"
+    directory.tenant.api.put(own, {"metadata": {"dept": "Sales", "theme": "dark"}})
     server.change(person, department=None)
     directory.sync()
     assert directory.user(person.mail)["metadata"] == {"theme": "dark"}
 
 
 def test_groups_of_the_directory_lead_into_the_tenants(directory: Directory, server: ad.Slapd) -> None:
-    api, name = directory.house.api, directory.mail("Sales")
+    api, name = directory.tenant.api, directory.mail("Sales")
     group = api.post("/authmgr/groups", {"name": name}).json()
     assert directory.change(groups={f"CN=Sales, {ad.BASE}": name.upper()}).status_code == 200
     sales = {"memberOf": [f"cn=sales,{ad.BASE.lower()}"]}
-    member = server.add(ad.Somebody(1, directory.mail("member"), attributes=sales))
-    server.add(ad.Somebody(2, directory.mail("stranger")))
-    local = directory.house.register()
+    member = server.add(ad.TestUser(1, directory.mail("member"), attributes=sales))
+    server.add(ad.TestUser(2, directory.mail("stranger")))
+    local = directory.tenant.register()
     api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(local.id)]})
     directory.sync()
     members = f"/authmgr/groups/{group['id']}/users"
@@ -248,10 +248,10 @@ def test_groups_of_the_directory_lead_into_the_tenants(directory: Directory, ser
 
 
 def test_what_cannot_be_taken_is_reported_and_the_rest_comes(directory: Directory, server: ad.Slapd) -> None:
-    server.add(ad.Somebody(1))
-    server.add(ad.Somebody(2, "no address at all"))
-    server.add(ad.Somebody(3, directory.mail("same")))
-    server.add(ad.Somebody(4, directory.mail("SAME")))
+    server.add(ad.TestUser(1))
+    server.add(ad.TestUser(2, "no address at all"))
+    server.add(ad.TestUser(3, directory.mail("same")))
+    server.add(ad.TestUser(4, directory.mail("SAME")))
     done = directory.sync()
     assert counts(done) == (4, 1, 0, 0, 0, 3)
     assert sorted(problem["code"] for problem in done["errors"]) == ["email_invalid", "email_taken", "no_email"]
@@ -268,8 +268,8 @@ def test_what_the_reading_user_may_not_see_switches_nobody_on_or_off(directory: 
     done = directory.sync()
     assert counts(done) == (3, 0, 0, 0, 0, 2)
     assert {problem["code"] for problem in done["errors"]} == {"status_unreadable"}
-    server.add(ad.Somebody(9, directory.mail("hidden"), guid=None))
-    assert directory.house.api.post(f"{directory.path}/sync", {}).status_code == 502
+    server.add(ad.TestUser(9, directory.mail("hidden"), guid=None))
+    assert directory.tenant.api.post(f"{directory.path}/sync", {}).status_code == 502
     assert [directory.user(person.mail)["active"] for person in (off, on)] == [False, True]
 
 
@@ -278,7 +278,7 @@ def test_too_many_leavers_at_once_stop_the_run_unless_forced(directory: Director
     directory.sync()
     for person in people[:6]:
         server.remove(person)
-    server.add(ad.Somebody(100, directory.mail("new")))
+    server.add(ad.TestUser(100, directory.mail("new")))
     stopped = directory.sync()
     assert (stopped["state"], counts(stopped)) == ("refused", (7, 1, 0, 0, 0, 0))
     assert "6 of 12" in stopped["reason"]
@@ -298,8 +298,8 @@ def test_an_erased_person_is_forgotten_and_made_anew(directory: Directory, serve
     person, *_ = some_people(server, directory)
     directory.sync()
     before = directory.user(person.mail)["id"]
-    body = {"tenant_id": str(directory.house.id), "user_id": before}
-    erased = directory.house.api.post("/uflow/user/enduser/delete_all", body).json()
+    body = {"tenant_id": str(directory.tenant.id), "user_id": before}
+    erased = directory.tenant.api.post("/uflow/user/enduser/delete_all", body).json()
     assert erased["deleted"]["directory_links"] == 1
     assert counts(directory.sync()) == (3, 1, 0, 0, 0, 0)
     assert directory.user(person.mail)["id"] != before
@@ -311,7 +311,7 @@ def test_what_befell_whom_is_in_the_tenants_trail_without_names(directory: Direc
     server.change(person, userAccountControl="514", displayName="Renamed")
     directory.sync()
     user_id = directory.user(person.mail)["id"]
-    events = directory.house.api.get("/uflow/admin/audit", {"target": user_id}).json()["events"]
+    events = directory.tenant.api.get("/uflow/admin/audit", {"target": user_id}).json()["events"]
     assert {event["action"] for event in events} == {"end_user.registered", "end_user.updated", "end_user.deactivated"}
     assert {event["details"]["directory_id"] for event in events} == {directory.made["id"]}
     assert person.mail not in str(events)
@@ -322,7 +322,7 @@ def test_one_run_at_a_time(directory: Directory, server: ad.Slapd) -> None:
 
     def attempt(_: int) -> int:
         try:
-            return int(Api(token=directory.house.api.token).post(f"{directory.path}/sync", {}).status_code)
+            return int(Api(token=directory.tenant.api.token).post(f"{directory.path}/sync", {}).status_code)
         finally:
             connections.close_all()
 
@@ -337,10 +337,10 @@ def test_what_a_killed_run_left_is_taken_over(directory: Directory, server: ad.S
     some_people(server, directory)
     config = DirectoryConfig.objects.get(pk=directory.made["id"])
     left = runs.claim(config, trigger=BY_COMMAND, dry_run=False)
-    refused = directory.house.api.post(f"{directory.path}/sync", {})
+    refused = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (refused.status_code, "synchronised at the moment" in refused.json()["message"]) == (409, True)
     assert directory.change(base_dn="DC=other", secret="s").status_code == 409
-    assert directory.house.api.delete(directory.path).status_code == 409
+    assert directory.tenant.api.delete(directory.path).status_code == 409
     directory.forget_running()
     assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
     assert DirectoryRun.objects.get(pk=left.pk).state == "interrupted"
@@ -350,22 +350,22 @@ def test_every_run_is_in_the_history_without_names(directory: Directory, server:
     person, *_ = some_people(server, directory)
     directory.sync(dry_run=True)
     done = directory.sync()
-    listed = directory.house.api.get(f"{directory.path}/runs", {"limit": 1}).json()
+    listed = directory.tenant.api.get(f"{directory.path}/runs", {"limit": 1}).json()
     assert (listed["total"], listed["total_pages"]) == (2, 2)
     (row,) = listed["runs"]
     assert (row["id"], row["state"], row["trigger"], counts(row)) == (done["id"], "succeeded", "request", counts(done))
     assert person.mail not in str(listed)
-    assert directory.house.api.get(directory.path).json()["last_run"]["id"] == done["id"]
+    assert directory.tenant.api.get(directory.path).json()["last_run"]["id"] == done["id"]
 
 
 def test_webhooks_hear_of_it(directory: Directory, server: ad.Slapd) -> None:
-    with in_tenant(directory.house.id):
+    with in_tenant(directory.tenant.id):
         endpoint = WebhookEndpoint.objects.create(
             url="https://hooks.example.com/", events=["end_user.*", "directory.*"], secret_sealed=b"x"
         )
     some_people(server, directory)
     directory.sync()
-    with in_tenant(directory.house.id):
+    with in_tenant(directory.tenant.id):
         told = WebhookMessage.objects.filter(endpoint_id=endpoint.pk).values_list("event", flat=True)
         assert Counter(told) == {"end_user.created": 3, "directory.sync_finished": 1}
         endpoint.delete()

@@ -14,7 +14,7 @@ from django.db import connection, connections
 from django.utils.timezone import now
 
 from tests.userflow.directory.conftest import CONFIGS, Directory
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 from userflow.directory.models import BY_COMMAND, DirectoryConfig, DirectoryRun
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -43,43 +43,43 @@ def office(**more: Any) -> dict[str, Any]:
     }
 
 
-def weaker(house: House, role: str) -> Api:
+def weaker(tenant: TestTenant, role: str) -> Api:
     name = f"weak-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "W", "last_name": "K"}
-    assert house.api.post("/uflow/admin/users", {**body, "roles": [role]}).status_code == 201
+    assert tenant.api.post("/uflow/admin/users", {**body, "roles": [role]}).status_code == 201
     return Api(token=sign_in_admin(name)["access_token"])
 
 
-def test_a_directory_is_made_read_changed_and_removed(house: House) -> None:
+def test_a_directory_is_made_read_changed_and_removed(tenant: TestTenant) -> None:
     body = entra()
-    made = house.api.post(CONFIGS, body)
+    made = tenant.api.post(CONFIGS, body)
     assert made.status_code == 201, made.content
     shown = made.json()
     assert (shown["cloud"], shown["enabled"], shown["max_deactivation_percent"]) == ("global", True, 20)
     assert shown["mapping"] == {"email": "mail", "name": "displayName", "metadata": {}}
     path = f"{CONFIGS}/{shown['id']}"
-    assert house.api.get(path).json() == shown
-    changed = house.api.put(
+    assert tenant.api.get(path).json() == shown
+    changed = tenant.api.put(
         path, {"name": "Renamed " + body["name"], "enabled": False, "sync_every_minutes": None}
     ).json()
     assert (changed["enabled"], changed["sync_every_minutes"], changed["next_run_at"]) == (False, None, None)
     assert changed["directory_tenant_id"] == body["directory_tenant_id"]
-    assert house.api.delete(path).json()["id"] == shown["id"]
-    assert house.api.get(path).status_code == 404
+    assert tenant.api.delete(path).json()["id"] == shown["id"]
+    assert tenant.api.get(path).status_code == 404
 
 
 @pytest.mark.needs("python-ldap")
-def test_an_active_directory_has_the_usual_port_of_its_encryption(house: House) -> None:
-    made = house.api.post(CONFIGS, office()).json()
+def test_an_active_directory_has_the_usual_port_of_its_encryption(tenant: TestTenant) -> None:
+    made = tenant.api.post(CONFIGS, office()).json()
     assert (made["port"], made["tls"]) == (636, "ldaps")
-    changed = house.api.put(f"{CONFIGS}/{made['id']}", {"tls": "starttls", "secret": "again"}).json()
+    changed = tenant.api.put(f"{CONFIGS}/{made['id']}", {"tls": "starttls", "secret": "again"}).json()
     assert (changed["port"], changed["tls"]) == (389, "starttls")
 
 
-def test_the_secret_is_in_no_answer_and_sealed_at_rest(house: House) -> None:
-    made = house.api.post(CONFIGS, entra()).json()
+def test_the_secret_is_in_no_answer_and_sealed_at_rest(tenant: TestTenant) -> None:
+    made = tenant.api.post(CONFIGS, entra()).json()
     row = DirectoryConfig.objects.get(pk=made["id"])
-    answers = [made, house.api.get(f"{CONFIGS}/{made['id']}").json(), house.api.get(CONFIGS).json()]
+    answers = [made, tenant.api.get(f"{CONFIGS}/{made['id']}").json(), tenant.api.get(CONFIGS).json()]
     assert "kept from everybody" not in str(answers)
     assert "secret" not in made
     assert b"kept" not in bytes(row.secret)
@@ -93,14 +93,14 @@ TARGETS = [
 
 
 @pytest.mark.parametrize(("member", "value"), TARGETS, ids=[member for member, _ in TARGETS])
-def test_another_cloud_target_needs_the_secret_again(house: House, member: str, value: str) -> None:
-    made = house.api.post(CONFIGS, entra()).json()
+def test_another_cloud_target_needs_the_secret_again(tenant: TestTenant, member: str, value: str) -> None:
+    made = tenant.api.post(CONFIGS, entra()).json()
     path = f"{CONFIGS}/{made['id']}"
-    refused = house.api.put(path, {member: value})
+    refused = tenant.api.put(path, {member: value})
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["secret"])
-    assert house.api.get(path).json() == made
-    assert house.api.put(path, {member: made[member]}).status_code == 200
-    assert house.api.put(path, {member: value, "secret": "for the new one"}).json()[member] == value
+    assert tenant.api.get(path).json() == made
+    assert tenant.api.put(path, {member: made[member]}).status_code == 200
+    assert tenant.api.put(path, {member: value, "secret": "for the new one"}).json()[member] == value
 
 
 MOVES = [
@@ -114,28 +114,28 @@ MOVES = [
 
 @pytest.mark.needs("python-ldap")
 @pytest.mark.parametrize(("member", "value"), MOVES, ids=[member for member, _ in MOVES])
-def test_another_server_needs_the_secret_again(house: House, member: str, value: Any) -> None:
-    made = house.api.post(CONFIGS, office()).json()
-    refused = house.api.put(f"{CONFIGS}/{made['id']}", {member: value})
+def test_another_server_needs_the_secret_again(tenant: TestTenant, member: str, value: Any) -> None:
+    made = tenant.api.post(CONFIGS, office()).json()
+    refused = tenant.api.put(f"{CONFIGS}/{made['id']}", {member: value})
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["secret"])
-    assert house.api.get(f"{CONFIGS}/{made['id']}").json()[member] == made[member]
+    assert tenant.api.get(f"{CONFIGS}/{made['id']}").json()[member] == made[member]
 
 
 def test_a_target_that_was_changed_in_the_table_gets_no_secret(
-    house: House, configured: Callable[..., Directory]
+    tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
-    directory = configured(house, **entra())
+    directory = configured(tenant, **entra())
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE userflow_directoryconfig SET target = jsonb_set(target, '{cloud}', '\"china\"') WHERE id = %s",
             [directory.made["id"]],
         )
-    refused = house.api.post(f"{directory.path}/test")
+    refused = tenant.api.post(f"{directory.path}/test")
     assert (refused.status_code, "entered" in refused.json()["message"] or "enter" in refused.json()["message"]) == (
         503,
         True,
     )
-    assert house.api.post(f"{directory.path}/sync", {}).status_code == 503
+    assert tenant.api.post(f"{directory.path}/sync", {}).status_code == 503
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -163,28 +163,28 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("members", "named"), WRONG, ids=[f"{named}-{n}" for n, (_, named) in enumerate(WRONG)])
-def test_what_makes_no_sense_is_refused_by_name(house: House, members: dict[str, Any], named: str) -> None:
-    refused = house.api.post(CONFIGS, entra(**members))
+def test_what_makes_no_sense_is_refused_by_name(tenant: TestTenant, members: dict[str, Any], named: str) -> None:
+    refused = tenant.api.post(CONFIGS, entra(**members))
     assert refused.status_code == 400, refused.content
     assert list(refused.json()["details"]) == [named]
 
 
 @pytest.mark.needs("python-ldap")
 @pytest.mark.parametrize("member", ["server", "base_dn", "bind_dn"])
-def test_an_active_directory_needs_its_target(house: House, member: str) -> None:
+def test_an_active_directory_needs_its_target(tenant: TestTenant, member: str) -> None:
     body = office()
     del body[member]
-    refused = house.api.post(CONFIGS, body)
+    refused = tenant.api.post(CONFIGS, body)
     assert (refused.status_code, list(refused.json()["details"])) == (400, [member])
 
 
-def test_a_name_is_taken_in_any_case_and_also_in_a_race(house: House) -> None:
+def test_a_name_is_taken_in_any_case_and_also_in_a_race(tenant: TestTenant) -> None:
     name = f"Race {secrets.token_hex(4)}"
 
     def attempt(number: int) -> int:
         try:
             body = entra(name=name.lower() if number % 2 else name)
-            return int(Api(token=house.api.token).post(CONFIGS, body).status_code)
+            return int(Api(token=tenant.api.token).post(CONFIGS, body).status_code)
         finally:
             connections.close_all()
 
@@ -194,41 +194,41 @@ def test_a_name_is_taken_in_any_case_and_also_in_a_race(house: House) -> None:
 
 
 def test_a_tenant_has_so_many_directories_and_no_more_also_in_a_race(
-    new_house: Callable[[], House], settings: Any
+    new_tenant: Callable[[], TestTenant], settings: Any
 ) -> None:
     settings.DIRECTORIES_PER_TENANT = 3
-    house = new_house()
+    tenant = new_tenant()
 
     def attempt(_: int) -> int:
         try:
-            return int(Api(token=house.api.token).post(CONFIGS, entra()).status_code)
+            return int(Api(token=tenant.api.token).post(CONFIGS, entra()).status_code)
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(attempt, range(8))) == [201] * 3 + [409] * 5
-    made = house.api.get(CONFIGS).json()["directories"]
-    assert house.api.delete(f"{CONFIGS}/{made[0]['id']}").status_code == 200
-    assert house.api.post(CONFIGS, entra()).status_code == 201
+    made = tenant.api.get(CONFIGS).json()["directories"]
+    assert tenant.api.delete(f"{CONFIGS}/{made[0]['id']}").status_code == 200
+    assert tenant.api.post(CONFIGS, entra()).status_code == 201
 
 
-def test_each_call_needs_its_permission(house: House) -> None:
-    path = f"{CONFIGS}/{house.api.post(CONFIGS, entra()).json()['id']}"
-    auditor, service_manager = weaker(house, "auditor"), weaker(house, "service-manager")
+def test_each_call_needs_its_permission(tenant: TestTenant) -> None:
+    path = f"{CONFIGS}/{tenant.api.post(CONFIGS, entra()).json()['id']}"
+    auditor, service_manager = weaker(tenant, "auditor"), weaker(tenant, "service-manager")
     reads = [("GET", CONFIGS), ("GET", path), ("GET", f"{path}/runs")]
     writes = [("POST", CONFIGS), ("PUT", path), ("DELETE", path), ("POST", f"{path}/test"), ("POST", f"{path}/sync")]
     for method, where in reads:
         assert auditor.call(method, where).status_code == 200
     for method, where in [*reads, *writes]:
         assert service_manager.call(method, where).status_code == 403
-        assert house.as_user(house.register()).call(method, where).status_code == 403
+        assert tenant.as_user(tenant.register()).call(method, where).status_code == 403
         assert Api().call(method, where).status_code == 401
     for method, where in writes:
         assert auditor.call(method, where).status_code == 403
 
 
-def test_another_tenants_directory_is_one_that_nobody_has(house: House, other_house: House) -> None:
-    theirs = other_house.api.post(CONFIGS, entra()).json()
+def test_another_tenants_directory_is_one_that_nobody_has(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    theirs = other_tenant.api.post(CONFIGS, entra()).json()
     path, nowhere = f"{CONFIGS}/{theirs['id']}", f"{CONFIGS}/{NOBODY}"
     for method, tail in (
         ("GET", ""),
@@ -239,24 +239,24 @@ def test_another_tenants_directory_is_one_that_nobody_has(house: House, other_ho
         ("GET", "/runs"),
     ):
         body = {} if method in ("PUT", "POST") else None
-        mine, unknown = house.api.call(method, path + tail, body), house.api.call(method, nowhere + tail, body)
+        mine, unknown = tenant.api.call(method, path + tail, body), tenant.api.call(method, nowhere + tail, body)
         assert (mine.status_code, mine.json()) == (404, unknown.json())
-    assert theirs["id"] not in {d["id"] for d in house.api.get(CONFIGS, {"limit": 100}).json()["directories"]}
-    assert house.api.post(CONFIGS, entra(tenant_id=str(other_house.id))).status_code == 403
-    assert other_house.api.get(path).json() == theirs
+    assert theirs["id"] not in {d["id"] for d in tenant.api.get(CONFIGS, {"limit": 100}).json()["directories"]}
+    assert tenant.api.post(CONFIGS, entra(tenant_id=str(other_tenant.id))).status_code == 403
+    assert other_tenant.api.get(path).json() == theirs
 
 
 def test_a_foreign_client_and_groups_beyond_ones_own_rights_are_refused(
-    new_house: Callable[[], House], other_house: House
+    new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
-    house = new_house()
-    assert house.api.post(CONFIGS, entra(client_id=str(other_house.client_id))).status_code == 404
+    tenant = new_tenant()
+    assert tenant.api.post(CONFIGS, entra(client_id=str(other_tenant.client_id))).status_code == 404
     role = f"strong-{secrets.token_hex(4)}"
-    house.api.post("/authmgr/roles", {"name": role, "permissions": ["services:credentials"]})
-    house.api.post("/authmgr/groups", {"name": role, "roles": [role]})
-    assert house.api.post(CONFIGS, entra(groups={"g": role})).status_code == 201
+    tenant.api.post("/authmgr/roles", {"name": role, "permissions": ["services:credentials"]})
+    tenant.api.post("/authmgr/groups", {"name": role, "roles": [role]})
+    assert tenant.api.post(CONFIGS, entra(groups={"g": role})).status_code == 201
     client = {"name": role, "type": "confidential", "scopes": ["directory:write"]}
-    made = house.api.post(f"/clientms/tenants/{house.id}/clients", client).json()
+    made = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", client).json()
     proof = {name: made[name] for name in ("client_id", "client_secret")}
     token = (
         Api().post("/authmgr/token", {"grant_type": "client_credentials", "scope": "directory:write", **proof}).json()
@@ -266,48 +266,50 @@ def test_a_foreign_client_and_groups_beyond_ones_own_rights_are_refused(
     assert weak.post(CONFIGS, entra()).status_code == 201
 
 
-def test_an_operator_names_the_tenant(house: House, operator: Api) -> None:
+def test_an_operator_names_the_tenant(tenant: TestTenant, operator: Api) -> None:
     assert operator.post(CONFIGS, entra()).status_code == 400
-    made = operator.post(CONFIGS, entra(tenant_id=str(house.id))).json()
-    assert operator.get(f"{CONFIGS}/{made['id']}", {"tenant_id": str(house.id)}).json()["id"] == made["id"]
-    assert house.api.get(f"{CONFIGS}/{made['id']}").status_code == 200
+    made = operator.post(CONFIGS, entra(tenant_id=str(tenant.id))).json()
+    assert operator.get(f"{CONFIGS}/{made['id']}", {"tenant_id": str(tenant.id)}).json()["id"] == made["id"]
+    assert tenant.api.get(f"{CONFIGS}/{made['id']}").status_code == 200
 
 
 @pytest.mark.parametrize(("how_many", "asked"), [(1, "list"), (6, "list"), (1, "one"), (1, "runs")])
 def test_reading_costs_the_same_however_many_there_are(
-    new_house: Callable[[], House], how_many: int, asked: str
+    new_tenant: Callable[[], TestTenant], how_many: int, asked: str
 ) -> None:
-    house = new_house()
-    made = [house.api.post(CONFIGS, entra()).json()["id"] for _ in range(how_many)]
+    tenant = new_tenant()
+    made = [tenant.api.post(CONFIGS, entra()).json()["id"] for _ in range(how_many)]
     path = {"list": CONFIGS, "one": f"{CONFIGS}/{made[0]}", "runs": f"{CONFIGS}/{made[0]}/runs"}[asked]
-    house.api.get(path)
+    tenant.api.get(path)
     with statements() as seen:
-        assert house.api.get(path).status_code == 200
+        assert tenant.api.get(path).status_code == 200
     # The caller's state, then: the page and the number; one row; whether there is one, the page and the number.
     assert seen.counts == ({"list": 3, "one": 2, "runs": 4}[asked], 0), seen.shared
 
 
-def test_changes_are_in_the_trail_without_secrets(house: House, operator: Api) -> None:
-    made = house.api.post(CONFIGS, entra()).json()
-    house.api.put(f"{CONFIGS}/{made['id']}", {"secret": "a new one", "enabled": False})
-    house.api.delete(f"{CONFIGS}/{made['id']}")
+def test_changes_are_in_the_trail_without_secrets(tenant: TestTenant, operator: Api) -> None:
+    made = tenant.api.post(CONFIGS, entra()).json()
+    tenant.api.put(f"{CONFIGS}/{made['id']}", {"secret": "a new one", "enabled": False})
+    tenant.api.delete(f"{CONFIGS}/{made['id']}")
     events = operator.get("/uflow/admin/audit", {"target": made["id"]}).json()["events"]
     assert [event["action"] for event in events] == ["directory.deleted", "directory.updated", "directory.created"]
     assert events[1]["details"] == {"changed": ["enabled", "secret"]}
     assert "a new one" not in str(events)
 
 
-def test_a_deleted_tenants_directories_are_gone(new_house: Callable[[], House], operator: Api) -> None:
-    house = new_house()
-    made = house.api.post(CONFIGS, entra()).json()
-    slug = house.made.tenant.slug
-    assert operator.delete(f"/uflow/admin/tenants/{house.id}", {"confirm": slug}).status_code == 200
+def test_a_deleted_tenants_directories_are_gone(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    tenant = new_tenant()
+    made = tenant.api.post(CONFIGS, entra()).json()
+    slug = tenant.slug
+    assert operator.delete(f"/uflow/admin/tenants/{tenant.id}", {"confirm": slug}).status_code == 200
     assert not DirectoryConfig.objects.filter(pk=made["id"]).exists()
 
 
-def test_runs_of_long_ago_are_purged(house: House) -> None:
-    config = DirectoryConfig.objects.get(pk=house.api.post(CONFIGS, entra()).json()["id"])
-    old, recent = (DirectoryRun.objects.create(config=config, tenant_id=house.id, trigger=BY_COMMAND) for _ in range(2))
+def test_runs_of_long_ago_are_purged(tenant: TestTenant) -> None:
+    config = DirectoryConfig.objects.get(pk=tenant.api.post(CONFIGS, entra()).json()["id"])
+    old, recent = (
+        DirectoryRun.objects.create(config=config, tenant_id=tenant.id, trigger=BY_COMMAND) for _ in range(2)
+    )
     DirectoryRun.objects.filter(pk=old.pk).update(started_at=now() - timedelta(days=91))
     with pytest.raises(SystemExit):
         call_command("purge_expired", "platform", stdout=StringIO())

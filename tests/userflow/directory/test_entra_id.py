@@ -10,15 +10,15 @@ from django.utils.timezone import now
 
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 from userflow.directory.models import DirectoryConfig
 
 
 @pytest.fixture
-def directory(entra: Entra, house: House, configured: Callable[..., Directory]) -> Iterator[Directory]:
-    made = configured(house, **entra.members())
+def directory(entra: Entra, tenant: TestTenant, configured: Callable[..., Directory]) -> Iterator[Directory]:
+    made = configured(tenant, **entra.members())
     yield made
-    house.api.delete(made.path)
+    tenant.api.delete(made.path)
 
 
 def some_people(entra: Entra, directory: Directory, number: int = 3) -> list[str]:
@@ -84,9 +84,9 @@ def test_throttling_is_waited_for(directory: Directory, entra: Entra) -> None:
 def test_patience_has_an_end(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     entra.refusals = [(429, 3600)]
-    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, "patience" in answer.json()["message"]) == (502, True)
-    (run,) = directory.house.api.get(f"{directory.path}/runs").json()["runs"]
+    (run,) = directory.tenant.api.get(f"{directory.path}/runs").json()["runs"]
     assert (run["state"], run["reason"]) == ("failed", answer.json()["message"])
     assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
 
@@ -100,7 +100,7 @@ def test_an_expired_token_is_renewed_in_the_middle(directory: Directory, entra: 
 
 def test_tokens_that_never_work_end_the_run(directory: Directory, entra: Entra) -> None:
     entra.token_lasts = 0
-    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, entra.tokens_given) == (502, 1)
 
 
@@ -108,7 +108,7 @@ def test_a_link_to_another_host_is_not_followed(directory: Directory, entra: Ent
     some_people(entra, directory, 150)
     other = Entra()
     entra.next_link_host = other.base
-    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, other.asked) == (502, [])
     assert "another host" in answer.json()["message"]
     other.end()
@@ -120,25 +120,25 @@ def test_a_read_that_breaks_off_switches_nobody_off(directory: Directory, entra:
     entra.token_lasts = 0
     entra.refusals = []
     entra.users.clear()
-    assert directory.house.api.post(f"{directory.path}/sync", {"full": True}).status_code == 502
+    assert directory.tenant.api.post(f"{directory.path}/sync", {"full": True}).status_code == 502
     assert {user["active"] for user in directory.users(email=directory.mark)} == {True}
 
 
 def test_a_taken_address_is_looked_at_again_although_nothing_changed_over_there(
     directory: Directory, entra: Entra
 ) -> None:
-    local = directory.house.register(directory.mail("person1"))
-    directory.house.sign_in(local)
+    local = directory.tenant.register(directory.mail("person1"))
+    directory.tenant.sign_in(local)
     some_people(entra, directory)
     assert counts(directory.sync()) == (3, 2, 0, 0, 0, 1)
-    path = f"/uflow/user/enduser/{directory.house.id}/{local.id}"
-    assert directory.house.api.put(path, {"email": directory.mail("moved")}).status_code == 200
+    path = f"/uflow/user/enduser/{directory.tenant.id}/{local.id}"
+    assert directory.tenant.api.put(path, {"email": directory.mail("moved")}).status_code == 200
     assert counts(directory.sync()) == (3, 1, 0, 0, 0, 0)
     assert directory.sync()["full"] is False
 
 
 def test_groups_come_with_those_inside_them_also_when_only_they_change(directory: Directory, entra: Entra) -> None:
-    api, name = directory.house.api, directory.mail("Sales")
+    api, name = directory.tenant.api, directory.mail("Sales")
     group = api.post("/authmgr/groups", {"name": name}).json()
     first, second, _ = some_people(entra, directory)
     entra.groups["g1"] = {first, "an-object-that-is-no-user"}
@@ -154,7 +154,7 @@ def test_groups_come_with_those_inside_them_also_when_only_they_change(directory
 @pytest.fixture
 def sales(directory: Directory, entra: Entra) -> str:
     """The path of the members of a group that one of three people is in, here and there."""
-    group = directory.house.api.post("/authmgr/groups", {"name": directory.mail("Sales")}).json()
+    group = directory.tenant.api.post("/authmgr/groups", {"name": directory.mail("Sales")}).json()
     first, *_ = some_people(entra, directory)
     entra.groups["g1"], entra.groups["g2"] = {first}, set()
     directory.change(groups={"g1": group["name"], "g2": group["name"]})
@@ -163,7 +163,7 @@ def sales(directory: Directory, entra: Entra) -> str:
 
 
 def members_at(directory: Directory, path: str) -> list[str]:
-    return [user["email"] for user in directory.house.api.get(path).json()["users"]]
+    return [user["email"] for user in directory.tenant.api.get(path).json()["users"]]
 
 
 @pytest.mark.parametrize("named", [0, 1], ids=["empty", "of one"])
@@ -182,14 +182,14 @@ def test_more_members_than_a_run_takes_are_refused_and_nobody_joins_or_leaves(
     directory: Directory, entra: Entra, sales: str
 ) -> None:
     entra.groups["g1"], entra.endless = set(), {"g2": 250_000}
-    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, "1000000 members" in answer.json()["message"]) == (502, True)
     assert members_at(directory, sales) == [directory.mail("person0")]
 
 
 def test_a_member_without_a_usable_id_is_refused(directory: Directory, entra: Entra, sales: str) -> None:
     entra.groups["g1"] = {"x" * 65}
-    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, "without an id" in answer.json()["message"]) == (502, True)
     assert members_at(directory, sales) == [directory.mail("person0")]
 
@@ -217,22 +217,22 @@ def test_a_wrong_secret_is_said_in_the_trial(directory: Directory, entra: Entra)
 
 def test_loopback_is_refused_where_it_is_not_allowed(directory: Directory, entra: Entra, settings: Any) -> None:
     settings.DIRECTORY_ALLOWED_NETWORKS = []
-    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["cloud"])
     assert directory.test()["success"] is False
     assert (entra.asked, entra.tokens_given) == ([], 0)
 
 
 def test_two_tenants_have_people_of_one_directory_each_their_own(
-    directory: Directory, entra: Entra, other_house: House, configured: Callable[..., Directory]
+    directory: Directory, entra: Entra, other_tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     identity, *_ = some_people(entra, directory)
-    theirs = configured(other_house, **entra.members())
+    theirs = configured(other_tenant, **entra.members())
     assert counts(directory.sync()) == counts(theirs.sync()) == (3, 3, 0, 0, 0, 0)
     entra.remove(identity)
     assert counts(directory.sync()) == (1, 0, 0, 0, 1, 0)
     assert theirs.user(directory.mail("person0"))["active"] is True
-    other_house.api.delete(theirs.path)
+    other_tenant.api.delete(theirs.path)
 
 
 def test_a_run_without_news_costs_a_dozen_statements(directory: Directory, entra: Entra) -> None:

@@ -7,15 +7,15 @@ import pytest
 from tenants.context import in_tenant
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
-from tests.world import Api, House, statements
+from tests.world import Api, TestTenant, statements
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 
 
 @pytest.fixture
-def directory(entra: Entra, house: House, configured: Callable[..., Directory]) -> Iterator[Directory]:
-    made = configured(house, **entra.members())
+def directory(entra: Entra, tenant: TestTenant, configured: Callable[..., Directory]) -> Iterator[Directory]:
+    made = configured(tenant, **entra.members())
     yield made
-    house.api.delete(made.path)
+    tenant.api.delete(made.path)
 
 
 def add_people(entra: Entra, directory: Directory, number: int = 3) -> list[str]:
@@ -26,14 +26,14 @@ def add_people(entra: Entra, directory: Directory, number: int = 3) -> list[str]
 def signed_in(directory: Directory, name: str) -> str:
     """An access token of the person."""
     person = directory.person(directory.mail(name))
-    body = {"client_id": str(directory.house.client_id), "email": person.email, "password": person.password}
+    body = {"client_id": str(directory.tenant.client_id), "email": person.email, "password": person.password}
     return str(Api().post("/uflow/auth/enduser/login", body).json()["access_token"])
 
 
 def set_active(directory: Directory, email: str, *states: bool) -> None:
-    path = f"/uflow/user/enduser/{directory.house.id}/{directory.user(email)['id']}/status"
+    path = f"/uflow/user/enduser/{directory.tenant.id}/{directory.user(email)['id']}/status"
     for active in states:
-        assert directory.house.api.put(path, {"active": active}).status_code == 200
+        assert directory.tenant.api.put(path, {"active": active}).status_code == 200
 
 
 def test_second_full_run_writes_nothing(directory: Directory, entra: Entra) -> None:
@@ -104,9 +104,9 @@ def test_disabled_user_loses_everything_open(directory: Directory, entra: Entra)
     identity, *_ = add_people(entra, directory)
     directory.sync()
     person, home = directory.person(directory.mail("person0")), Api()
-    body = {"client_id": str(directory.house.client_id), "email": person.email, "password": person.password}
+    body = {"client_id": str(directory.tenant.client_id), "email": person.email, "password": person.password}
     signed_in = home.post("/uflow/auth/enduser/login", body)
-    named = {"email": person.email, "tenant_id": str(directory.house.id)}
+    named = {"email": person.email, "tenant_id": str(directory.tenant.id)}
 
     def tried() -> list[int]:
         """The session; the window of the address; elsewhere the ticket."""
@@ -152,21 +152,21 @@ def test_addresses_handed_on_arrive_in_one_run(directory: Directory, entra: Entr
 
 
 def test_local_user_with_the_address_is_not_merged(directory: Directory, entra: Entra) -> None:
-    local = directory.house.register(directory.mail("person1"), name="Local")
-    directory.house.sign_in(local)
+    local = directory.tenant.register(directory.mail("person1"), name="Local")
+    directory.tenant.sign_in(local)
     add_people(entra, directory)
     done = directory.sync()
     assert (counts(done), [each["code"] for each in done["errors"]]) == ((3, 2, 0, 0, 0, 1), ["email_taken"])
     kept = directory.user(local.email)
     assert (kept["id"], kept["provider"], kept["name"]) == (str(local.id), "local", "Local")
-    assert directory.house.sign_in(local)["user"]["id"] == str(local.id)
+    assert directory.tenant.sign_in(local)["user"]["id"] == str(local.id)
 
 
 def test_rename_to_a_taken_address_changes_the_rest(directory: Directory, entra: Entra) -> None:
     person, *_ = add_people(entra, directory)
     directory.sync()
-    local = directory.house.register(directory.mail("local"))
-    directory.house.sign_in(local)
+    local = directory.tenant.register(directory.mail("local"))
+    directory.tenant.sign_in(local)
     entra.change(person, mail=local.email, displayName="New Name")
     assert counts(directory.sync()) == (1, 0, 1, 0, 0, 1)
     assert directory.user(directory.mail("person0"))["name"] == "New Name"
@@ -178,12 +178,12 @@ def test_second_directory_takes_no_user_over(
 ) -> None:
     identity, *_ = add_people(entra, directory)
     directory.sync()
-    other = configured(directory.house, **entra.members())
+    other = configured(directory.tenant, **entra.members())
     assert counts(other.sync()) == (3, 0, 0, 0, 0, 3)
     entra.remove(identity)
     assert counts(other.sync(full=True))[1:] == (0, 0, 0, 0, 2)
     assert directory.user(directory.mail("person0"))["active"] is True
-    directory.house.api.delete(other.path)
+    directory.tenant.api.delete(other.path)
 
 
 def test_removed_configuration_is_succeeded_by_object(
@@ -191,12 +191,12 @@ def test_removed_configuration_is_succeeded_by_object(
 ) -> None:
     identity, *_ = add_people(entra, directory)
     directory.sync()
-    assert directory.house.api.delete(directory.path).status_code == 200
-    again = configured(directory.house, **entra.members())
+    assert directory.tenant.api.delete(directory.path).status_code == 200
+    again = configured(directory.tenant, **entra.members())
     assert counts(again.sync()) == (3, 0, 0, 0, 0, 0)
     entra.remove(identity)
     assert counts(again.sync()) == (1, 0, 0, 0, 1, 0)
-    directory.house.api.delete(again.path)
+    directory.tenant.api.delete(again.path)
 
 
 def test_mapped_attributes_keep_other_metadata(directory: Directory, entra: Entra) -> None:
@@ -205,8 +205,8 @@ def test_mapped_attributes_keep_other_metadata(directory: Directory, entra: Entr
     directory.sync()
     user = directory.user(directory.mail("ann"))
     assert user["metadata"] == {"dept": "Sales"}
-    own = f"/uflow/user/enduser/{directory.house.id}/{user['id']}"
-    directory.house.api.put(own, {"metadata": {"dept": "Sales", "theme": "dark"}})
+    own = f"/uflow/user/enduser/{directory.tenant.id}/{user['id']}"
+    directory.tenant.api.put(own, {"metadata": {"dept": "Sales", "theme": "dark"}})
     entra.change(identity, department=None)
     directory.sync()
     assert directory.user(directory.mail("ann"))["metadata"] == {"theme": "dark"}
@@ -259,8 +259,8 @@ def test_erased_user_is_created_again(directory: Directory, entra: Entra) -> Non
     add_people(entra, directory)
     directory.sync()
     before = directory.user(directory.mail("person0"))["id"]
-    body = {"tenant_id": str(directory.house.id), "user_id": before}
-    erased = directory.house.api.post("/uflow/user/enduser/delete_all", body).json()
+    body = {"tenant_id": str(directory.tenant.id), "user_id": before}
+    erased = directory.tenant.api.post("/uflow/user/enduser/delete_all", body).json()
     assert erased["deleted"]["directory_links"] == 1
     assert counts(directory.sync(full=True)) == (3, 1, 0, 0, 0, 0)
     assert directory.user(directory.mail("person0"))["id"] != before
@@ -272,19 +272,19 @@ def test_changes_are_audited_without_names(directory: Directory, entra: Entra) -
     entra.change(identity, accountEnabled=False, displayName="Renamed")
     directory.sync()
     user_id = directory.user(directory.mail("person0"))["id"]
-    events = directory.house.api.get("/uflow/admin/audit", {"target": user_id}).json()["events"]
+    events = directory.tenant.api.get("/uflow/admin/audit", {"target": user_id}).json()["events"]
     assert {event["action"] for event in events} == {"end_user.registered", "end_user.updated", "end_user.deactivated"}
     assert directory.mail("person0") not in str(events)
 
 
 def test_webhooks_tell_of_a_run(directory: Directory, entra: Entra) -> None:
-    with in_tenant(directory.house.id):
+    with in_tenant(directory.tenant.id):
         endpoint = WebhookEndpoint.objects.create(
             url="https://hooks.example.com/", events=["end_user.*", "directory.*"], secret_sealed=b"x"
         )
     add_people(entra, directory)
     directory.sync()
-    with in_tenant(directory.house.id):
+    with in_tenant(directory.tenant.id):
         told = list(WebhookMessage.objects.filter(endpoint_id=endpoint.pk).values_list("event", flat=True))
         endpoint.delete()
     assert sorted(told) == ["directory.sync_finished", *["end_user.created"] * 3]
@@ -295,7 +295,7 @@ def test_redirects_are_not_followed(directory: Directory, entra: Entra, at: str)
     add_people(entra, directory)
     other = Entra()
     entra.redirects = {at: other.base}
-    answer = directory.house.api.post(f"{directory.path}/sync", {})
+    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     other.end()
     assert (answer.status_code, other.asked, other.posted) == (502, [], [])
     assert directory.users(email=directory.mark) == []
@@ -307,6 +307,6 @@ def test_links_to_another_origin_get_no_token(directory: Directory, entra: Entra
     other = Entra()
     # Another port of the same host is another origin.
     entra.next_link_host = other.base
-    codes = [directory.house.api.post(f"{directory.path}/sync", {}).status_code for _ in range(2)]
+    codes = [directory.tenant.api.post(f"{directory.path}/sync", {}).status_code for _ in range(2)]
     other.end()
     assert (codes[-1], other.asked) == (502, [])

@@ -8,23 +8,23 @@ import pytest
 
 from tests.userflow.directory.conftest import CONFIGS, Directory
 from tests.userflow.directory.entra import Entra
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 
-def program(house: House, *scopes: str) -> Api:
+def program(tenant: TestTenant, *scopes: str) -> Api:
     """An application of the tenant that holds these permissions and no others."""
     client = {"name": f"App {secrets.token_hex(4)}", "type": "confidential", "scopes": list(scopes)}
-    made = house.api.post(f"/clientms/tenants/{house.id}/clients", client).json()
+    made = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", client).json()
     proof = {name: made[name] for name in ("client_id", "client_secret")}
     grant = {"grant_type": "client_credentials", "scope": " ".join(scopes), **proof}
     return Api(token=Api().post("/authmgr/token", grant).json()["access_token"])
 
 
-def strong_role(house: House) -> str:
+def strong_role(tenant: TestTenant) -> str:
     """Name of a role, and of a group with it, that carries more than directories need."""
     name = f"strong-{secrets.token_hex(4)}"
-    assert house.api.post("/authmgr/roles", {"name": name, "permissions": ["services:credentials"]}).status_code == 201
-    assert house.api.post("/authmgr/groups", {"name": name, "roles": [name]}).status_code == 201
+    assert tenant.api.post("/authmgr/roles", {"name": name, "permissions": ["services:credentials"]}).status_code == 201
+    assert tenant.api.post("/authmgr/groups", {"name": name, "roles": [name]}).status_code == 201
     return name
 
 
@@ -39,46 +39,46 @@ CHANGES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=["target", "secret", "mapping", "filter"])
 def test_a_directory_is_pointed_elsewhere_only_by_who_holds_what_its_groups_carry(
-    new_house: Callable[[], House], configured: Callable[..., Directory], entra: Entra, change: dict[str, Any]
+    new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory], entra: Entra, change: dict[str, Any]
 ) -> None:
-    house = new_house()
-    directory = configured(house, **entra.members(groups={"g": strong_role(house)}))
-    weak, able = program(house, *SCOPES), program(house, *SCOPES, "services:credentials")
+    tenant = new_tenant()
+    directory = configured(tenant, **entra.members(groups={"g": strong_role(tenant)}))
+    weak, able = program(tenant, *SCOPES), program(tenant, *SCOPES, "services:credentials")
     refused = weak.put(directory.path, change)
     assert (refused.status_code, "services:credentials" in refused.json()["message"]) == (403, True)
-    assert house.api.get(directory.path).json() == directory.made
+    assert tenant.api.get(directory.path).json() == directory.made
     assert weak.put(directory.path, {"sync_every_minutes": 30}).status_code == 200
     assert able.put(directory.path, change).status_code == 200
 
 
 def test_a_run_needs_what_the_mapped_groups_carry(
-    new_house: Callable[[], House], configured: Callable[..., Directory], entra: Entra
+    new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory], entra: Entra
 ) -> None:
-    house = new_house()
-    directory = configured(house, **entra.members(groups={"g": strong_role(house)}))
-    weak = program(house, *SCOPES)
+    tenant = new_tenant()
+    directory = configured(tenant, **entra.members(groups={"g": strong_role(tenant)}))
+    weak = program(tenant, *SCOPES)
     assert weak.post(f"{directory.path}/sync", {}).status_code == 403
-    assert house.api.get(directory.path).json()["last_run"]["state"] == "failed"
+    assert tenant.api.get(directory.path).json()["last_run"]["state"] == "failed"
     assert weak.post(f"{directory.path}/test").status_code == 200
-    assert program(house, *SCOPES, "services:credentials").post(f"{directory.path}/sync", {}).status_code != 403
+    assert program(tenant, *SCOPES, "services:credentials").post(f"{directory.path}/sync", {}).status_code != 403
 
 
 def test_stronger_people_of_a_directory_keep_their_addresses(
-    new_house: Callable[[], House], configured: Callable[..., Directory], entra: Entra
+    new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory], entra: Entra
 ) -> None:
-    house = new_house()
-    directory = configured(house, **entra.members())
+    tenant = new_tenant()
+    directory = configured(tenant, **entra.members())
     entra.add(directory.mail("boss"))
     assert directory.sync()["users_created"] == 1
-    weak, elsewhere = program(house, *SCOPES), {"application_id": "another", "secret": "its own"}
+    weak, elsewhere = program(tenant, *SCOPES), {"application_id": "another", "secret": "its own"}
     assert weak.post(f"{directory.path}/sync", {}).status_code == 200
-    role = house.api.post("/authmgr/roles", {"name": "strong", "permissions": ["services:credentials"]}).json()
-    bound = house.api.post(f"/authmgr/roles/{role['id']}/bindings", {"user_ids": [directory.users()[0]["id"]]})
+    role = tenant.api.post("/authmgr/roles", {"name": "strong", "permissions": ["services:credentials"]}).json()
+    bound = tenant.api.post(f"/authmgr/roles/{role['id']}/bindings", {"user_ids": [directory.users()[0]["id"]]})
     assert bound.json()["changed"] == 1
     assert weak.put(directory.path, elsewhere).status_code == 403
     assert weak.post(f"{directory.path}/sync", {}).status_code == 403
     # Nor by way of a directory of one's own, which would take over the people of one that is no more.
     assert weak.delete(directory.path).status_code == 403
-    assert house.api.delete(directory.path).status_code == 200
+    assert tenant.api.delete(directory.path).status_code == 200
     assert weak.post(CONFIGS, {"name": "Mine", **entra.members()}).status_code == 403
-    assert house.api.post(CONFIGS, {"name": "Ours", **entra.members()}).status_code == 201
+    assert tenant.api.post(CONFIGS, {"name": "Ours", **entra.members()}).status_code == 201

@@ -12,7 +12,7 @@ import pytest
 
 from tests.userflow.directory.conftest import Directory
 from tests.userflow.directory.hostile import answering, asked, bound, done, entry, hostile, person
-from tests.world import House
+from tests.world import TestTenant
 
 pytestmark = pytest.mark.needs("python-ldap", "slapd")
 TINY = [b"ab"] * 2_000_000
@@ -49,7 +49,7 @@ def silent_handshake(connection: socket.socket) -> None:
     [(half_a_message, True), (half_an_answer, True), (dripping_offer, False), (silent_handshake, False)],
 )
 def test_a_server_that_stops_in_the_middle_is_left_when_the_time_is_up(
-    house: House,
+    tenant: TestTenant,
     configured: Callable[..., Directory],
     settings: Any,
     tmp_path: Path,
@@ -58,16 +58,16 @@ def test_a_server_that_stops_in_the_middle_is_left_when_the_time_is_up(
 ) -> None:
     settings.DIRECTORY_REQUEST_SECONDS = 1
     with hostile(tmp_path, speak, tls=tls) as members:
-        directory = configured(house, enabled=False, **members)
+        directory = configured(tenant, enabled=False, **members)
         began = time.monotonic()
         assert directory.test()["success"] is False
-        assert house.api.post(f"{directory.path}/sync", {}).status_code == 502
+        assert tenant.api.post(f"{directory.path}/sync", {}).status_code == 502
         # Otherwise for ever.
         assert time.monotonic() - began < 40
 
 
 def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
-    house: House, configured: Callable[..., Directory], settings: Any, tmp_path: Path
+    tenant: TestTenant, configured: Callable[..., Directory], settings: Any, tmp_path: Path
 ) -> None:
     numbers = count()
 
@@ -76,11 +76,11 @@ def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
         return entry(number, person(mark.to_bytes(16, "big"), b"p%d@endless.example" % mark)) + done(number, b"more")
 
     with hostile(tmp_path, answering(people)) as members:
-        directory = configured(house, enabled=False, **members)
+        directory = configured(tenant, enabled=False, **members)
         for seconds in (1, 5, 25):  # more where the machine was so busy that not even the first page has come
             settings.DIRECTORY_REQUEST_SECONDS = seconds
             began = time.monotonic()
-            cut = house.api.post(f"{directory.path}/sync", {"dry_run": True})
+            cut = tenant.api.post(f"{directory.path}/sync", {"dry_run": True})
             if cut.status_code == 200:
                 break
     assert (cut.status_code, cut.json()["state"]) == (200, "incomplete")
@@ -88,7 +88,7 @@ def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
 
 
 def test_addresses_that_wait_for_each_other_are_left_when_the_time_is_up(
-    house: House, configured: Callable[..., Directory], settings: Any, tmp_path: Path
+    tenant: TestTenant, configured: Callable[..., Directory], settings: Any, tmp_path: Path
 ) -> None:
     ids, mark, moved = [uuid4().bytes for _ in range(60)], uuid4().hex, count()
 
@@ -98,7 +98,7 @@ def test_addresses_that_wait_for_each_other_are_left_when_the_time_is_up(
         return b"".join(entry(number, row) for row in rows) + done(number)
 
     with hostile(tmp_path, answering(people)) as members:
-        directory = configured(house, enabled=False, **members)
+        directory = configured(tenant, enabled=False, **members)
         assert directory.sync()["users_created"] == 60
         # Each look sets one more address free: sixty looks, of which there is time for none.
         settings.DIRECTORY_REQUEST_SECONDS = 0
@@ -131,37 +131,37 @@ REFUSED: dict[str, tuple[Callable[[int], bytes], str]] = {
 
 @pytest.mark.parametrize(("people", "says"), REFUSED.values(), ids=REFUSED.keys())
 def test_an_answer_that_makes_no_sense_is_refused_in_words(
-    house: House,
+    tenant: TestTenant,
     configured: Callable[..., Directory],
     tmp_path: Path,
     people: Callable[[int], bytes],
     says: str,
 ) -> None:
     with hostile(tmp_path, answering(people)) as members:
-        tried = configured(house, enabled=False, **members).test()
+        tried = configured(tenant, enabled=False, **members).test()
     assert (tried["success"], says in tried["message"]) == (False, True), tried
 
 
 def test_a_status_that_is_no_number_skips_the_object_and_nothing_else(
-    house: House, configured: Callable[..., Directory], tmp_path: Path
+    tenant: TestTenant, configured: Callable[..., Directory], tmp_path: Path
 ) -> None:
     people = [person(uuid4().bytes, userAccountControl=status) for status in (b"--5", b"-", b"5-", b"1" * 11)]
     with hostile(
         tmp_path, answering(lambda number: b"".join(entry(number, row) for row in people) + done(number))
     ) as members:
-        ran = configured(house, enabled=False, **members).sync()
+        ran = configured(tenant, enabled=False, **members).sync()
     assert (ran["state"], ran["users_skipped"]) == ("succeeded", 4)
     assert {problem["code"] for problem in ran["errors"]} == {"status_unreadable"}
 
 
 def test_names_of_groups_cost_no_time_however_they_are_written(
-    house: House, configured: Callable[..., Directory], tmp_path: Path
+    tenant: TestTenant, configured: Callable[..., Directory], tmp_path: Path
 ) -> None:
     group = f"Spaces {uuid4().hex}"
-    assert house.api.post("/authmgr/groups", {"name": group}).status_code == 201
+    assert tenant.api.post("/authmgr/groups", {"name": group}).status_code == 201
     name = b"a" + b" " * 40_000 + b"b"
     with hostile(tmp_path, answering(lambda number: entry(number, person(memberOf=name)) + done(number))) as members:
-        directory = configured(house, enabled=False, groups={"CN=a": group}, **members)
+        directory = configured(tenant, enabled=False, groups={"CN=a": group}, **members)
         began = time.process_time()
         assert directory.test()["success"] is True
     assert time.process_time() - began < 5

@@ -14,14 +14,14 @@ import pytest
 from tests.tenants.conftest import ROOT
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import CONFIGS, Directory, counts
-from tests.world import House
+from tests.world import TestTenant
 
 pytestmark = pytest.mark.needs("slapd", "python-ldap")
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ad.Slapd]:
-    running = ad.Slapd([ad.Somebody(number, f"safe{number}@corp.example") for number in range(8)])
+    running = ad.Slapd([ad.TestUser(number, f"safe{number}@corp.example") for number in range(8)])
     yield running
     running.end()
 
@@ -65,74 +65,74 @@ def listener() -> Iterator[Listener]:
 
 @pytest.mark.parametrize("tls", ["ldaps", "starttls"])
 def test_both_kinds_of_encryption_work(
-    server: ad.Slapd, house: House, configured: Callable[..., Directory], tls: str
+    server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], tls: str
 ) -> None:
     port = server.tls_port if tls == "ldaps" else server.port
-    tried = configured(house, **ad.settings_of(server, tls=tls, port=port)).test()
+    tried = configured(tenant, **ad.settings_of(server, tls=tls, port=port)).test()
     assert (tried["success"], len(tried["sample_users"])) == (True, 5), tried
 
 
 def test_a_bare_address_is_verified_as_one(
-    server: ad.Slapd, house: House, configured: Callable[..., Directory]
+    server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
-    assert configured(house, **ad.settings_of(server, server="127.0.0.1")).test()["success"] is True
+    assert configured(tenant, **ad.settings_of(server, server="127.0.0.1")).test()["success"] is True
 
 
 @pytest.mark.parametrize("tls", ["ldaps", "starttls"])
 @pytest.mark.parametrize("trusted", ["another authority", "the system's"])
 def test_a_certificate_that_is_not_trusted_is_refused(
-    server: ad.Slapd, house: House, configured: Callable[..., Directory], tls: str, trusted: str
+    server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], tls: str, trusted: str
 ) -> None:
     port = server.tls_port if tls == "ldaps" else server.port
     authority = ad.pem(ad.authority()[1]) if trusted == "another authority" else ""
-    directory = configured(house, **ad.settings_of(server, tls=tls, port=port, ca_certificate=authority))
+    directory = configured(tenant, **ad.settings_of(server, tls=tls, port=port, ca_certificate=authority))
     tried = directory.test()
     assert (tried["success"], "not trusted" in tried["message"]) == (False, True), tried
-    assert house.api.post(f"{directory.path}/sync", {}).status_code == 502
+    assert tenant.api.post(f"{directory.path}/sync", {}).status_code == 502
 
 
 def test_a_certificate_of_another_name_is_refused(
-    server: ad.Slapd, house: House, configured: Callable[..., Directory]
+    server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
-    tried = configured(house, **ad.settings_of(server, server="127.0.0.2")).test()
+    tried = configured(tenant, **ad.settings_of(server, server="127.0.0.2")).test()
     assert (tried["success"], "not trusted" in tried["message"]) == (False, True), tried
 
 
 @pytest.mark.parametrize("tls", ["ldaps", "starttls"])
 def test_a_server_without_tls_hears_no_secret(
-    listener: Listener, server: ad.Slapd, house: House, configured: Callable[..., Directory], tls: str
+    listener: Listener, server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], tls: str
 ) -> None:
-    tried = configured(house, **ad.settings_of(server, port=listener.port, tls=tls)).test()
+    tried = configured(tenant, **ad.settings_of(server, port=listener.port, tls=tls)).test()
     assert (tried["success"], listener.connections) == (False, 1)
     assert ad.SECRET.encode() not in listener.heard
     assert b"reader" not in listener.heard
 
 
 def test_ldap_without_tls_is_refused_unless_a_setting_allows_it(
-    server: ad.Slapd, house: House, configured: Callable[..., Directory], settings: Any
+    server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], settings: Any
 ) -> None:
     plain = ad.settings_of(server, name="Plain", tls="none", port=server.port)
-    refused = house.api.post(CONFIGS, plain)
+    refused = tenant.api.post(CONFIGS, plain)
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["tls"])
     settings.DIRECTORY_ALLOW_PLAIN_LDAP = True
-    directory = configured(house, **plain)
+    directory = configured(tenant, **plain)
     assert directory.test()["success"] is True
     settings.DIRECTORY_ALLOW_PLAIN_LDAP = False
     assert directory.test()["success"] is False
 
 
 def test_a_wrong_secret_is_said_and_not_repeated(
-    server: ad.Slapd, house: House, configured: Callable[..., Directory]
+    server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
-    tried = configured(house, **ad.settings_of(server, secret="not the reader's")).test()
+    tried = configured(tenant, **ad.settings_of(server, secret="not the reader's")).test()
     assert (tried["success"], "refuses the name or the secret" in tried["message"]) == (False, True)
     assert "not the reader's" not in str(tried)
 
 
 def test_a_changed_server_is_never_sent_the_old_secret(
-    listener: Listener, server: ad.Slapd, house: House, configured: Callable[..., Directory]
+    listener: Listener, server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
-    directory = configured(house, **ad.settings_of(server))
+    directory = configured(tenant, **ad.settings_of(server))
     assert directory.change(port=listener.port).status_code == 400
     assert directory.change(server="127.0.0.1").status_code == 400
     assert directory.test()["success"] is True
@@ -165,31 +165,31 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("address", FORBIDDEN)
 def test_private_and_reserved_addresses_are_refused_in_production(
-    server: ad.Slapd, house: House, settings: Any, address: str
+    server: ad.Slapd, tenant: TestTenant, settings: Any, address: str
 ) -> None:
     settings.DIRECTORY_ALLOWED_NETWORKS = []
-    refused = house.api.post(CONFIGS, ad.settings_of(server, name=f"To {address}", server=address))
+    refused = tenant.api.post(CONFIGS, ad.settings_of(server, name=f"To {address}", server=address))
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["server"])
 
 
 def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_connected_to(
-    listener: Listener, server: ad.Slapd, house: House, configured: Callable[..., Directory], settings: Any
+    listener: Listener, server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], settings: Any
 ) -> None:
-    directory = configured(house, **ad.settings_of(server, port=listener.port))
+    directory = configured(tenant, **ad.settings_of(server, port=listener.port))
     settings.DIRECTORY_ALLOWED_NETWORKS = []
     tried = directory.test()
     assert (tried["success"], "DIRECTORY_ALLOWED_NETWORKS" in tried["message"]) == (False, True)
-    refused = house.api.post(f"{directory.path}/sync", {})
+    refused = tenant.api.post(f"{directory.path}/sync", {})
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["server"])
     assert listener.connections == 0
 
 
 def test_a_base_that_is_not_there_and_a_broken_filter_are_said(
-    server: ad.Slapd, house: House, configured: Callable[..., Directory]
+    server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
-    assert "base_dn" in configured(house, **ad.settings_of(server, base_dn="DC=nowhere")).test()["message"]
-    assert "base_dn" in configured(house, **ad.settings_of(server, base_dn="no dn at all")).test()["message"]
-    assert "user_filter" in configured(house, **ad.settings_of(server, user_filter="(=)")).test()["message"]
+    assert "base_dn" in configured(tenant, **ad.settings_of(server, base_dn="DC=nowhere")).test()["message"]
+    assert "base_dn" in configured(tenant, **ad.settings_of(server, base_dn="no dn at all")).test()["message"]
+    assert "user_filter" in configured(tenant, **ad.settings_of(server, user_filter="(=)")).test()["message"]
 
 
 def test_without_the_optional_package_ldap_is_refused_and_the_rest_works(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_without_the_optional_package_ldap_is_refused_and_the_rest_works(tmp_pat
 
 
 def test_a_directory_beside_another_is_read_once_each(
-    server: ad.Slapd, house: House, other_house: House, configured: Callable[..., Directory]
+    server: ad.Slapd, tenant: TestTenant, other_tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
-    mine, theirs = (configured(tenant, **ad.settings_of(server)) for tenant in (house, other_house))
+    mine, theirs = (configured(each, **ad.settings_of(server)) for each in (tenant, other_tenant))
     assert counts(mine.sync()) == counts(theirs.sync()) == (8, 8, 0, 0, 0, 0)

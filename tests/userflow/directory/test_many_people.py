@@ -15,7 +15,7 @@ from tests.machine.conftest import within
 from tests.tenants.conftest import ROOT, straight_to
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import Directory, counts
-from tests.world import House, statements
+from tests.world import TestTenant, statements
 
 pytestmark = [pytest.mark.needs("slapd", "python-ldap"), pytest.mark.timeout(300)]
 MANY = 5000
@@ -36,14 +36,16 @@ call_command("sync_directory", sys.argv[2])
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ad.Slapd]:
-    running = ad.Slapd(ad.Somebody(number, f"person{number}@corp.example") for number in range(MANY))
+    running = ad.Slapd(ad.TestUser(number, f"person{number}@corp.example") for number in range(MANY))
     yield running
     running.end()
 
 
 @pytest.fixture
-def directory(server: ad.Slapd, new_house: Callable[[], House], configured: Callable[..., Directory]) -> Directory:
-    return configured(new_house(), **ad.settings_of(server))
+def directory(
+    server: ad.Slapd, new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory]
+) -> Directory:
+    return configured(new_tenant(), **ad.settings_of(server))
 
 
 def writes(seen: Any) -> int:
@@ -62,14 +64,14 @@ def test_five_thousand_people_come_and_a_second_run_creates_nothing(directory: D
     assert first.counts[1] < 10 * 12
     assert second.counts[1] < 10 * 4
     assert writes(second) == 0
-    server.change(ad.Somebody(17), displayName="Renamed")
+    server.change(ad.TestUser(17), displayName="Renamed")
     with statements() as third:
         assert counts(directory.sync()) == (MANY, 0, 1, 0, 0, 0)
     assert third.counts[1] < 10 * 4 + 8
 
 
 def test_a_run_that_is_killed_leaves_whole_pages_and_the_next_one_finishes(directory: Directory) -> None:
-    slug = directory.house.made.tenant.slug
+    slug = directory.tenant.slug
     known = os.environ | {"DJANGO_SETTINGS_MODULE": "identity_platform.settings", "PYTHONPATH": str(ROOT)}
     running = subprocess.Popen([sys.executable, "-P", "-c", SYNC, DATABASE, slug], env=known, cwd=ROOT)
     total = 0
@@ -79,7 +81,7 @@ def test_a_run_that_is_killed_leaves_whole_pages_and_the_next_one_finishes(direc
     running.send_signal(signal.SIGKILL)
     running.wait()
     # The server may have the end of a page in hand.
-    with straight_to(directory.house.made.tenant) as raw:
+    with straight_to(directory.tenant.row) as raw:
         assert within(60, lambda: raw.execute(AT_WORK).fetchone() == (0,))
     left = directory.total()
     assert left % 500 == 0

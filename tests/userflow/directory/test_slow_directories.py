@@ -13,7 +13,7 @@ from django.db import connections
 
 from tests.userflow.directory.conftest import Directory
 from tests.userflow.directory.entra import APPLICATION, DIRECTORY, SECRET, Entra
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 
 @pytest.fixture
@@ -39,15 +39,15 @@ def silent(settings: Any) -> Iterator[list[socket.socket]]:
 
 
 def test_only_some_requests_wait_for_directories_at_once(
-    silent: list[socket.socket], house: House, configured: Callable[..., Directory]
+    silent: list[socket.socket], tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     most = given.WEB_THREADS // 4
     members = {"directory_tenant_id": DIRECTORY, "application_id": APPLICATION, "secret": SECRET, "enabled": False}
-    directory = configured(house, kind="entra_id", cloud="silent", **members)
+    directory = configured(tenant, kind="entra_id", cloud="silent", **members)
 
     def attempt(_: int) -> int:
         try:
-            return int(Api(token=house.api.token).post(f"{directory.path}/test").status_code)
+            return int(Api(token=tenant.api.token).post(f"{directory.path}/test").status_code)
         finally:
             connections.close_all()
 
@@ -56,21 +56,21 @@ def test_only_some_requests_wait_for_directories_at_once(
         while len(silent) < most:
             assert not any(done.done() for done in waiting)
             time.sleep(0.01)
-        refused = house.api.post(f"{directory.path}/test")
+        refused = tenant.api.post(f"{directory.path}/test")
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "2")
         for connection in list(silent):
             connection.close()
         assert {done.result() for done in waiting} == {200}
-    house.api.delete(directory.path)
+    tenant.api.delete(directory.path)
 
 
 def test_a_request_ends_between_two_pages_when_its_time_is_up(
-    settings: Any, house: House, configured: Callable[..., Directory]
+    settings: Any, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     entra = Entra(page=500)
     settings.DIRECTORY_CLOUDS = {"standin": (entra.base, entra.base)}
     settings.DIRECTORY_REQUEST_SECONDS = 0
-    directory = configured(house, **entra.members())
+    directory = configured(tenant, **entra.members())
     for number in range(600):
         entra.add(directory.mail(f"person{number}"))
     cut = directory.sync()
@@ -78,5 +78,5 @@ def test_a_request_ends_between_two_pages_when_its_time_is_up(
     settings.DIRECTORY_REQUEST_SECONDS = 30
     rest = directory.sync()
     assert (rest["state"], rest["full"], rest["users_created"]) == ("succeeded", True, 100)
-    assert house.api.delete(directory.path).status_code == 200
+    assert tenant.api.delete(directory.path).status_code == 200
     entra.end()

@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from tenants.context import in_tenant, tenant_atomic
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.userflow.sessions.aged import aged
-from tests.world import PASSWORD, Api, House, Person, build_house, statements
+from tests.world import PASSWORD, Api, Person, TestTenant, build_tenant, statements
 from userflow import mail
 from userflow.accounts.models import EndUser
 from userflow.credentials.email_verification import give_up_changes
@@ -27,26 +27,26 @@ PROOF, TOLD = "is this your address", "address is changing"
 
 
 @pytest.fixture(scope="module")
-def strict(django_db_setup: None, django_db_blocker: Any) -> House:
+def strict(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant that wants addresses proven."""
     with django_db_blocker.unblock():
-        return strict_house()
+        return strict_tenant()
 
 
-def strict_house() -> House:
+def strict_tenant() -> TestTenant:
     from tenants.models import Tenant
 
-    house = build_house("strict")
-    Tenant.objects.filter(pk=house.id).update(settings={"email_verification": "required"})
-    return house
+    tenant = build_tenant("strict")
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    return tenant
 
 
-def somebody() -> str:
+def new_address() -> str:
     return f"proof-{secrets.token_hex(5)}@example.com"
 
 
-def sign_in(house: House, email: str, password: str = PASSWORD) -> Any:
-    body = {"client_id": str(house.client_id), "email": email, "password": password}
+def sign_in(tenant: TestTenant, email: str, password: str = PASSWORD) -> Any:
+    body = {"client_id": str(tenant.client_id), "email": email, "password": password}
     return Api().post("/uflow/auth/enduser/login", body)
 
 
@@ -54,31 +54,31 @@ def verify(**body: Any) -> Any:
     return Api().post(VERIFY, body)
 
 
-def by_code(house: House, email: str, code: str) -> Any:
-    return verify(tenant_id=str(house.id), email=email, code=code)
+def by_code(tenant: TestTenant, email: str, code: str) -> Any:
+    return verify(tenant_id=str(tenant.id), email=email, code=code)
 
 
 def last_proof(email: str) -> Any:
     return mails_to(email, PROOF)[-1]
 
 
-def proven(house: House, email: str | None = None) -> Person:
+def proven(tenant: TestTenant, email: str | None = None) -> Person:
     """A user whose address is proven."""
-    person = house.register(email)
+    person = tenant.register(email)
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
     return person
 
 
-def change(house: House, person: Person, email: str) -> Any:
+def change(tenant: TestTenant, person: Person, email: str) -> Any:
     body = {"email": email, "current_password": PASSWORD}
-    return house.as_user(person).put(f"/uflow/user/enduser/{house.id}/{person.id}", body)
+    return tenant.as_user(person).put(f"/uflow/user/enduser/{tenant.id}/{person.id}", body)
 
 
 def another_code(code: str) -> str:
     return f"{(int(code) + 1) % 1_000_000:06d}"
 
 
-def test_nobody_gets_in_before_the_address_is_proven(strict: House) -> None:
+def test_nobody_gets_in_before_the_address_is_proven(strict: TestTenant) -> None:
     person = strict.register()
     refused = sign_in(strict, person.email)
     assert (refused.status_code, "Verify your e-mail address first" in refused.json()["message"]) == (403, True)
@@ -89,24 +89,24 @@ def test_nobody_gets_in_before_the_address_is_proven(strict: House) -> None:
     assert sign_in(strict, person.email).status_code == 200
 
 
-def test_the_code_does_the_same(strict: House) -> None:
+def test_the_code_does_the_same(strict: TestTenant) -> None:
     person = strict.register()
     assert by_code(strict, person.email.upper(), code_in(last_proof(person.email))).status_code == 200
     assert sign_in(strict, person.email).status_code == 200
 
 
-def test_right_passwords_of_an_unproven_user_lock_nobody_out(strict: House) -> None:
+def test_right_passwords_of_an_unproven_user_lock_nobody_out(strict: TestTenant) -> None:
     person = strict.register()
     assert [sign_in(strict, person.email).status_code for _ in range(12)] == [403] * 12
 
 
-def test_where_it_is_off_a_mail_is_sent_and_no_one_waits_for_it(house: House) -> None:
-    person = house.register()
-    assert sign_in(house, person.email).status_code == 200
+def test_where_it_is_off_a_mail_is_sent_and_no_one_waits_for_it(tenant: TestTenant) -> None:
+    person = tenant.register()
+    assert sign_in(tenant, person.email).status_code == 200
     assert verify(token=token_in(last_proof(person.email))).json()["verified"] is True
 
 
-def test_link_and_code_work_once_and_one_ends_the_other(strict: House) -> None:
+def test_link_and_code_work_once_and_one_ends_the_other(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     assert verify(token=token_in(sent)).status_code == 200
@@ -114,7 +114,7 @@ def test_link_and_code_work_once_and_one_ends_the_other(strict: House) -> None:
     assert by_code(strict, person.email, code_in(sent)).status_code == 400
 
 
-def test_of_parallel_proofs_one_wins(strict: House) -> None:
+def test_of_parallel_proofs_one_wins(strict: TestTenant) -> None:
     token = token_in(last_proof(strict.register().email))
 
     def attempt(_: int) -> int:
@@ -127,7 +127,7 @@ def test_of_parallel_proofs_one_wins(strict: House) -> None:
         assert sorted(pool.map(attempt, range(10))) == [200] + [400] * 9
 
 
-def test_after_five_wrong_codes_the_right_one_is_no_good_but_the_link_is(strict: House) -> None:
+def test_after_five_wrong_codes_the_right_one_is_no_good_but_the_link_is(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     wrong = another_code(code_in(sent))
@@ -136,7 +136,7 @@ def test_after_five_wrong_codes_the_right_one_is_no_good_but_the_link_is(strict:
     assert verify(token=token_in(sent)).status_code == 200
 
 
-def test_five_parallel_guesses_use_up_all_tries(strict: House) -> None:
+def test_five_parallel_guesses_use_up_all_tries(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
 
@@ -153,7 +153,7 @@ def test_five_parallel_guesses_use_up_all_tries(strict: House) -> None:
     assert by_code(strict, person.email, code_in(sent)).status_code == 400
 
 
-def test_a_code_lasts_half_an_hour_and_a_link_a_day(strict: House) -> None:
+def test_a_code_lasts_half_an_hour_and_a_link_a_day(strict: TestTenant) -> None:
     person, other = strict.register(), strict.register()
     with in_tenant(strict.id):
         EmailProof.objects.filter(pk=person.id).update(created_at=now() - timedelta(minutes=31))
@@ -163,16 +163,16 @@ def test_a_code_lasts_half_an_hour_and_a_link_a_day(strict: House) -> None:
     assert verify(token=token_in(last_proof(other.email))).status_code == 400
 
 
-def test_unknown_wrong_and_foreign_are_refused_alike(strict: House, house: House) -> None:
+def test_unknown_wrong_and_foreign_are_refused_alike(strict: TestTenant, tenant: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     code, secret = code_in(sent), token_in(sent).partition(".")[2]
     answers = [
         by_code(strict, person.email, another_code(code)),
-        by_code(strict, somebody(), code),
-        by_code(house, person.email, code),
+        by_code(strict, new_address(), code),
+        by_code(tenant, person.email, code),
         verify(tenant_id=NOBODY, email=person.email, code=code),
-        verify(token=f"{house.id.hex}.{secret}"),
+        verify(token=f"{tenant.id.hex}.{secret}"),
         verify(token=f"p.{secret}"),
         verify(token="x"),
         verify(token=f"{NOBODY.replace('-', '')}.{secret}"),
@@ -183,7 +183,7 @@ def test_unknown_wrong_and_foreign_are_refused_alike(strict: House, house: House
 
 
 @pytest.mark.parametrize("code", ["12345", "1234567", "abcdef", "１２３４５６", " 12345", "-12345"])
-def test_another_form_of_code_is_400(strict: House, code: str) -> None:
+def test_another_form_of_code_is_400(strict: TestTenant, code: str) -> None:
     person = strict.register()
     assert by_code(strict, person.email, code).status_code == 400
     assert by_code(strict, person.email, code_in(last_proof(person.email))).status_code == 200
@@ -196,11 +196,11 @@ def test_half_a_proof_names_what_is_missing(body: dict[str, Any]) -> None:
     assert answer.json()["details"]
 
 
-def test_resending_ends_the_code_before_and_is_neutral(strict: House) -> None:
+def test_resending_ends_the_code_before_and_is_neutral(strict: TestTenant) -> None:
     person = strict.register()
     first = last_proof(person.email)
     known = Api().post(RESEND, {"tenant_id": str(strict.id), "email": person.email})
-    unknown = Api().post(RESEND, {"tenant_id": str(strict.id), "email": somebody()})
+    unknown = Api().post(RESEND, {"tenant_id": str(strict.id), "email": new_address()})
     nowhere = Api().post(RESEND, {"tenant_id": NOBODY, "email": person.email})
     assert known.status_code == unknown.status_code == nowhere.status_code == 200
     assert known.content == unknown.content == nowhere.content
@@ -211,16 +211,16 @@ def test_resending_ends_the_code_before_and_is_neutral(strict: House) -> None:
     assert len(mails_to(person.email, PROOF)) == 2
 
 
-def test_resending_is_limited_per_address_known_or_not(strict: House) -> None:
+def test_resending_is_limited_per_address_known_or_not(strict: TestTenant) -> None:
     most, _ = settings.LIMITS["email_resend"]
-    for email in (strict.register().email, somebody()):
+    for email in (strict.register().email, new_address()):
         answers = [Api().post(RESEND, {"tenant_id": str(strict.id), "email": email}) for _ in range(most + 1)]
         assert [answer.status_code for answer in answers] == [200] * most + [429]
         assert int(answers[-1].headers["Retry-After"]) > 0
 
 
-def test_a_changed_address_counts_only_once_proven_and_the_old_one_is_told(strict: House) -> None:
-    person, new = proven(strict), somebody()
+def test_a_changed_address_counts_only_once_proven_and_the_old_one_is_told(strict: TestTenant) -> None:
+    person, new = proven(strict), new_address()
     answer = change(strict, person, new)
     assert (answer.status_code, answer.json()["email"], "once it is proven" in answer.json()["message"]) == (
         200,
@@ -235,8 +235,8 @@ def test_a_changed_address_counts_only_once_proven_and_the_old_one_is_told(stric
     assert (sign_in(strict, person.email).status_code, sign_in(strict, new).status_code) == (401, 200)
 
 
-def test_proof_of_a_new_address_ends_reset_links(strict: House) -> None:
-    person, new = proven(strict), somebody()
+def test_proof_of_a_new_address_ends_reset_links(strict: TestTenant) -> None:
+    person, new = proven(strict), new_address()
     asked = {"email": person.email, "tenant_id": str(strict.id)}
     assert Api().post("/uflow/auth/enduser/password/forgot", asked).status_code == 200
     link = mails_to(person.email, "new password")[-1].body.partition("token=")[2].split()[0]
@@ -246,8 +246,8 @@ def test_proof_of_a_new_address_ends_reset_links(strict: House) -> None:
     assert Api().post("/uflow/auth/enduser/password/reset", body).status_code == 400
 
 
-def test_resend_and_verify_reject_inactive_users(strict: House) -> None:
-    newcomer, mover, new = strict.register(), proven(strict), somebody()
+def test_resend_and_verify_reject_inactive_users(strict: TestTenant) -> None:
+    newcomer, mover, new = strict.register(), proven(strict), new_address()
     change(strict, mover, new)
     waiting = {newcomer.email: newcomer, new: mover}
     for address, person in waiting.items():
@@ -259,23 +259,23 @@ def test_resend_and_verify_reject_inactive_users(strict: House) -> None:
         assert verify(token=token).status_code == 400
 
 
-def test_where_it_is_off_a_changed_address_counts_at_once_and_the_old_one_is_told(house: House) -> None:
-    person, new = house.register(), somebody()
-    assert change(house, person, new).json()["email"] == new
+def test_where_it_is_off_a_changed_address_counts_at_once_and_the_old_one_is_told(tenant: TestTenant) -> None:
+    person, new = tenant.register(), new_address()
+    assert change(tenant, person, new).json()["email"] == new
     assert len(mails_to(person.email, TOLD)) == 1
-    assert (sign_in(house, person.email).status_code, sign_in(house, new).status_code) == (401, 200)
+    assert (sign_in(tenant, person.email).status_code, sign_in(tenant, new).status_code) == (401, 200)
     assert verify(token=token_in(last_proof(new))).json()["email"] == new
 
 
-def test_an_admins_change_waits_as_well(strict: House) -> None:
-    person, new = proven(strict), somebody()
+def test_an_admins_change_waits_as_well(strict: TestTenant) -> None:
+    person, new = proven(strict), new_address()
     answer = strict.api.put(f"/uflow/user/enduser/{strict.id}/{person.id}", {"email": new, "name": "New"})
     assert (answer.json()["email"], answer.json()["name"]) == (person.email, "New")
     assert verify(token=token_in(last_proof(new))).status_code == 200
 
 
-def test_a_taken_address_is_409_when_asked_for_and_when_taken_meanwhile(strict: House) -> None:
-    person, neighbour, new = proven(strict), proven(strict), somebody()
+def test_a_taken_address_is_409_when_asked_for_and_when_taken_meanwhile(strict: TestTenant) -> None:
+    person, neighbour, new = proven(strict), proven(strict), new_address()
     assert change(strict, person, neighbour.email.upper()).status_code == 409
     assert change(strict, person, new).status_code == 200
     token = token_in(last_proof(new))
@@ -284,8 +284,8 @@ def test_a_taken_address_is_409_when_asked_for_and_when_taken_meanwhile(strict: 
     assert sign_in(strict, person.email).status_code == 200
 
 
-def test_two_who_want_one_address_are_told_apart_by_their_codes(strict: House) -> None:
-    first, second, new = proven(strict), proven(strict), somebody()
+def test_two_who_want_one_address_are_told_apart_by_their_codes(strict: TestTenant) -> None:
+    first, second, new = proven(strict), proven(strict), new_address()
     change(strict, first, new)
     code_of_first = code_in(last_proof(new))
     change(strict, second, new)
@@ -293,12 +293,12 @@ def test_two_who_want_one_address_are_told_apart_by_their_codes(strict: House) -
     assert verify(token=token_in(last_proof(new))).status_code == 409
 
 
-def resend(house: House, email: str) -> None:
-    assert Api().post(RESEND, {"tenant_id": str(house.id), "email": email}).status_code == 200
+def resend(tenant: TestTenant, email: str) -> None:
+    assert Api().post(RESEND, {"tenant_id": str(tenant.id), "email": email}).status_code == 200
 
 
-def test_asking_again_serves_who_has_the_address_and_none_of_those_who_want_it(strict: House) -> None:
-    new, rivals = somebody(), [proven(strict) for _ in range(4)]
+def test_asking_again_serves_who_has_the_address_and_none_of_those_who_want_it(strict: TestTenant) -> None:
+    new, rivals = new_address(), [proven(strict) for _ in range(4)]
     for rival in rivals:
         change(strict, rival, new)
     owner = strict.register(new)
@@ -311,8 +311,8 @@ def test_asking_again_serves_who_has_the_address_and_none_of_those_who_want_it(s
     assert len(mails_to(new, PROOF)) == 6
 
 
-def test_asking_again_leaves_out_none_of_two_who_want_one_address(strict: House) -> None:
-    first, second, new = proven(strict), proven(strict), somebody()
+def test_asking_again_leaves_out_none_of_two_who_want_one_address(strict: TestTenant) -> None:
+    first, second, new = proven(strict), proven(strict), new_address()
     for person in (first, second):
         change(strict, person, new)
     begun = mails_to(new, PROOF)
@@ -324,8 +324,8 @@ def test_asking_again_leaves_out_none_of_two_who_want_one_address(strict: House)
     assert "asks to change to this address" in again[0].body
 
 
-def test_asking_again_does_not_lengthen_the_life_of_a_change(strict: House) -> None:
-    person, new = proven(strict), somebody()
+def test_asking_again_does_not_lengthen_the_life_of_a_change(strict: TestTenant) -> None:
+    person, new = proven(strict), new_address()
     change(strict, person, new)
     with in_tenant(strict.id):
         EmailProof.objects.filter(pk=person.id).update(expires_at=(until := now() + timedelta(minutes=5)))
@@ -339,8 +339,8 @@ def test_asking_again_does_not_lengthen_the_life_of_a_change(strict: House) -> N
     assert verify(token=token).status_code == 400
 
 
-def test_a_change_that_is_given_up_while_it_is_sent_again_stays_given_up(strict: House) -> None:
-    person, new = proven(strict), somebody()
+def test_a_change_that_is_given_up_while_it_is_sent_again_stays_given_up(strict: TestTenant) -> None:
+    person, new = proven(strict), new_address()
     change(strict, person, new)
     with ThreadPoolExecutor(1) as pool:
         with in_tenant(strict.id), tenant_atomic():
@@ -352,25 +352,25 @@ def test_a_change_that_is_given_up_while_it_is_sent_again_stays_given_up(strict:
         assert not EmailProof.objects.filter(pk=person.id).exists()
 
 
-def test_going_back_to_the_own_address_gives_the_new_one_up(strict: House) -> None:
-    person, new = proven(strict), somebody()
+def test_going_back_to_the_own_address_gives_the_new_one_up(strict: TestTenant) -> None:
+    person, new = proven(strict), new_address()
     change(strict, person, new)
     change(strict, person, person.email)
     assert verify(token=token_in(last_proof(new))).status_code == 400
     assert sign_in(strict, person.email).status_code == 200
 
 
-def test_another_password_gives_up_an_address_that_waits(strict: House) -> None:
+def test_another_password_gives_up_an_address_that_waits(strict: TestTenant) -> None:
     # The mail to the old address says so: whoever has taken a session over must not get the user by a mail of yesterday.
-    person, wanted = proven(strict), somebody()
+    person, wanted = proven(strict), new_address()
     assert change(strict, person, wanted).status_code == 200
     body = {"current_password": PASSWORD, "new_password": "another horse 9 battery"}
     assert strict.as_user(person).post("/authmgr/profile/password", body).status_code == 200
     assert verify(token=token_in(last_proof(wanted))).status_code == 400
 
 
-def test_switching_off_gives_up_an_address_that_waits(strict: House) -> None:
-    person, wanted = proven(strict), somebody()
+def test_switching_off_gives_up_an_address_that_waits(strict: TestTenant) -> None:
+    person, wanted = proven(strict), new_address()
     assert change(strict, person, wanted).status_code == 200
     for active in (False, True):
         path = f"/uflow/user/enduser/{strict.id}/{person.id}/status"
@@ -378,7 +378,7 @@ def test_switching_off_gives_up_an_address_that_waits(strict: House) -> None:
     assert verify(token=token_in(last_proof(wanted))).status_code == 400
 
 
-def test_reset_verifies_the_address(strict: House) -> None:
+def test_reset_verifies_the_address(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     forgot = {"email": person.email, "tenant_id": str(strict.id)}
@@ -390,44 +390,46 @@ def test_reset_verifies_the_address(strict: House) -> None:
     assert verify(token=token_in(sent)).status_code == 400
 
 
-def test_an_old_sign_in_changes_no_address_at_this_door_either(strict: House, house: House) -> None:
-    for place in (strict, house):
+def test_an_old_sign_in_changes_no_address_at_this_door_either(strict: TestTenant, tenant: TestTenant) -> None:
+    for place in (strict, tenant):
         person = proven(place) if place is strict else place.register()
-        door = Api(token=aged(place.sign_in(person)["access_token"], minutes=16))
+        api = Api(token=aged(place.sign_in(person)["access_token"], minutes=16))
         path = f"/uflow/user/enduser/{place.id}/{person.id}"
-        refused = door.put(path, {"email": somebody(), "name": "Somebody Else", "current_password": PASSWORD})
+        refused = api.put(path, {"email": new_address(), "name": "Somebody Else", "current_password": PASSWORD})
         assert (refused.status_code, refused.json()["code"]) == (401, "insufficient_user_authentication")
-        assert door.put(path, {"email": person.email, "name": "Some Two"}).status_code == 200
+        assert api.put(path, {"email": person.email, "name": "Some Two"}).status_code == 200
 
 
-def test_nobody_sends_mails_to_strangers_without_end(strict: House) -> None:
+def test_nobody_sends_mails_to_strangers_without_end(strict: TestTenant) -> None:
     person = proven(strict)
-    door = strict.as_user(person)
+    api = strict.as_user(person)
     most, _ = settings.LIMITS["email_resend"]
     path = f"/uflow/user/enduser/{strict.id}/{person.id}"
-    bodies = [{"email": somebody(), "current_password": PASSWORD} for _ in range(most + 1)]
-    answers = [door.put(path, body).status_code for body in bodies]
+    bodies = [{"email": new_address(), "current_password": PASSWORD} for _ in range(most + 1)]
+    answers = [api.put(path, body).status_code for body in bodies]
     assert answers == [200] * most + [429]
 
 
-def test_a_namesake_in_another_tenant_uses_nobodys_changes_up(strict: House, settings: Any) -> None:
+def test_a_namesake_in_another_tenant_uses_nobodys_changes_up(strict: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "email_resend": (1, 3600)}
-    person, there = proven(strict), strict_house()
+    person, there = proven(strict), strict_tenant()
     # An import keeps the ids that it states, so an admin elsewhere may have somebody of the same id.
-    row = {"id": str(person.id), "email": somebody()}
+    row = {"id": str(person.id), "email": new_address()}
     assert (
         there.api.post("/uflow/admin/enduser/import", {"tenant_id": str(there.id), "rows": [row]}).json()["created"]
         == 1
     )
     path = f"/uflow/user/enduser/{there.id}/{person.id}"
-    assert [there.api.put(path, {"email": somebody()}).status_code for _ in range(2)] == [200, 429]
-    assert change(strict, person, somebody()).status_code == 200
+    assert [there.api.put(path, {"email": new_address()}).status_code for _ in range(2)] == [200, 429]
+    assert change(strict, person, new_address()).status_code == 200
 
 
-def test_nobody_has_strangers_told_of_changes_without_end(house: House, other_house: House, settings: Any) -> None:
+def test_nobody_has_strangers_told_of_changes_without_end(
+    tenant: TestTenant, other_tenant: TestTenant, settings: Any
+) -> None:
     settings.LIMITS = {**settings.LIMITS, "mail": (3, 3600), "email_resend": (20, 3600)}
-    stranger = somebody()
-    for place, told in ((house, 3), (other_house, 6)):
+    stranger = new_address()
+    for place, told in ((tenant, 3), (other_tenant, 6)):
         person = place.register()
         for _ in range(5):
             assert change(place, person, stranger).status_code == 200
@@ -436,27 +438,27 @@ def test_nobody_has_strangers_told_of_changes_without_end(house: House, other_ho
         assert (len(mails_to(stranger, TOLD)), len(mails_to(stranger, PROOF))) == (told, told)
 
 
-def test_who_was_there_before_the_setting_proves_the_address_by_asking(new_house: Callable[[], House]) -> None:
+def test_who_was_there_before_the_setting_proves_the_address_by_asking(new_tenant: Callable[[], TestTenant]) -> None:
     from tenants.models import Tenant
 
-    house = new_house()
-    person = house.register()
-    Tenant.objects.filter(pk=house.id).update(settings={"email_verification": "required"})
-    assert sign_in(house, person.email).status_code == 403
-    Api().post(RESEND, {"tenant_id": str(house.id), "email": person.email})
+    tenant = new_tenant()
+    person = tenant.register()
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    assert sign_in(tenant, person.email).status_code == 403
+    Api().post(RESEND, {"tenant_id": str(tenant.id), "email": person.email})
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
-    assert sign_in(house, person.email).status_code == 200
+    assert sign_in(tenant, person.email).status_code == 200
 
 
-def test_an_invited_user_has_proven_the_address_by_the_invitation(strict: House) -> None:
-    email = somebody()
+def test_an_invited_user_has_proven_the_address_by_the_invitation(strict: TestTenant) -> None:
+    email = new_address()
     strict.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"})
     token = token_in(mails_to(email, "invited")[-1])
     assert Api().post("/uflow/invitations/accept", {"token": token, "password": PASSWORD}).status_code == 201
     assert sign_in(strict, email).status_code == 200
 
 
-def test_an_erased_or_deactivated_user_proves_nothing(strict: House) -> None:
+def test_an_erased_or_deactivated_user_proves_nothing(strict: TestTenant) -> None:
     erased, switched_off = strict.register(), strict.register()
     body = {"tenant_id": str(strict.id), "user_id": str(erased.id)}
     deleted = strict.api.post("/uflow/user/enduser/delete_all", body).json()["deleted"]
@@ -466,7 +468,7 @@ def test_an_erased_or_deactivated_user_proves_nothing(strict: House) -> None:
     assert verify(token=token_in(last_proof(switched_off.email))).status_code == 400
 
 
-def test_token_and_code_are_stored_as_hashes_and_stay_out_of_the_trail(strict: House) -> None:
+def test_token_and_code_are_stored_as_hashes_and_stay_out_of_the_trail(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     with in_tenant(strict.id):
@@ -487,7 +489,7 @@ def test_token_and_code_are_stored_as_hashes_and_stay_out_of_the_trail(strict: H
     assert person.email not in trail.content.decode()
 
 
-def test_the_number_of_statements_is_known(strict: House) -> None:
+def test_the_number_of_statements_is_known(strict: TestTenant) -> None:
     person = strict.register()
     token = token_in(last_proof(person.email))
     with statements() as seen:

@@ -12,10 +12,10 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
-from tests.mfa.people import somebody
-from tests.userflow.email.test_proofs import last_proof, strict_house, verify
+from tests.mfa.people import new_user
+from tests.userflow.email.test_proofs import last_proof, strict_tenant, verify
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, House, Person, sign_in_admin
+from tests.world import PASSWORD, Api, Person, TestTenant, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.credentials.models import EndUserEmailUndo
 
@@ -36,80 +36,80 @@ def undo(token: str) -> Any:
     return Api().post(UNDO, {"token": token})
 
 
-def sign_in(house: House, email: str) -> int:
-    body = {"client_id": str(house.client_id), "email": email, "password": PASSWORD}
+def sign_in(tenant: TestTenant, email: str) -> int:
+    body = {"client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
 
-def changed(house: House, person: Person, email: str) -> Any:
+def changed(tenant: TestTenant, person: Person, email: str) -> Any:
     """An admin changes the address."""
-    path = f"/uflow/user/enduser/{house.id}/{person.id}"
-    answer = house.api.put(path, {"email": email})
+    path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
+    answer = tenant.api.put(path, {"email": email})
     assert answer.status_code == 200
     return answer.json()
 
 
-def moved(house: House, person: Person, email: str) -> None:
+def moved(tenant: TestTenant, person: Person, email: str) -> None:
     """An admin changes the address, and the new one is verified."""
-    changed(house, person, email)
+    changed(tenant, person, email)
     assert verify(token=token_in(last_proof(email))).status_code == 200
 
 
-def verified(house: House) -> Person:
+def verified(tenant: TestTenant) -> Person:
     """A registered user whose address is verified."""
-    person = house.register()
+    person = tenant.register()
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
     return person
 
 
-def test_undo_restores_the_address_and_ends_every_session(house: House) -> None:
-    person, new = verified(house), address()
-    moved(house, person, new)
-    session = house.as_user(Person(person.id, new))
+def test_undo_restores_the_address_and_ends_every_session(tenant: TestTenant) -> None:
+    person, new = verified(tenant), address()
+    moved(tenant, person, new)
+    session = tenant.as_user(Person(person.id, new))
     done = undo(link_to(person.email))
     assert (done.status_code, done.json()["email"], done.json()["user_id"]) == (200, person.email, str(person.id))
     assert session.get("/authmgr/profile").status_code == 401
-    assert (sign_in(house, person.email), sign_in(house, new)) == (200, 401)
-    with in_tenant(house.id):
+    assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (200, 401)
+    with in_tenant(tenant.id):
         assert TenantEvent.objects.filter(action="email.change_undone", target_id=str(person.id)).count() == 1
         assert EndUser.objects.get(pk=person.id).email_verified_at is not None
 
 
-def test_change_of_a_verified_address_waits(house: House) -> None:
-    person, new = verified(house), address()
-    assert changed(house, person, new)["email"] == person.email
-    assert (sign_in(house, person.email), sign_in(house, new)) == (200, 401)
+def test_change_of_a_verified_address_waits(tenant: TestTenant) -> None:
+    person, new = verified(tenant), address()
+    assert changed(tenant, person, new)["email"] == person.email
+    assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (200, 401)
     assert verify(token=token_in(last_proof(new))).status_code == 200
-    assert (sign_in(house, person.email), sign_in(house, new)) == (401, 200)
+    assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (401, 200)
 
 
-def test_unverified_address_gets_no_link_and_is_free(house: House) -> None:
-    person = house.register()
-    house.sign_in(person)
-    assert changed(house, person, new := address())["email"] == new
+def test_unverified_address_gets_no_link_and_is_free(tenant: TestTenant) -> None:
+    person = tenant.register()
+    tenant.sign_in(person)
+    assert changed(tenant, person, new := address())["email"] == new
     assert "#token=" not in mails_to(person.email, CHANGED)[-1].body
-    house.register(person.email)
+    tenant.register(person.email)
 
 
-def test_undo_restores_over_later_changes_and_voids_their_links(house: House) -> None:
-    person, second, third = verified(house), address(), address()
-    moved(house, person, second)
-    moved(house, person, third)
+def test_undo_restores_over_later_changes_and_voids_their_links(tenant: TestTenant) -> None:
+    person, second, third = verified(tenant), address(), address()
+    moved(tenant, person, second)
+    moved(tenant, person, third)
     assert undo(link_to(person.email)).status_code == 200
     assert undo(link_to(second)).status_code == 400
-    assert (sign_in(house, person.email), sign_in(house, third)) == (200, 401)
+    assert (sign_in(tenant, person.email), sign_in(tenant, third)) == (200, 401)
 
 
-def test_undo_of_a_later_change_leaves_earlier_links(house: House) -> None:
-    person, second, third = verified(house), address(), address()
-    moved(house, person, second)
-    moved(house, person, third)
+def test_undo_of_a_later_change_leaves_earlier_links(tenant: TestTenant) -> None:
+    person, second, third = verified(tenant), address(), address()
+    moved(tenant, person, second)
+    moved(tenant, person, third)
     assert undo(link_to(second)).json()["email"] == second
     assert undo(link_to(person.email)).json()["email"] == person.email
 
 
-def test_undo_gives_up_a_change_that_waits(new_house: Callable[[], House]) -> None:
-    own = strict_house()
+def test_undo_gives_up_a_change_that_waits(new_tenant: Callable[[], TestTenant]) -> None:
+    own = strict_tenant()
     person, new = own.register(), address()
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
     changed(own, person, new)
@@ -119,22 +119,22 @@ def test_undo_gives_up_a_change_that_waits(new_house: Callable[[], House]) -> No
     assert sign_in(own, person.email) == 200
 
 
-def test_undo_rejects_unknown_used_expired_and_foreign_links(house: House, other_house: House) -> None:
-    person, late = verified(house), verified(house)
-    moved(house, person, address())
-    moved(house, late, address())
+def test_undo_rejects_unknown_used_expired_and_foreign_links(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person, late = verified(tenant), verified(tenant)
+    moved(tenant, person, address())
+    moved(tenant, late, address())
     token, expired = link_to(person.email), link_to(late.email)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         EndUserEmailUndo.objects.filter(user_id=late.id).update(expires_at=now() - timedelta(seconds=1))
     secret = token.partition(".")[2]
-    for wrong in (expired, "x", f"{other_house.id.hex}.{secret}", f"p.{secret}"):
+    for wrong in (expired, "x", f"{other_tenant.id.hex}.{secret}", f"p.{secret}"):
         assert undo(wrong).status_code == 400
     assert [undo(token).status_code for _ in range(2)] == [200, 400]
 
 
-def test_undo_links_used_at_once_work_once(house: House) -> None:
-    person = verified(house)
-    moved(house, person, address())
+def test_undo_links_used_at_once_work_once(tenant: TestTenant) -> None:
+    person = verified(tenant)
+    moved(tenant, person, address())
     token = link_to(person.email)
 
     def follow(_: int) -> int:
@@ -147,43 +147,43 @@ def test_undo_links_used_at_once_work_once(house: House) -> None:
         assert sorted(pool.map(follow, range(8))) == [200] + [400] * 7
 
 
-def test_the_old_address_is_reserved_while_the_link_is_valid(house: House, other_house: House) -> None:
-    person, rival = verified(house), house.register()
-    moved(house, person, address())
-    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "password": PASSWORD}
+def test_the_old_address_is_reserved_while_the_link_is_valid(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person, rival = verified(tenant), tenant.register()
+    moved(tenant, person, address())
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "password": PASSWORD}
     assert Api().post(REGISTER, {**body, "email": person.email}).status_code == 409
-    taken = house.api.put(f"/uflow/user/enduser/{house.id}/{rival.id}", {"email": person.email})
+    taken = tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{rival.id}", {"email": person.email})
     assert taken.status_code == 409
-    other_house.register(person.email)
-    with in_tenant(house.id):
+    other_tenant.register(person.email)
+    with in_tenant(tenant.id):
         EndUserEmailUndo.objects.filter(user_id=person.id).update(expires_at=now())
     assert Api().post(REGISTER, {**body, "email": person.email}).status_code == 201
 
 
-def test_undo_of_an_address_that_another_user_verified_is_409(house: House) -> None:
-    person = verified(house)
-    moved(house, person, address())
+def test_undo_of_an_address_that_another_user_verified_is_409(tenant: TestTenant) -> None:
+    person = verified(tenant)
+    moved(tenant, person, address())
     token = link_to(person.email)
-    invited = house.api.post("/uflow/admin/invitations", {"email": person.email, "kind": "end_user"})
+    invited = tenant.api.post("/uflow/admin/invitations", {"email": person.email, "kind": "end_user"})
     assert invited.status_code == 201
     accept = {"token": token_in(mails_to(person.email, "invited")[-1]), "password": PASSWORD}
     assert Api().post("/uflow/invitations/accept", accept).status_code == 201
     assert undo(token).status_code == 409
 
 
-def test_a_changed_address_of_a_user_with_a_factor_waits(house: House) -> None:
-    person, new = somebody(house).enrol_totp(), address()
-    changed(house, Person(person.id, person.email), new)
-    assert (sign_in(house, person.email), sign_in(house, new)) == (200, 401)
+def test_a_changed_address_of_a_user_with_a_factor_waits(tenant: TestTenant) -> None:
+    person, new = new_user(tenant).enrol_totp(), address()
+    changed(tenant, Person(person.id, person.email), new)
+    assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (200, 401)
     assert verify(token=token_in(last_proof(new))).status_code == 200
-    assert (sign_in(house, person.email), sign_in(house, new)) == (401, 200)
+    assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (401, 200)
 
 
-def test_a_waiting_change_is_verified_once_of_two_users(house: House) -> None:
-    people, new = [somebody(house).enrol_totp() for _ in range(2)], address()
+def test_a_waiting_change_is_verified_once_of_two_users(tenant: TestTenant) -> None:
+    people, new = [new_user(tenant).enrol_totp() for _ in range(2)], address()
     tokens = []
     for person in people:
-        changed(house, Person(person.id, person.email), new)
+        changed(tenant, Person(person.id, person.email), new)
         tokens.append(token_in(last_proof(new)))
 
     def follow(token: str) -> int:
@@ -197,10 +197,10 @@ def test_a_waiting_change_is_verified_once_of_two_users(house: House) -> None:
 
 
 @pytest.mark.parametrize("by", ["self", "operator"])
-def test_undo_restores_an_admin_users_address(new_house: Callable[[], House], operator: Api, by: str) -> None:
-    own, new = new_house(), address()
-    door = own.api if by == "self" else operator
-    changed = door.put(f"/uflow/admin/users/{own.admin.id}", {"email": new, "current_password": PASSWORD})
+def test_undo_restores_an_admin_users_address(new_tenant: Callable[[], TestTenant], operator: Api, by: str) -> None:
+    own, new = new_tenant(), address()
+    api = own.api if by == "self" else operator
+    changed = api.put(f"/uflow/admin/users/{own.admin.id}", {"email": new, "current_password": PASSWORD})
     assert (changed.status_code, changed.json()["email"]) == (200, new)
     session = Api(token=sign_in_admin(own.admin.username)["access_token"])
     assert undo(link_to(own.admin.email)).json()["email"] == own.admin.email

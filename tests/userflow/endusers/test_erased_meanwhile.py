@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, some_phone, somebody
-from tests.mfa.webauthn.passkeys import somebody_with_passkey
+from tests.mfa.people import TestUser, new_user, some_phone
+from tests.mfa.webauthn.passkeys import user_with_passkey
 from tests.userflow.signin.test_first_step_races import signed_in_during
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserRefreshToken
 
 
-def begun_during_erasure(house: House, user_id: Any, begin: Callable[[], Any]) -> int:
-    with in_tenant(house.id):
+def begun_during_erasure(tenant: TestTenant, user_id: Any, begin: Callable[[], Any]) -> int:
+    with in_tenant(tenant.id):
         answer = signed_in_during(END_USERS, lambda: EndUser.objects.get(pk=user_id).delete(), begin)
     return int(answer.status_code)
 
 
-def begin_phone(ann: Somebody) -> Any:
+def begin_phone(ann: TestUser) -> Any:
     return ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": some_phone()})
 
 
-BEGINNINGS: dict[str, tuple[Callable[[Somebody], Any], int]] = {
+BEGINNINGS: dict[str, tuple[Callable[[TestUser], Any], int]] = {
     "authenticator": (lambda ann: ann.api.post("/webauthn/totp/beginSetup", ann.name), 404),
     "passkey": (lambda ann: ann.api.post("/webauthn/enduser/beginRegistration", ann.name), 404),
     "phone": (begin_phone, 401),
@@ -34,29 +34,29 @@ BEGINNINGS: dict[str, tuple[Callable[[Somebody], Any], int]] = {
 
 
 @pytest.mark.parametrize("kind", BEGINNINGS)
-def test_nothing_is_enrolled_for_them(house: House, kind: str) -> None:
-    ann = somebody(house)
+def test_nothing_is_enrolled_for_them(tenant: TestTenant, kind: str) -> None:
+    ann = new_user(tenant)
     begin, status = BEGINNINGS[kind]
-    assert begun_during_erasure(house, ann.id, lambda: begin(ann)) == status
+    assert begun_during_erasure(tenant, ann.id, lambda: begin(ann)) == status
 
 
-def test_no_use_of_their_passkey_begins(house: House) -> None:
-    person, _ = somebody_with_passkey(house)
-    body = {"email": person.email, "tenant_id": str(house.id)}
+def test_no_use_of_their_passkey_begins(tenant: TestTenant) -> None:
+    person, _ = user_with_passkey(tenant)
+    body = {"email": person.email, "tenant_id": str(tenant.id)}
     begin = "/webauthn/enduser/beginAuthentication"
-    assert begun_during_erasure(house, person.id, lambda: Api().post(begin, body)) == 404
+    assert begun_during_erasure(tenant, person.id, lambda: Api().post(begin, body)) == 404
 
 
-def test_a_refresh_of_the_same_moment_does_not_hinder_the_erasure(house: House) -> None:
-    house.register()
-    ann = somebody(house)
+def test_a_refresh_of_the_same_moment_does_not_hinder_the_erasure(tenant: TestTenant) -> None:
+    tenant.register()
+    ann = new_user(tenant)
     ann.sign_in()
 
     def refresh() -> None:
         row = EndUserRefreshToken.objects.select_for_update().get(session__user_id=ann.id)
         EndUserRefreshToken.objects.create(digest=secrets.token_bytes(32), session=row.session)
 
-    body = {"tenant_id": str(house.id), "user_id": str(ann.id)}
-    with in_tenant(house.id):
-        erased = signed_in_during(END_USERS, refresh, lambda: house.api.post("/uflow/user/enduser/delete_all", body))
+    body = {"tenant_id": str(tenant.id), "user_id": str(ann.id)}
+    with in_tenant(tenant.id):
+        erased = signed_in_during(END_USERS, refresh, lambda: tenant.api.post("/uflow/user/enduser/delete_all", body))
     assert (erased.status_code, erased.json()["deleted"]["refresh_tokens"]) == (200, 2)

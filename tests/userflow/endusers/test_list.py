@@ -15,7 +15,7 @@ from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tests.parallel import at_once
-from tests.world import Api, House, Person, statements
+from tests.world import Api, Person, TestTenant, statements
 from userflow.accounts.models import Client, EndUser
 from userflow.endusers import list_reads
 
@@ -23,12 +23,12 @@ GET, ADMIN = "/uflow/user/enduser/list", "/uflow/admin/enduser/list"
 
 
 @pytest.fixture(scope="module")
-def village(django_db_setup: None, django_db_blocker: Any) -> House:
+def village(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant with 25 users, five of them off."""
-    from tests.world import build_house
+    from tests.world import build_tenant
 
     with django_db_blocker.unblock():
-        village = build_house("village")
+        village = build_tenant("village")
         for number in range(25):
             person = village.register(f"v{number:02}_x@example.com", name=f"Villager {number}%")
             if number % 5 == 0:
@@ -37,13 +37,13 @@ def village(django_db_setup: None, django_db_blocker: Any) -> House:
         return village
 
 
-def listed(village: House, **query: Any) -> dict[str, Any]:
+def listed(village: TestTenant, **query: Any) -> dict[str, Any]:
     answer = village.api.get(GET, {"tenant_id": str(village.id), **query})
     assert answer.status_code == 200, answer.content
     return dict(answer.json())
 
 
-def test_default_page_is_ten_newest_first_with_the_specified_fields(village: House) -> None:
+def test_default_page_is_ten_newest_first_with_the_specified_fields(village: TestTenant) -> None:
     page = listed(village)
     assert {k: page[k] for k in ("page", "limit", "total", "total_pages")} == {
         "page": 1,
@@ -65,7 +65,7 @@ def test_default_page_is_ten_newest_first_with_the_specified_fields(village: Hou
     assert page["users"][0]["created_at"].endswith("Z")
 
 
-def test_pages_follow_each_other_and_end_empty(village: House) -> None:
+def test_pages_follow_each_other_and_end_empty(village: TestTenant) -> None:
     emails = [user["email"] for page in (1, 2, 3) for user in listed(village, page=page)["users"]]
     assert len(set(emails)) == 25
     for page in (4, 10**6, 2**63 - 1, 10**20):
@@ -73,7 +73,7 @@ def test_pages_follow_each_other_and_end_empty(village: House) -> None:
         assert (past["users"], past["total"], past["total_pages"]) == ([], 25, 3)
 
 
-def test_a_limit_above_a_hundred_is_a_hundred(village: House) -> None:
+def test_a_limit_above_a_hundred_is_a_hundred(village: TestTenant) -> None:
     assert listed(village, limit=101)["limit"] == 100
     for limit in (10**9, 10**20):
         assert listed(village, limit=limit)["limit"] == 100
@@ -81,13 +81,13 @@ def test_a_limit_above_a_hundred_is_a_hundred(village: House) -> None:
 
 @pytest.mark.parametrize("query", [{"page": "0"}, {"page": "-1"}, {"limit": "0"}, {"page": "1.5"}, {"page": "x"}])
 @pytest.mark.parametrize("more", [{"limit": "１２"}, {"active": "maybe"}, {"client_id": "x"}, {}])
-def test_nonsense_in_the_query_is_400(village: House, query: dict[str, str], more: dict[str, str]) -> None:
+def test_nonsense_in_the_query_is_400(village: TestTenant, query: dict[str, str], more: dict[str, str]) -> None:
     answer = village.api.get(GET, {"tenant_id": str(village.id), **query, **more})
     assert answer.status_code == 400
     assert set(query) <= set(answer.json()["details"])
 
 
-def test_filters_narrow_rows_and_totals_alike(village: House) -> None:
+def test_filters_narrow_rows_and_totals_alike(village: TestTenant) -> None:
     assert listed(village, active="false")["total"] == 5
     assert listed(village, active="true")["total"] == 20
     assert listed(village, email="V0")["total"] == 10
@@ -100,14 +100,14 @@ def test_filters_narrow_rows_and_totals_alike(village: House) -> None:
     assert listed(village, client_id=str(village.id))["total"] == 0
 
 
-def test_percent_and_underscore_are_letters(village: House) -> None:
+def test_percent_and_underscore_are_letters(village: TestTenant) -> None:
     assert listed(village, email="0_x")["total"] == 3
     assert listed(village, email="0%x")["total"] == 0
     assert listed(village, email="v_0")["total"] == 0
     assert listed(village, name="\\")["total"] == 0
 
 
-def test_all_three_forms_answer_the_same(village: House) -> None:
+def test_all_three_forms_answer_the_same(village: TestTenant) -> None:
     asked = {"tenant_id": str(village.id), "page": 2, "limit": 7}
     forms = [
         village.api.get(GET, asked),
@@ -117,15 +117,15 @@ def test_all_three_forms_answer_the_same(village: House) -> None:
     assert len({form.content for form in forms}) == 1
 
 
-def test_the_body_form_takes_json_types_only(village: House) -> None:
+def test_the_body_form_takes_json_types_only(village: TestTenant) -> None:
     for wrong in ({"page": "1"}, {"page": True}, {"active": "true"}, {"limit": 1.0}, {"email": 5}):
         answer = village.api.post(GET, {"tenant_id": str(village.id), **wrong})
         assert answer.status_code == 400, wrong
         assert set(answer.json()["details"]) == set(wrong)
 
 
-def test_admin_list_finds_users_by_address_and_name(village: House, other_house: House) -> None:
-    other_house.register("v07_x@example.com", name="Villager 7%")
+def test_admin_list_finds_users_by_address_and_name(village: TestTenant, other_tenant: TestTenant) -> None:
+    other_tenant.register("v07_x@example.com", name="Villager 7%")
     asked = {"tenant_id": str(village.id), "limit": 100}
     for filters in ({"email": "V0"}, {"name": "LAGER 7%"}, {"email": "v1", "name": "lager", "provider": "Local"}):
         answer = village.api.post(ADMIN, {**asked, **filters})
@@ -133,24 +133,24 @@ def test_admin_list_finds_users_by_address_and_name(village: House, other_house:
         assert answer.json()["total"] > 0
     assert village.api.post(ADMIN, {**asked, "email": "no such user"}).json()["total"] == 0
     assert village.api.post(ADMIN, {**asked, "name": 5}).status_code == 400
-    assert other_house.api.post(ADMIN, {**asked, "email": "v0"}).status_code == 403
+    assert other_tenant.api.post(ADMIN, {**asked, "email": "v0"}).status_code == 403
 
 
-def test_project_filters_by_the_users_client(house: House) -> None:
+def test_project_filters_by_the_users_client(tenant: TestTenant) -> None:
     client = Client.objects.create(
-        tenant_id=house.id, name="p", project_id=f"project-{secrets.token_hex(3)}", self_registration=True
+        tenant_id=tenant.id, name="p", project_id=f"project-{secrets.token_hex(3)}", self_registration=True
     )
-    house.register(client_id=str(client.pk))
-    asked = {"tenant_id": str(house.id), "project_id": client.project_id}
-    assert house.api.post(ADMIN, asked).json()["total"] == 1
-    assert house.api.post(ADMIN, {**asked, "project_id": "none"}).json()["total"] == 0
+    tenant.register(client_id=str(client.pk))
+    asked = {"tenant_id": str(tenant.id), "project_id": client.project_id}
+    assert tenant.api.post(ADMIN, asked).json()["total"] == 1
+    assert tenant.api.post(ADMIN, {**asked, "project_id": "none"}).json()["total"] == 0
     client.delete()
 
 
-def test_who_may_list(api: Api, operator: Api, village: House, other_house: House) -> None:
+def test_who_may_list(api: Api, operator: Api, village: TestTenant, other_tenant: TestTenant) -> None:
     asked = {"tenant_id": str(village.id)}
     assert api.get(GET, asked).status_code == 401
-    assert other_house.api.get(GET, asked).status_code == 403
+    assert other_tenant.api.get(GET, asked).status_code == 403
     # One of those who are there: each test may be the first to count them.
     assert village.as_user(Person(village.id, "v01_x@example.com")).get(GET, asked).status_code == 403
     assert operator.get(GET, asked).status_code == 200
@@ -158,13 +158,15 @@ def test_who_may_list(api: Api, operator: Api, village: House, other_house: Hous
     assert village.api.get(GET).status_code == 400
 
 
-def test_a_foreign_tenant_is_the_same_403_whether_or_not_it_exists(village: House, other_house: House) -> None:
+def test_a_foreign_tenant_is_the_same_403_whether_or_not_it_exists(
+    village: TestTenant, other_tenant: TestTenant
+) -> None:
     nowhere = village.api.get(GET, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
-    foreign = village.api.get(GET, {"tenant_id": str(other_house.id)})
+    foreign = village.api.get(GET, {"tenant_id": str(other_tenant.id)})
     assert (nowhere.status_code, nowhere.content) == (403, foreign.content)
 
 
-def test_the_list_costs_two_statements(village: House) -> None:
+def test_the_list_costs_two_statements(village: TestTenant) -> None:
     # The first look of an hour is also audited.
     listed(village)
     with statements() as seen:
@@ -172,12 +174,12 @@ def test_the_list_costs_two_statements(village: House) -> None:
     assert seen.counts == (1, 1)
 
 
-def ids(house: House, person: Person) -> dict[str, str]:
-    return {"tenant_id": str(house.id), "user_id": str(person.id)}
+def ids(tenant: TestTenant, person: Person) -> dict[str, str]:
+    return {"tenant_id": str(tenant.id), "user_id": str(person.id)}
 
 
-def test_times_are_utc_and_no_name_is_taken_for_the_end_of_one(new_house: Any) -> None:
-    own = new_house()
+def test_times_are_utc_and_no_name_is_taken_for_the_end_of_one(new_tenant: Any) -> None:
+    own = new_tenant()
     names = ['2026-01-01T00:00:00+00:00","last_login":', '+00:00"}', '+00:00\\"}', '+00:00","last_login":null}']
     made = [own.register(name=name) for name in names]
     own.sign_in(made[0])
@@ -193,13 +195,13 @@ def test_times_are_utc_and_no_name_is_taken_for_the_end_of_one(new_house: Any) -
                 assert datetime.fromisoformat(shown[member]) == datetime.fromisoformat(alone[member])
 
 
-def people(house: House, number: int) -> list[EndUser]:
+def people(tenant: TestTenant, number: int) -> list[EndUser]:
     marks = [secrets.token_hex(8) for _ in range(number)]
-    return [EndUser(email=f"{m}@example.com", email_key=f"{m}@example.com", client_id=house.client_id) for m in marks]
+    return [EndUser(email=f"{m}@example.com", email_key=f"{m}@example.com", client_id=tenant.client_id) for m in marks]
 
 
-def test_the_total_follows_sets_of_rows_and_what_was_undone(new_house: Any) -> None:
-    own = new_house()
+def test_the_total_follows_sets_of_rows_and_what_was_undone(new_tenant: Any) -> None:
+    own = new_tenant()
     with in_tenant(own.id):
         made = EndUser.objects.bulk_create(people(own, 30))
         with contextlib.suppress(ZeroDivisionError), tenant_atomic():
@@ -210,15 +212,15 @@ def test_the_total_follows_sets_of_rows_and_what_was_undone(new_house: Any) -> N
     assert listed(own)["total"] == len(listed(own, limit=100)["users"]) == 20
 
 
-def agree(house: House, **filters: Any) -> bool:
-    with in_tenant(house.id):
+def agree(tenant: TestTenant, **filters: Any) -> bool:
+    with in_tenant(tenant.id):
         stored = EndUser.objects.filter(**filters).count()
-    found = listed(house, limit=100, **{name: str(value).lower() for name, value in filters.items()})
+    found = listed(tenant, limit=100, **{name: str(value).lower() for name, value in filters.items()})
     return stored == found["total"] == len(found["users"])
 
 
-def test_totals_by_active_client_and_provider_follow_every_change(new_house: Any) -> None:
-    own = new_house()
+def test_totals_by_active_client_and_provider_follow_every_change(new_tenant: Any) -> None:
+    own = new_tenant()
     elsewhere = uuid4()
     with in_tenant(own.id):
         made = EndUser.objects.bulk_create(people(own, 30))
@@ -243,8 +245,8 @@ def test_totals_by_active_client_and_provider_follow_every_change(new_house: Any
     assert listed(own, provider="GOOGLE")["total"] == by_google
 
 
-def test_people_switched_on_and_off_at_once_are_all_counted(new_house: Any) -> None:
-    own = new_house()
+def test_people_switched_on_and_off_at_once_are_all_counted(new_tenant: Any) -> None:
+    own = new_tenant()
     everybody = [own.register() for _ in range(4)]
 
     def switch(number: int) -> None:
@@ -266,8 +268,8 @@ SELECT gen_random_uuid(), i || '@x.example', i || '@x.example', '', i % 8 <> 0, 
 """
 
 
-def test_far_pages_hold_what_stands_there_from_whichever_end_they_are_read(new_house: Any) -> None:
-    own = new_house()
+def test_far_pages_hold_what_stands_there_from_whichever_end_they_are_read(new_tenant: Any) -> None:
+    own = new_tenant()
     with in_tenant(own.id):
         with connections["tenant"].cursor() as cursor:
             cursor.execute(MANY.replace("i % 8", "i %% 8"), [own.client_id])
@@ -291,15 +293,15 @@ def test_far_pages_hold_what_stands_there_from_whichever_end_they_are_read(new_h
     assert seen.counts == (1, 2)
 
 
-def reads(house: House, actor: Person) -> list[dict[str, Any]]:
+def reads(tenant: TestTenant, actor: Person) -> list[dict[str, Any]]:
     """The details of the list reads that the trail has of an admin, oldest first."""
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         rows = TenantEvent.objects.filter(action="end_user.listed", actor_id=str(actor.id))
         return list(rows.order_by("id").values_list("details", flat=True))
 
 
-def test_reading_a_list_is_audited_once_an_hour_for_each_filter(new_house: Any) -> None:
-    own = new_house()
+def test_reading_a_list_is_audited_once_an_hour_for_each_filter(new_tenant: Any) -> None:
+    own = new_tenant()
     body = {"tenant_id": str(own.id)}
     for page in (1, 2, 1):
         listed(own, page=page, limit=5)
@@ -311,8 +313,8 @@ def test_reading_a_list_is_audited_once_an_hour_for_each_filter(new_house: Any) 
     assert reads(own, own.admin)[1:] == [{"filters": ["active", "email"]}] * 2
 
 
-def test_every_caller_leaves_a_trace_of_their_own(new_house: Any, operator: Api) -> None:
-    own = new_house()
+def test_every_caller_leaves_a_trace_of_their_own(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     listed(own)
     assert operator.get(GET, {"tenant_id": str(own.id)}).status_code == 200
     with in_tenant(own.id):
@@ -320,8 +322,8 @@ def test_every_caller_leaves_a_trace_of_their_own(new_house: Any, operator: Api)
         assert sorted(kinds) == ["admin", "operator"]
 
 
-def test_another_process_does_not_record_a_read_again(new_house: Any) -> None:
-    own = new_house()
+def test_another_process_does_not_record_a_read_again(new_tenant: Any) -> None:
+    own = new_tenant()
     listed(own)
     list_reads.forget()
     with statements() as seen:
@@ -330,16 +332,16 @@ def test_another_process_does_not_record_a_read_again(new_house: Any) -> None:
     assert len(reads(own, own.admin)) == 1
 
 
-def test_parallel_reads_leave_one_event(new_house: Any) -> None:
-    own = new_house()
+def test_parallel_reads_leave_one_event(new_tenant: Any) -> None:
+    own = new_tenant()
     answers = at_once([lambda: Api(token=own.api.token).get(GET, {"tenant_id": str(own.id)})] * 8)
     assert [answer.status_code for answer in answers] == [200] * 8
     assert len(reads(own, own.admin)) == 1
 
 
 @pytest.mark.parametrize("state", ["moving", "migrating"])
-def test_a_list_is_read_while_the_tenant_takes_no_writes(new_house: Any, state: str) -> None:
-    own = new_house()
+def test_a_list_is_read_while_the_tenant_takes_no_writes(new_tenant: Any, state: str) -> None:
+    own = new_tenant()
     TenantDatabase.objects.filter(tenant_id=own.id).update(status=state)
     listed(own)
     TenantDatabase.objects.filter(tenant_id=own.id).update(status="active")
@@ -348,8 +350,8 @@ def test_a_list_is_read_while_the_tenant_takes_no_writes(new_house: Any, state: 
     assert len(reads(own, own.admin)) == 1
 
 
-def test_an_import_that_goes_on_holds_up_no_registration_and_is_counted_when_it_ends(new_house: Any) -> None:
-    own = new_house()
+def test_an_import_that_goes_on_holds_up_no_registration_and_is_counted_when_it_ends(new_tenant: Any) -> None:
+    own = new_tenant()
     stored, may_end = threading.Event(), threading.Event()
 
     def bring_in() -> None:
@@ -371,8 +373,8 @@ def test_an_import_that_goes_on_holds_up_no_registration_and_is_counted_when_it_
     assert (meanwhile, listed(own)["total"]) == (3, 43)
 
 
-def test_twenty_registrations_and_erasures_at_once_are_all_counted(new_house: Any) -> None:
-    own = new_house()
+def test_twenty_registrations_and_erasures_at_once_are_all_counted(new_tenant: Any) -> None:
+    own = new_tenant()
     leaving = [own.register() for _ in range(6)]
 
     def come_or_go(number: int) -> None:

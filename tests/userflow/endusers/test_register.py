@@ -9,17 +9,17 @@ from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import Client, EndUser, RoleBinding
 from userflow.accounts.session_models import EndUserEnrollmentWindow
 
 PATH = "/uflow/user/clients/register"
 
 
-def body(house: House, **members: Any) -> dict[str, Any]:
+def body(tenant: TestTenant, **members: Any) -> dict[str, Any]:
     return {
-        "tenant_id": str(house.id),
-        "client_id": str(house.client_id),
+        "tenant_id": str(tenant.id),
+        "client_id": str(tenant.client_id),
         "email": f"someone-{secrets.token_hex(5)}@example.com",
         "password": PASSWORD,
         "name": "Some One",
@@ -31,36 +31,36 @@ def without(sent: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in sent.items() if key != name}
 
 
-def test_a_new_user_is_stored_in_the_tenant_and_can_sign_in(api: Api, house: House) -> None:
-    answer = api.post(PATH, body(house, email="Ann.First@Example.COM"))
+def test_a_new_user_is_stored_in_the_tenant_and_can_sign_in(api: Api, tenant: TestTenant) -> None:
+    answer = api.post(PATH, body(tenant, email="Ann.First@Example.COM"))
     assert answer.status_code == 201
     assert answer.json() | {"user_id": "", "message": ""} == {
         "user_id": "",
         "email": "Ann.First@example.com",
-        "tenant_id": str(house.id),
-        "client_id": str(house.client_id),
+        "tenant_id": str(tenant.id),
+        "client_id": str(tenant.client_id),
         "message": "",
     }
     assert answer.headers["X-Enrollment-Ticket"]
     assert answer.headers["Cache-Control"] == "no-store"
-    login = {"client_id": str(house.client_id), "email": "ann.first@example.com", "password": PASSWORD}
+    login = {"client_id": str(tenant.client_id), "email": "ann.first@example.com", "password": PASSWORD}
     signed_in = api.post("/uflow/auth/enduser/login", login)
     assert signed_in.status_code == 200
     assert signed_in.json()["user"]["id"] == answer.json()["user_id"]
 
 
-def test_default_associations_window_and_audit_row_come_with_the_user(house: House) -> None:
-    person = house.register()
-    with in_tenant(house.id):
+def test_default_associations_window_and_audit_row_come_with_the_user(tenant: TestTenant) -> None:
+    person = tenant.register()
+    with in_tenant(tenant.id):
         assert list(RoleBinding.objects.filter(user_id=person.id).values_list("role__name", flat=True)) == ["user"]
         assert EndUserEnrollmentWindow.objects.get(user_id=person.id).cause == "registration"
         event = TenantEvent.objects.get(action="end_user.registered", target_id=str(person.id))
-        assert event.details == {"client_id": str(house.client_id)}
+        assert event.details == {"client_id": str(tenant.client_id)}
 
 
 @pytest.mark.parametrize("name", ["tenant_id", "client_id", "email", "password"])
-def test_a_missing_member_is_named(api: Api, house: House, name: str) -> None:
-    answer = api.post(PATH, without(body(house), name))
+def test_a_missing_member_is_named(api: Api, tenant: TestTenant, name: str) -> None:
+    answer = api.post(PATH, without(body(tenant), name))
     assert answer.status_code == 400
     assert name in answer.json()["details"]
 
@@ -84,44 +84,44 @@ def test_a_missing_member_is_named(api: Api, house: House, name: str) -> None:
         ("password", "password123"),
     ],
 )
-def test_a_bad_member_is_refused_and_nothing_is_stored(api: Api, house: House, name: str, value: Any) -> None:
-    sent = body(house)
+def test_a_bad_member_is_refused_and_nothing_is_stored(api: Api, tenant: TestTenant, name: str, value: Any) -> None:
+    sent = body(tenant)
     answer = api.post(PATH, {**sent, name: value})
     assert answer.status_code == 400, answer.content
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert not EndUser.objects.filter(email=sent["email"]).exists()
 
 
-def test_the_local_provider_is_one_in_any_case(house: House, api: Api) -> None:
-    sent = body(house, provider="Local")
+def test_the_local_provider_is_one_in_any_case(tenant: TestTenant, api: Api) -> None:
+    sent = body(tenant, provider="Local")
     assert "password" in api.post(PATH, without(sent, "password")).json()["details"]
     made = api.post(PATH, sent)
     assert made.status_code == 201
-    stored = house.api.get(f"/uflow/user/enduser/{house.id}/{made.json()['user_id']}").json()
+    stored = tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{made.json()['user_id']}").json()
     assert stored["provider"] == "local"
 
 
-def test_unknown_tenant_unknown_client_and_foreign_client_are_404(api: Api, house: House, other_house: House) -> None:
+def test_register_unknown_tenant_or_client_is_404(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
     nowhere = "00000000-0000-4000-8000-000000000000"
-    assert api.post(PATH, body(house, tenant_id=nowhere)).status_code == 404
-    unknown = api.post(PATH, body(house, client_id=nowhere))
-    foreign = api.post(PATH, body(house, client_id=str(other_house.client_id)))
+    assert api.post(PATH, body(tenant, tenant_id=nowhere)).status_code == 404
+    unknown = api.post(PATH, body(tenant, client_id=nowhere))
+    foreign = api.post(PATH, body(tenant, client_id=str(other_tenant.client_id)))
     assert (unknown.status_code, unknown.content) == (404, foreign.content)
     assert foreign.status_code == 404
 
 
 def test_an_address_registers_once_in_any_spelling_but_in_every_tenant(
-    api: Api, house: House, other_house: House
+    api: Api, tenant: TestTenant, other_tenant: TestTenant
 ) -> None:
     address = f"same-{secrets.token_hex(4)}@example.com"
-    assert api.post(PATH, body(house, email=address)).status_code == 201
-    clash = api.post(PATH, body(house, email=address.upper()))
+    assert api.post(PATH, body(tenant, email=address)).status_code == 201
+    clash = api.post(PATH, body(tenant, email=address.upper()))
     assert (clash.status_code, clash.json()["error"]) == (409, "Conflict")
-    assert api.post(PATH, body(other_house, email=address)).status_code == 201
+    assert api.post(PATH, body(other_tenant, email=address)).status_code == 201
 
 
-def test_twenty_at_once_make_one_user(house: House) -> None:
-    sent, address = body(house), Api().address
+def test_twenty_at_once_make_one_user(tenant: TestTenant) -> None:
+    sent, address = body(tenant), Api().address
 
     def register(_: int) -> int:
         try:
@@ -135,38 +135,38 @@ def test_twenty_at_once_make_one_user(house: House) -> None:
 
 
 @pytest.mark.parametrize("name", ["active", "role", "roles", "mfa_methods", "password_hash", "id", "email_verified_at"])
-def test_members_that_the_endpoint_does_not_know_have_no_effect(api: Api, house: House, name: str) -> None:
-    answer = api.post(PATH, body(house, **{name: ["tenant-admin"]}))
+def test_members_that_the_endpoint_does_not_know_have_no_effect(api: Api, tenant: TestTenant, name: str) -> None:
+    answer = api.post(PATH, body(tenant, **{name: ["tenant-admin"]}))
     assert answer.status_code == 201
     user_id = answer.json()["user_id"]
-    stored = house.api.get(f"/uflow/user/enduser/{house.id}/{user_id}").json()
+    stored = tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{user_id}").json()
     assert (stored["active"], stored["mfa_methods"], stored["metadata"]) == (True, [], {})
     assert user_id != "tenant-admin"
 
 
-def test_a_closed_client_needs_a_caller_with_the_right(api: Api, house: House, other_house: House) -> None:
-    closed = Client.objects.create(tenant_id=house.id, name="closed", self_registration=False)
-    sent = body(house, client_id=str(closed.pk))
-    person = house.register()
+def test_a_closed_client_needs_a_caller_with_the_right(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
+    closed = Client.objects.create(tenant_id=tenant.id, name="closed", self_registration=False)
+    sent = body(tenant, client_id=str(closed.pk))
+    person = tenant.register()
     assert api.post(PATH, sent).status_code == 401
-    assert house.as_user(person).post(PATH, sent).status_code == 403
-    assert other_house.api.post(PATH, sent).status_code == 403
-    assert house.api.post(PATH, sent).status_code == 201
+    assert tenant.as_user(person).post(PATH, sent).status_code == 403
+    assert other_tenant.api.post(PATH, sent).status_code == 403
+    assert tenant.api.post(PATH, sent).status_code == 201
 
 
-def test_the_tenants_rules_for_passwords_count(new_house: Any) -> None:
-    strict = new_house()
-    strict.made.tenant.settings = {"password_min_length": 30}
-    strict.made.tenant.save()
+def test_the_tenants_rules_for_passwords_count(new_tenant: Any) -> None:
+    strict = new_tenant()
+    strict.row.settings = {"password_min_length": 30}
+    strict.row.save()
     assert Api().post(PATH, body(strict)).status_code == 400
     assert Api().post(PATH, body(strict, password=PASSWORD * 2)).status_code == 201
 
 
-def test_one_address_registers_at_most_120_a_minute(house: House) -> None:
+def test_one_address_registers_at_most_120_a_minute(tenant: TestTenant) -> None:
     hasty = Api()
-    statuses = [hasty.post(PATH, {**body(house), "client_id": str(house.id)}).status_code for _ in range(122)]
+    statuses = [hasty.post(PATH, {**body(tenant), "client_id": str(tenant.id)}).status_code for _ in range(122)]
     assert statuses[0] == 404
     assert statuses[-1] == 429
-    refused = hasty.post(PATH, body(house))
+    refused = hasty.post(PATH, body(tenant))
     assert int(refused.headers["Retry-After"]) >= 1
-    assert Api().post(PATH, body(house)).status_code == 201
+    assert Api().post(PATH, body(tenant)).status_code == 201

@@ -10,9 +10,9 @@ from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
-from tests.mfa.people import somebody
+from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, House, Person
+from tests.world import PASSWORD, Api, Person, TestTenant
 from userflow.accounts.models import Client, EndUser
 
 REGISTER = "/uflow/user/clients/register"
@@ -21,143 +21,145 @@ INVITATIONS = "/uflow/admin/invitations"
 OTHER = "another horse 9 battery"
 
 
-def body(house: House, email: str, **members: Any) -> dict[str, Any]:
+def body(tenant: TestTenant, email: str, **members: Any) -> dict[str, Any]:
     return {
-        "tenant_id": str(house.id),
-        "client_id": str(house.client_id),
+        "tenant_id": str(tenant.id),
+        "client_id": str(tenant.client_id),
         "email": email,
         "password": OTHER,
         **members,
     }
 
 
-def login(house: House, email: str, password: str, api: Api | None = None) -> Any:
-    sent = {"client_id": str(house.client_id), "email": email, "password": password}
+def login(tenant: TestTenant, email: str, password: str, api: Api | None = None) -> Any:
+    sent = {"client_id": str(tenant.client_id), "email": email, "password": password}
     return (api or Api()).post(LOGIN, sent)
 
 
-def test_register_rejects_another_provider_without_the_right(house: House, other_house: House) -> None:
+def test_register_rejects_another_provider_without_the_right(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = f"google-{secrets.token_hex(5)}@example.com"
-    sent = {**body(house, email), "provider": "google"}
+    sent = {**body(tenant, email), "provider": "google"}
     del sent["password"]
     refused = Api().post(REGISTER, sent)
     assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
-    assert house.as_user(house.register()).post(REGISTER, sent).status_code == 403
-    assert other_house.api.post(REGISTER, sent).status_code == 403
-    with in_tenant(house.id):
+    assert tenant.as_user(tenant.register()).post(REGISTER, sent).status_code == 403
+    assert other_tenant.api.post(REGISTER, sent).status_code == 403
+    with in_tenant(tenant.id):
         assert not EndUser.objects.filter(email=email).exists()
-    assert house.api.post(REGISTER, sent).status_code == 201
+    assert tenant.api.post(REGISTER, sent).status_code == 201
 
 
-def test_register_with_another_provider_on_a_closed_client_is_401(house: House) -> None:
-    closed = Client.objects.create(tenant_id=house.id, name="closed", self_registration=False)
-    sent = body(house, "a@example.com", client_id=str(closed.pk), provider="google")
+def test_register_with_another_provider_on_a_closed_client_is_401(tenant: TestTenant) -> None:
+    closed = Client.objects.create(tenant_id=tenant.id, name="closed", self_registration=False)
+    sent = body(tenant, "a@example.com", client_id=str(closed.pk), provider="google")
     assert Api().post(REGISTER, sent).status_code == 401
 
 
-def test_register_replaces_an_unused_registration(house: House, other_house: House) -> None:
-    squatter, elsewhere = house.register(), other_house.register()
-    made = Api().post(REGISTER, body(house, squatter.email.upper()))
+def test_register_replaces_an_unused_registration(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    squatter, elsewhere = tenant.register(), other_tenant.register()
+    made = Api().post(REGISTER, body(tenant, squatter.email.upper()))
     assert made.status_code == 201
     assert made.json()["user_id"] != str(squatter.id)
-    assert login(house, squatter.email, PASSWORD).status_code == 401
-    assert login(house, squatter.email, OTHER).json()["user"]["id"] == made.json()["user_id"]
-    assert house.api.get(f"/uflow/user/enduser/{house.id}/{squatter.id}").status_code == 404
-    assert login(other_house, elsewhere.email, PASSWORD).status_code == 200
-    with in_tenant(house.id):
+    assert login(tenant, squatter.email, PASSWORD).status_code == 401
+    assert login(tenant, squatter.email, OTHER).json()["user"]["id"] == made.json()["user_id"]
+    assert tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{squatter.id}").status_code == 404
+    assert login(other_tenant, elsewhere.email, PASSWORD).status_code == 200
+    with in_tenant(tenant.id):
         event = TenantEvent.objects.get(action="end_user.superseded", target_id=str(squatter.id))
         assert event.details == {"by": "registration"}
 
 
-def test_register_removes_the_squatters_factor_and_tickets(house: House) -> None:
-    squatter = somebody(house).enrol_totp()
-    assert Api().post(REGISTER, body(house, squatter.email)).status_code == 201
-    assert login(house, squatter.email, OTHER).json()["mfa_required"] is False
+def test_register_removes_the_squatters_factor_and_tickets(tenant: TestTenant) -> None:
+    squatter = new_user(tenant).enrol_totp()
+    assert Api().post(REGISTER, body(tenant, squatter.email)).status_code == 201
+    assert login(tenant, squatter.email, OTHER).json()["mfa_required"] is False
     proof = {"X-Enrollment-Ticket": squatter.ticket}
     assert squatter.api.post("/webauthn/totp/beginSetup", squatter.name, headers=proof).status_code == 401
     assert squatter.api.post("/webauthn/totp/beginSetup", squatter.name).status_code == 401
 
 
-def test_register_twice_from_one_address_is_409(house: House) -> None:
+def test_register_twice_from_one_address_is_409(tenant: TestTenant) -> None:
     api, email = Api(), f"twice-{secrets.token_hex(5)}@example.com"
-    assert api.post(REGISTER, body(house, email)).status_code == 201
-    assert api.post(REGISTER, body(house, email)).status_code == 409
+    assert api.post(REGISTER, body(tenant, email)).status_code == 201
+    assert api.post(REGISTER, body(tenant, email)).status_code == 409
 
 
-def used(house: House, person: Person) -> None:
-    house.sign_in(person)
+def used(tenant: TestTenant, person: Person) -> None:
+    tenant.sign_in(person)
 
 
-def verified(house: House, person: Person) -> None:
-    with in_tenant(house.id):
+def verified(tenant: TestTenant, person: Person) -> None:
+    with in_tenant(tenant.id):
         EndUser.objects.filter(pk=person.id).update(email_verified_at="2026-01-01T00:00:00Z")
 
 
-def deactivated(house: House, person: Person) -> None:
-    house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": False})
+def deactivated(tenant: TestTenant, person: Person) -> None:
+    tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
 
 
 @pytest.mark.parametrize("change", [used, verified, deactivated])
-def test_a_used_verified_or_deactivated_user_stays(house: House, change: Callable[[House, Person], None]) -> None:
-    person = house.register()
-    change(house, person)
-    assert Api().post(REGISTER, body(house, person.email)).status_code == 409
-    assert house.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 409
-    assert house.api.get(f"/uflow/user/enduser/{house.id}/{person.id}").status_code == 200
+def test_a_used_verified_or_deactivated_user_stays(
+    tenant: TestTenant, change: Callable[[TestTenant, Person], None]
+) -> None:
+    person = tenant.register()
+    change(tenant, person)
+    assert Api().post(REGISTER, body(tenant, person.email)).status_code == 409
+    assert tenant.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 409
+    assert tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{person.id}").status_code == 200
 
 
-def test_a_user_that_an_admin_registered_stays(house: House) -> None:
+def test_a_user_that_an_admin_registered_stays(tenant: TestTenant) -> None:
     email = f"made-{secrets.token_hex(5)}@example.com"
-    assert house.api.post(REGISTER, body(house, email, provider="google")).status_code == 201
-    assert Api().post(REGISTER, body(house, email)).status_code == 409
-    assert house.api.post(INVITATIONS, {"email": email, "kind": "end_user"}).status_code == 409
+    assert tenant.api.post(REGISTER, body(tenant, email, provider="google")).status_code == 201
+    assert Api().post(REGISTER, body(tenant, email)).status_code == 409
+    assert tenant.api.post(INVITATIONS, {"email": email, "kind": "end_user"}).status_code == 409
 
 
-def test_an_invitation_replaces_an_unused_registration(house: House) -> None:
-    squatter = house.register()
-    made = house.api.post(INVITATIONS, {"email": squatter.email, "kind": "end_user"})
+def test_an_invitation_replaces_an_unused_registration(tenant: TestTenant) -> None:
+    squatter = tenant.register()
+    made = tenant.api.post(INVITATIONS, {"email": squatter.email, "kind": "end_user"})
     assert made.status_code == 201
     token = token_in(mails_to(squatter.email, "invited")[-1])
     accepted = Api().post("/uflow/invitations/accept", {"token": token, "password": OTHER})
     assert accepted.status_code == 201
-    assert login(house, squatter.email, PASSWORD).status_code == 401
-    assert login(house, squatter.email, OTHER).status_code == 200
+    assert login(tenant, squatter.email, PASSWORD).status_code == 401
+    assert login(tenant, squatter.email, OTHER).status_code == 200
 
 
-def test_only_a_verified_change_replaces_an_unused_registration(house: House) -> None:
-    squatter, person, careful = house.register(), house.register(), somebody(house).enrol_totp()
-    users = f"/uflow/user/enduser/{house.id}"
-    assert house.api.put(f"{users}/{person.id}", {"email": squatter.email}).status_code == 409
-    assert house.api.put(f"{users}/{careful.id}", {"email": squatter.email}).status_code == 200
-    assert house.api.get(f"{users}/{squatter.id}").status_code == 200
+def test_only_a_verified_change_replaces_an_unused_registration(tenant: TestTenant) -> None:
+    squatter, person, careful = tenant.register(), tenant.register(), new_user(tenant).enrol_totp()
+    users = f"/uflow/user/enduser/{tenant.id}"
+    assert tenant.api.put(f"{users}/{person.id}", {"email": squatter.email}).status_code == 409
+    assert tenant.api.put(f"{users}/{careful.id}", {"email": squatter.email}).status_code == 200
+    assert tenant.api.get(f"{users}/{squatter.id}").status_code == 200
     token = token_in(mails_to(squatter.email, "is this your address")[-1])
     assert Api().post("/uflow/user/email/verify", {"token": token}).json()["user_id"] == str(careful.id)
-    assert house.api.get(f"{users}/{squatter.id}").status_code == 404
+    assert tenant.api.get(f"{users}/{squatter.id}").status_code == 404
 
 
 @pytest.mark.parametrize("on_conflict", ["fail", "update", "skip"])
-def test_an_import_replaces_an_unused_registration(house: House, on_conflict: str) -> None:
-    squatter = house.register()
+def test_an_import_replaces_an_unused_registration(tenant: TestTenant, on_conflict: str) -> None:
+    squatter = tenant.register()
     rows = [{"email": squatter.email, "email_verified": True}]
-    sent = {"tenant_id": str(house.id), "rows": rows, "on_conflict": on_conflict}
-    assert house.api.post("/uflow/admin/enduser/import", {**sent, "dry_run": True}).json()["created"] == 1
-    assert house.api.post("/uflow/admin/enduser/import", sent).json()["created"] == 1
-    assert login(house, squatter.email, PASSWORD).status_code == 401
+    sent = {"tenant_id": str(tenant.id), "rows": rows, "on_conflict": on_conflict}
+    assert tenant.api.post("/uflow/admin/enduser/import", {**sent, "dry_run": True}).json()["created"] == 1
+    assert tenant.api.post("/uflow/admin/enduser/import", sent).json()["created"] == 1
+    assert login(tenant, squatter.email, PASSWORD).status_code == 401
 
 
-def test_a_sign_in_and_registrations_at_once_leave_one_user(house: House) -> None:
+def test_a_sign_in_and_registrations_at_once_leave_one_user(tenant: TestTenant) -> None:
     for _ in range(5):
-        squatter = house.register()
+        squatter = tenant.register()
 
         def register(email: str = squatter.email) -> int:
             try:
-                return int(Api().post(REGISTER, body(house, email)).status_code)
+                return int(Api().post(REGISTER, body(tenant, email)).status_code)
             finally:
                 connections.close_all()
 
         def sign_in(email: str = squatter.email) -> int:
             try:
-                return int(login(house, email, PASSWORD).status_code)
+                return int(login(tenant, email, PASSWORD).status_code)
             finally:
                 connections.close_all()
 
@@ -165,6 +167,6 @@ def test_a_sign_in_and_registrations_at_once_leave_one_user(house: House) -> Non
             signed_in = pool.submit(sign_in)
             statuses = [future.result() for future in [pool.submit(register) for _ in range(4)]]
         assert set(statuses) <= {201, 409}
-        with in_tenant(house.id):
+        with in_tenant(tenant.id):
             (kept,) = EndUser.objects.filter(email=squatter.email)
         assert (kept.pk == squatter.id) == (signed_in.result() == 200)

@@ -12,7 +12,7 @@ from django.db import connection, connections
 
 from tenants.context import in_tenant
 from tests.machine.conftest import within
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 
 class Relay:
@@ -114,9 +114,9 @@ def test_ready_without_cache_is_200_degraded(api: Api) -> None:
     assert said_after(api)[:2] == (200, READY)
 
 
-def test_no_connection_waits_for_a_server_that_has_left_the_network(house: House) -> None:
+def test_no_connection_waits_for_a_server_that_has_left_the_network(tenant: TestTenant) -> None:
     connection.ensure_connection()
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         connections["tenant"].ensure_connection()
         for alias in ("default", "tenant"):
             assert connections[alias].connection.info.get_parameters()["tcp_user_timeout"] == "2500"

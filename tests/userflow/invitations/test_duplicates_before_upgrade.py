@@ -13,7 +13,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils.timezone import now
 
 from tenants.context import in_tenant
-from tests.world import House
+from tests.world import TestTenant
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 
 MIGRATION = ("userflow", "0011_one_open_invitation")
@@ -48,10 +48,10 @@ def still_open(model: type[Any], email: str) -> list[Any]:
     return list(model.objects.filter(email_key=email, accepted_at=None, cancelled_at=None).values_list("pk", flat=True))
 
 
-def test_upgrade_keeps_the_newest_end_user_invitation(new_house: Callable[[], House]) -> None:
-    house, email = new_house(), f"{secrets.token_hex(5)}@example.com"
-    client = {"client_id": house.client_id}
-    with in_tenant(house.id):
+def test_upgrade_keeps_the_newest_end_user_invitation(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant, email = new_tenant(), f"{secrets.token_hex(5)}@example.com"
+    client = {"client_id": tenant.client_id}
+    with in_tenant(tenant.id):
         with upgrading("tenant"):
             accepted = store(EndUserInvitation, email, 7, accepted_at=now(), **client)
             store(EndUserInvitation, email, -1, **client)
@@ -64,10 +64,10 @@ def test_upgrade_keeps_the_newest_end_user_invitation(new_house: Callable[[], Ho
         assert accepted.cancelled_at is None
 
 
-def test_upgrade_keeps_the_newest_admin_invitation_per_tenant(house: House, other_house: House) -> None:
+def test_upgrade_keeps_the_newest_admin_invitation_per_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = f"{secrets.token_hex(5)}@example.com"
     with upgrading("default"):
-        places = (house.id, other_house.id, None)
+        places = (tenant.id, other_tenant.id, None)
         newest = [store(AdminInvitation, email, 7, tenant_id=place).pk for place in places]
         for place in places:
             store(AdminInvitation, email, 3, tenant_id=place)
@@ -75,13 +75,13 @@ def test_upgrade_keeps_the_newest_admin_invitation_per_tenant(house: House, othe
 
 
 @pytest.mark.parametrize("kind", ["admin", "end_user"])
-def test_the_database_rejects_a_second_open_invitation(house: House, kind: str) -> None:
+def test_the_database_rejects_a_second_open_invitation(tenant: TestTenant, kind: str) -> None:
     model, members = {
         "admin": (AdminInvitation, {"tenant_id": None}),
-        "end_user": (EndUserInvitation, {"client_id": house.client_id}),
+        "end_user": (EndUserInvitation, {"client_id": tenant.client_id}),
     }[kind]
     email = f"{secrets.token_hex(5)}@example.com"
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         store(model, email, 7, **members)
         with pytest.raises(IntegrityError, match="open_unique"):
             store(model, email, 7, **members)

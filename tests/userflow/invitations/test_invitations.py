@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 
 INVITATIONS = "/uflow/admin/invitations"
@@ -21,12 +21,12 @@ NOBODY = "00000000-0000-4000-8000-000000000000"
 KINDS = ["admin", "end_user"]
 
 
-def somebody() -> str:
+def new_address() -> str:
     return f"guest-{secrets.token_hex(5)}@example.com"
 
 
-def invite(house: House, kind: str, email: str | None = None, **members: Any) -> dict[str, Any]:
-    answer = house.api.post(INVITATIONS, {"email": email or somebody(), "kind": kind, **members})
+def invite(tenant: TestTenant, kind: str, email: str | None = None, **members: Any) -> dict[str, Any]:
+    answer = tenant.api.post(INVITATIONS, {"email": email or new_address(), "kind": kind, **members})
     assert answer.status_code == 201, answer.content
     return dict(answer.json())
 
@@ -39,89 +39,91 @@ def accept(token: str, **members: Any) -> Any:
     return Api().post(ACCEPT, {"token": token, "password": PASSWORD, **members})
 
 
-def weak(house: House, *roles: str) -> Api:
-    """An admin of the house with these roles only."""
+def weak(tenant: TestTenant, *roles: str) -> Api:
+    """An admin of the tenant with these roles only."""
     name = f"weak-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "W", "last_name": "K"}
-    assert house.api.post("/uflow/admin/users", {**body, "roles": list(roles)}).status_code == 201
+    assert tenant.api.post("/uflow/admin/users", {**body, "roles": list(roles)}).status_code == 201
     return Api(token=sign_in_admin(name)["access_token"])
 
 
-def age(house: House, invitation: dict[str, Any], by: timedelta) -> None:
+def age(tenant: TestTenant, invitation: dict[str, Any], by: timedelta) -> None:
     """Let time pass for one invitation."""
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         model = AdminInvitation if invitation["kind"] == "admin" else EndUserInvitation
         model.objects.filter(pk=invitation["id"]).update(expires_at=now() + timedelta(days=7) - by)
 
 
-def test_an_invited_admin_accepts_and_signs_in_with_the_roles_of_the_invitation(house: House) -> None:
-    invitation = invite(house, "admin", roles=["auditor"])
+def test_an_invited_admin_accepts_and_signs_in_with_the_roles_of_the_invitation(tenant: TestTenant) -> None:
+    invitation = invite(tenant, "admin", roles=["auditor"])
     assert (invitation["status"], invitation["roles"], invitation["user_id"]) == ("pending", ["auditor"], None)
     done = accept(token_of(invitation), username=f"u{secrets.token_hex(4)}", name="Grace Brewster Hopper")
     assert done.status_code == 201
     assert done.headers["X-Enrollment-Ticket"]
     assert done.headers["Cache-Control"] == "no-store"
-    assert (done.json()["tenant_id"], done.json()["kind"]) == (str(house.id), "admin")
+    assert (done.json()["tenant_id"], done.json()["kind"]) == (str(tenant.id), "admin")
     me = Api(token=sign_in_admin(done.json()["username"])["access_token"]).get("/uflow/admin/users/me").json()
     assert (me["roles"], me["first_name"], me["last_name"]) == (["auditor"], "Grace", "Brewster Hopper")
 
 
-def test_an_invited_end_user_accepts_and_signs_in_with_the_roles_of_the_invitation(house: House) -> None:
-    role = house.api.post("/authmgr/roles", {"name": f"r{secrets.token_hex(4)}", "permissions": ["tea:pour"]}).json()
-    invitation = invite(house, "end_user", roles=[role["name"]])
-    assert (invitation["client_id"], invitation["roles"]) == (str(house.client_id), [role["name"]])
+def test_an_invited_end_user_accepts_and_signs_in_with_the_roles_of_the_invitation(tenant: TestTenant) -> None:
+    role = tenant.api.post("/authmgr/roles", {"name": f"r{secrets.token_hex(4)}", "permissions": ["tea:pour"]}).json()
+    invitation = invite(tenant, "end_user", roles=[role["name"]])
+    assert (invitation["client_id"], invitation["roles"]) == (str(tenant.client_id), [role["name"]])
     done = accept(token_of(invitation), name="Ada")
     assert (done.status_code, done.json()["email"], done.json()["client_id"]) == (
         201,
         invitation["email"],
-        str(house.client_id),
+        str(tenant.client_id),
     )
     assert done.headers["X-Enrollment-Ticket"]
-    login = {"client_id": str(house.client_id), "email": invitation["email"], "password": PASSWORD}
+    login = {"client_id": str(tenant.client_id), "email": invitation["email"], "password": PASSWORD}
     token = Api().post("/uflow/auth/enduser/login", login).json()["access_token"]
     held = Api(token=token).get("/exsvc/debug/auth").json()
     assert (set(held["roles"]) >= {"user", role["name"]}, "tea:pour" in held["permissions"]) == (True, True)
 
 
-def test_accept_rejects_an_inactive_client(house: House) -> None:
+def test_accept_rejects_an_inactive_client(tenant: TestTenant) -> None:
     body = {"name": f"app-{secrets.token_hex(4)}", "type": "public"}
-    client = house.api.post(f"/clientms/tenants/{house.id}/clients", body).json()["id"]
-    token = token_of(invite(house, "end_user", client_id=client))
-    path = f"/clientms/tenants/{house.id}/clients/{client}"
+    client = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body).json()["id"]
+    token = token_of(invite(tenant, "end_user", client_id=client))
+    path = f"/clientms/tenants/{tenant.id}/clients/{client}"
     for verb, expected in (("deactivate", 400), ("activate", 201)):
-        assert house.api.patch(f"{path}/{verb}").status_code == 200
+        assert tenant.api.patch(f"{path}/{verb}").status_code == 200
         assert accept(token).status_code == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_acceptance_opens_an_enrollment_window_like_a_registration(house: House, settings: Any, kind: str) -> None:
+def test_acceptance_opens_an_enrollment_window_like_a_registration(
+    tenant: TestTenant, settings: Any, kind: str
+) -> None:
     settings.EMBEDDED = True  # elsewhere admin users have no windows
-    invitation = invite(house, kind)
+    invitation = invite(tenant, kind)
     guest = Api()
     assert guest.post(ACCEPT, {"token": token_of(invitation), "password": PASSWORD}).status_code == 201
     path, body = {
         "admin": ("/webauthn/admin/totp/beginSetup", {"email": invitation["email"]}),
-        "end_user": ("/webauthn/totp/beginSetup", {"email": invitation["email"], "tenant_id": str(house.id)}),
+        "end_user": ("/webauthn/totp/beginSetup", {"email": invitation["email"], "tenant_id": str(tenant.id)}),
     }[kind]
     assert Api().post(path, body).status_code == 401
     assert guest.post(path, body).status_code == 200
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_token_travels_by_mail_only_and_is_stored_hashed(house: House, kind: str) -> None:
-    invitation = invite(house, kind)
+def test_the_token_travels_by_mail_only_and_is_stored_hashed(tenant: TestTenant, kind: str) -> None:
+    invitation = invite(tenant, kind)
     token = token_of(invitation)
-    listed = house.api.get(INVITATIONS, {"limit": "100"})
+    listed = tenant.api.get(INVITATIONS, {"limit": "100"})
     assert token.partition(".")[2] not in str(invitation) + listed.content.decode()
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         model = AdminInvitation if kind == "admin" else EndUserInvitation
         row = model.objects.filter(pk=invitation["id"]).values().get()
     assert token.partition(".")[2] not in repr(row)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_twenty_parallel_acceptances_one_wins(house: House, kind: str) -> None:
-    invitation = invite(house, kind)
+def test_of_twenty_parallel_acceptances_one_wins(tenant: TestTenant, kind: str) -> None:
+    invitation = invite(tenant, kind)
     token = token_of(invitation)
 
     def attempt(_: int) -> int:
@@ -137,12 +139,12 @@ def test_of_twenty_parallel_acceptances_one_wins(house: House, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_token_works_once_within_seven_days_and_not_after_a_cancellation(house: House, kind: str) -> None:
-    used, old, fresh, cancelled = (invite(house, kind) for _ in range(4))
+def test_a_token_works_once_within_seven_days_and_not_after_a_cancellation(tenant: TestTenant, kind: str) -> None:
+    used, old, fresh, cancelled = (invite(tenant, kind) for _ in range(4))
     assert accept(token_of(used)).status_code == 201
-    age(house, old, timedelta(days=7, seconds=1))
-    age(house, fresh, timedelta(days=7, minutes=-10))
-    assert house.api.delete(f"{INVITATIONS}/{cancelled['id']}").json()["status"] == "cancelled"
+    age(tenant, old, timedelta(days=7, seconds=1))
+    age(tenant, fresh, timedelta(days=7, minutes=-10))
+    assert tenant.api.delete(f"{INVITATIONS}/{cancelled['id']}").json()["status"] == "cancelled"
     answers = [accept(token_of(invitation)) for invitation in (used, old, cancelled)]
     assert [answer.status_code for answer in answers] == [400, 400, 400]
     assert len({answer.json()["message"] for answer in answers}) == 1
@@ -150,99 +152,99 @@ def test_a_token_works_once_within_seven_days_and_not_after_a_cancellation(house
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_weak_password_is_refused_and_the_token_stays_good(house: House, kind: str) -> None:
-    token = token_of(invite(house, kind))
+def test_a_weak_password_is_refused_and_the_token_stays_good(tenant: TestTenant, kind: str) -> None:
+    token = token_of(invite(tenant, kind))
     refused = accept(token, password="password1")
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["password"])
     assert accept(token).status_code == 201
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sending_again_makes_the_token_before_worthless(house: House, kind: str) -> None:
-    invitation = invite(house, kind)
+def test_sending_again_makes_the_token_before_worthless(tenant: TestTenant, kind: str) -> None:
+    invitation = invite(tenant, kind)
     first = token_of(invitation)
-    age(house, invitation, timedelta(days=30))
-    again = house.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
+    age(tenant, invitation, timedelta(days=30))
+    again = tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
     assert (again.status_code, again.json()["status"], again.json()["id"]) == (200, "pending", invitation["id"])
     second = token_of(invitation)
     assert (accept(first).status_code, accept(second).status_code) == (400, 201)
-    assert house.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
-    assert house.api.delete(f"{INVITATIONS}/{invitation['id']}").status_code == 409
+    assert tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
+    assert tenant.api.delete(f"{INVITATIONS}/{invitation['id']}").status_code == 409
 
 
-def test_an_address_that_has_a_user_active_or_not_is_409(house: House, other_house: House) -> None:
-    person = house.register()
-    house.sign_in(person)
-    assert house.api.post(INVITATIONS, {"email": person.email.upper(), "kind": "end_user"}).status_code == 409
-    house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": False})
-    assert house.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 409
-    assert house.api.post(INVITATIONS, {"email": house.admin.email, "kind": "admin"}).status_code == 409
+def test_an_address_that_has_a_user_active_or_not_is_409(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person = tenant.register()
+    tenant.sign_in(person)
+    assert tenant.api.post(INVITATIONS, {"email": person.email.upper(), "kind": "end_user"}).status_code == 409
+    tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
+    assert tenant.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 409
+    assert tenant.api.post(INVITATIONS, {"email": tenant.admin.email, "kind": "admin"}).status_code == 409
     # End users of different tenants are different people.
-    assert other_house.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 201
+    assert other_tenant.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 201
 
 
-def test_other_tenants_admin_invitations_end_with_acceptance(house: House, other_house: House) -> None:
-    email = somebody()
-    first = invite(house, "admin", email)
+def test_other_tenants_admin_invitations_end_with_acceptance(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    email = new_address()
+    first = invite(tenant, "admin", email)
     # Of two mails that wait, either may be sent first.
     token_of_first = token_of(first)
-    second = invite(other_house, "admin", email)
+    second = invite(other_tenant, "admin", email)
     assert accept(token_of_first).status_code == 201
     assert accept(token_of(second)).status_code == 400
-    found = [door.get(INVITATIONS, {"limit": "100"}).json()["invitations"] for door in (house.api, other_house.api)]
+    found = [api.get(INVITATIONS, {"limit": "100"}).json()["invitations"] for api in (tenant.api, other_tenant.api)]
     status = {row["id"]: row["status"] for rows in found for row in rows}
     assert (status[first["id"]], status[second["id"]]) == ("accepted", "cancelled")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_invite_rejects_a_second_open_invitation(house: House, other_house: House, kind: str) -> None:
-    email = somebody()
-    first = invite(house, kind, email)
+def test_invite_rejects_a_second_open_invitation(tenant: TestTenant, other_tenant: TestTenant, kind: str) -> None:
+    email = new_address()
+    first = invite(tenant, kind, email)
     body = {"email": email.upper(), "kind": kind}
-    again = house.api.post(INVITATIONS, body)
+    again = tenant.api.post(INVITATIONS, body)
     assert (again.status_code, again.json()["details"]) == (409, {"invitation_id": first["id"]})
     assert "open invitation" in again.json()["message"]
     assert len(mails_to(email, "invited")) == 1
     # The other kind and the other tenant have their own.
     other_kind = {"admin": "end_user", "end_user": "admin"}[kind]
-    assert house.api.post(INVITATIONS, {**body, "kind": other_kind}).status_code == 201
-    assert other_house.api.post(INVITATIONS, body).status_code == 201
+    assert tenant.api.post(INVITATIONS, {**body, "kind": other_kind}).status_code == 201
+    assert other_tenant.api.post(INVITATIONS, body).status_code == 201
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["cancelled", "expired"])
-def test_a_closed_invitation_makes_room_for_a_new_one(house: House, kind: str, end: str) -> None:
-    first = invite(house, kind)
+def test_a_closed_invitation_makes_room_for_a_new_one(tenant: TestTenant, kind: str, end: str) -> None:
+    first = invite(tenant, kind)
     token = token_of(first)
     if end == "cancelled":
-        house.api.delete(f"{INVITATIONS}/{first['id']}")
+        tenant.api.delete(f"{INVITATIONS}/{first['id']}")
     else:
-        age(house, first, timedelta(days=8))
-    second = invite(house, kind, first["email"])
-    assert house.api.post(f"{INVITATIONS}/{first['id']}/resend").status_code == 409
+        age(tenant, first, timedelta(days=8))
+    second = invite(tenant, kind, first["email"])
+    assert tenant.api.post(f"{INVITATIONS}/{first['id']}/resend").status_code == 409
     assert accept(token).status_code == 400
     assert accept(token_of(second)).status_code == 201
 
 
-def test_operators_have_one_open_invitation_per_address(house: House, operator: Api) -> None:
-    body = {"email": somebody(), "kind": "admin"}
+def test_operators_have_one_open_invitation_per_address(tenant: TestTenant, operator: Api) -> None:
+    body = {"email": new_address(), "kind": "admin"}
     made = operator.post(INVITATIONS, body)
     assert made.status_code == 201
     again = operator.post(INVITATIONS, body)
     assert (again.status_code, again.json()["details"]["invitation_id"]) == (409, made.json()["id"])
     # A tenant does not learn whom the platform invites.
-    assert house.api.post(INVITATIONS, body).status_code == 201
+    assert tenant.api.post(INVITATIONS, body).status_code == 201
     assert operator.delete(f"{INVITATIONS}/{made.json()['id']}").status_code == 200
     assert operator.post(INVITATIONS, body).status_code == 201
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_twenty_parallel_invitations_store_one(house: House, kind: str) -> None:
-    body = {"email": somebody(), "kind": kind}
+def test_twenty_parallel_invitations_store_one(tenant: TestTenant, kind: str) -> None:
+    body = {"email": new_address(), "kind": kind}
 
     def attempt(_: int) -> int:
         try:
-            return int(house.api.post(INVITATIONS, body).status_code)
+            return int(tenant.api.post(INVITATIONS, body).status_code)
         finally:
             connections.close_all()
 
@@ -253,14 +255,14 @@ def test_twenty_parallel_invitations_store_one(house: House, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_resend_and_an_invitation_at_once_leave_one_open(house: House, kind: str) -> None:
+def test_a_resend_and_an_invitation_at_once_leave_one_open(tenant: TestTenant, kind: str) -> None:
     for _ in range(5):
-        first = invite(house, kind)
-        age(house, first, timedelta(days=8))
+        first = invite(tenant, kind)
+        age(tenant, first, timedelta(days=8))
 
         def act(path: str, body: Any = None) -> int:
             try:
-                return int(house.api.post(path, body).status_code)
+                return int(tenant.api.post(path, body).status_code)
             finally:
                 connections.close_all()
 
@@ -271,36 +273,40 @@ def test_a_resend_and_an_invitation_at_once_leave_one_open(house: House, kind: s
         assert answers in ((200, 409), (409, 201))
 
 
-def test_who_registered_meanwhile_is_told_409(house: House) -> None:
-    invitation = invite(house, "end_user")
-    house.sign_in(house.register(invitation["email"]))
+def test_who_registered_meanwhile_is_told_409(tenant: TestTenant) -> None:
+    invitation = invite(tenant, "end_user")
+    tenant.sign_in(tenant.register(invitation["email"]))
     assert accept(token_of(invitation)).status_code == 409
-    assert house.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
+    assert tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
 
 
-def test_nobody_invites_to_more_than_they_hold(house: House) -> None:
-    manager, reader = weak(house, "user-manager"), weak(house, "auditor")
-    strong = house.api.post("/authmgr/roles", {"name": f"s{secrets.token_hex(4)}", "permissions": ["services:delete"]})
-    assert reader.post(INVITATIONS, {"email": somebody(), "kind": "end_user"}).status_code == 403
+def test_nobody_invites_to_more_than_they_hold(tenant: TestTenant) -> None:
+    manager, reader = weak(tenant, "user-manager"), weak(tenant, "auditor")
+    strong = tenant.api.post("/authmgr/roles", {"name": f"s{secrets.token_hex(4)}", "permissions": ["services:delete"]})
+    assert reader.post(INVITATIONS, {"email": new_address(), "kind": "end_user"}).status_code == 403
     assert reader.get(INVITATIONS).status_code == 200
-    plain = {"email": somebody(), "kind": "end_user"}
+    plain = {"email": new_address(), "kind": "end_user"}
     assert manager.post(INVITATIONS, {**plain, "roles": [strong.json()["name"]]}).status_code == 403
-    assert manager.post(INVITATIONS, {"email": somebody(), "kind": "admin"}).status_code == 403
+    assert manager.post(INVITATIONS, {"email": new_address(), "kind": "admin"}).status_code == 403
     assert (
-        manager.post(INVITATIONS, {"email": somebody(), "kind": "admin", "roles": ["user-manager"]}).status_code == 403
+        manager.post(INVITATIONS, {"email": new_address(), "kind": "admin", "roles": ["user-manager"]}).status_code
+        == 403
     )
     assert manager.post(INVITATIONS, plain).status_code == 201
-    assert house.api.post(INVITATIONS, {"email": somebody(), "kind": "admin", "roles": ["operator"]}).status_code == 400
+    assert (
+        tenant.api.post(INVITATIONS, {"email": new_address(), "kind": "admin", "roles": ["operator"]}).status_code
+        == 400
+    )
 
 
-def test_an_operator_invites_operators_and_for_tenants(house: House, operator: Api) -> None:
-    email = somebody()
+def test_an_operator_invites_operators_and_for_tenants(tenant: TestTenant, operator: Api) -> None:
+    email = new_address()
     made = operator.post(INVITATIONS, {"email": email, "kind": "admin"}).json()
     assert (made["tenant_id"], made["roles"]) == (None, ["operator"])
     done = accept(token_in(mails_to(email)[-1]))
     assert (done.status_code, done.json()["tenant_id"]) == (201, None)
-    assert operator.post(INVITATIONS, {"email": somebody(), "kind": "end_user"}).status_code == 400
-    for_tenant = {"email": somebody(), "kind": "end_user", "tenant_id": str(house.id)}
+    assert operator.post(INVITATIONS, {"email": new_address(), "kind": "end_user"}).status_code == 400
+    for_tenant = {"email": new_address(), "kind": "end_user", "tenant_id": str(tenant.id)}
     assert operator.post(INVITATIONS, for_tenant).status_code == 201
     assert operator.post(INVITATIONS, {**for_tenant, "tenant_id": NOBODY}).status_code == 404
     assert made["id"] in {row["id"] for row in operator.get(INVITATIONS).json()["invitations"]}
@@ -308,26 +314,28 @@ def test_an_operator_invites_operators_and_for_tenants(house: House, operator: A
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_tenants_invitation_is_the_404_of_an_unknown_one(house: House, other_house: House, kind: str) -> None:
-    invitation = invite(house, kind)
+def test_other_tenants_invitation_is_404(tenant: TestTenant, other_tenant: TestTenant, kind: str) -> None:
+    invitation = invite(tenant, kind)
     for method, suffix in (("post", "/resend"), ("delete", "")):
-        foreign = other_house.api.call(method, f"{INVITATIONS}/{invitation['id']}{suffix}")
-        unknown = other_house.api.call(method, f"{INVITATIONS}/{NOBODY}{suffix}")
+        foreign = other_tenant.api.call(method, f"{INVITATIONS}/{invitation['id']}{suffix}")
+        unknown = other_tenant.api.call(method, f"{INVITATIONS}/{NOBODY}{suffix}")
         assert foreign.status_code == unknown.status_code == 404
         assert foreign.json() == unknown.json()
-    mine = {row["id"] for row in other_house.api.get(INVITATIONS, {"limit": "100"}).json()["invitations"]}
+    mine = {row["id"] for row in other_tenant.api.get(INVITATIONS, {"limit": "100"}).json()["invitations"]}
     assert invitation["id"] not in mine
     assert (
-        other_house.api.post(INVITATIONS, {"email": somebody(), "kind": kind, "tenant_id": str(house.id)}).status_code
+        other_tenant.api.post(
+            INVITATIONS, {"email": new_address(), "kind": kind, "tenant_id": str(tenant.id)}
+        ).status_code
         == 403
     )
     assert accept(token_of(invitation)).status_code == 201
 
 
-def test_a_token_carried_to_another_place_is_unknown_there(house: House, other_house: House) -> None:
-    token = token_of(invite(house, "end_user"))
+def test_a_token_carried_to_another_place_is_unknown_there(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    token = token_of(invite(tenant, "end_user"))
     secret = token.partition(".")[2]
-    for place in (other_house.id.hex, "p", UUID(NOBODY).hex):
+    for place in (other_tenant.id.hex, "p", UUID(NOBODY).hex):
         assert accept(f"{place}.{secret}").status_code == 400
     assert accept(token).status_code == 201
 
@@ -335,48 +343,48 @@ def test_a_token_carried_to_another_place_is_unknown_there(house: House, other_h
 @pytest.mark.parametrize(
     "token", ["", "x", "p.", "." * 40, f"p.{'A' * 43}", f"{'0' * 32}.{'A' * 43}", "p.\u00e4", 5, None]
 )
-def test_anything_else_is_no_token(house: House, token: Any) -> None:
+def test_anything_else_is_no_token(tenant: TestTenant, token: Any) -> None:
     assert Api().post(ACCEPT, {"token": token, "password": PASSWORD}).status_code == 400
 
 
-def test_the_list_joins_both_kinds_newest_first_and_filters_by_status(new_house: Any) -> None:
-    house = new_house()
-    made = [invite(house, kind)["id"] for kind in ("admin", "end_user", "end_user", "admin", "end_user")][::-1]
-    pages = [house.api.get(INVITATIONS, {"limit": "2", "page": str(page)}).json() for page in (1, 2, 3, 4)]
+def test_the_list_joins_both_kinds_newest_first_and_filters_by_status(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    made = [invite(tenant, kind)["id"] for kind in ("admin", "end_user", "end_user", "admin", "end_user")][::-1]
+    pages = [tenant.api.get(INVITATIONS, {"limit": "2", "page": str(page)}).json() for page in (1, 2, 3, 4)]
     assert [row["id"] for page in pages for row in page["invitations"]] == made
     assert {(page["total"], page["total_pages"]) for page in pages} == {(5, 3)}
-    house.api.delete(f"{INVITATIONS}/{made[0]}")
+    tenant.api.delete(f"{INVITATIONS}/{made[0]}")
     by_status = {
-        status: [row["id"] for row in house.api.get(INVITATIONS, {"status": status}).json()["invitations"]]
+        status: [row["id"] for row in tenant.api.get(INVITATIONS, {"status": status}).json()["invitations"]]
         for status in ("pending", "cancelled", "accepted", "expired")
     }
     assert by_status == {"pending": made[1:], "cancelled": made[:1], "accepted": [], "expired": []}
-    admins = house.api.get(INVITATIONS, {"kind": "admin"}).json()
+    admins = tenant.api.get(INVITATIONS, {"kind": "admin"}).json()
     assert [row["id"] for row in admins["invitations"]] == [made[1], made[4]]
-    assert house.api.get(INVITATIONS, {"status": "lost"}).status_code == 400
+    assert tenant.api.get(INVITATIONS, {"status": "lost"}).status_code == 400
 
 
-def test_a_page_costs_the_same_number_of_statements_whatever_it_holds(new_house: Any) -> None:
-    house = new_house()
-    invite(house, "admin")
-    invite(house, "end_user")
+def test_a_page_costs_the_same_number_of_statements_whatever_it_holds(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    invite(tenant, "admin")
+    invite(tenant, "end_user")
     with statements() as few:
-        house.api.get(INVITATIONS)
+        tenant.api.get(INVITATIONS)
     for kind in KINDS * 4:
-        invite(house, kind)
+        invite(tenant, kind)
     with statements() as many:
-        house.api.get(INVITATIONS)
+        tenant.api.get(INVITATIONS)
     # The caller's state; of each kind its number, its keys and its rows.
     assert [len(few.shared), len(few.own)] == [len(many.shared), len(many.own)] == [4, 3]
 
 
-def test_roles_that_were_deleted_meanwhile_are_not_given(house: House) -> None:
-    role = house.api.post("/authmgr/roles", {"name": f"gone{secrets.token_hex(4)}", "permissions": ["x:y"]}).json()
-    invitation = invite(house, "end_user", roles=[role["name"]])
-    house.api.delete(f"/authmgr/roles/{role['id']}")
-    house.api.post("/authmgr/roles", {"name": role["name"], "permissions": ["z:z"]})
+def test_roles_that_were_deleted_meanwhile_are_not_given(tenant: TestTenant) -> None:
+    role = tenant.api.post("/authmgr/roles", {"name": f"gone{secrets.token_hex(4)}", "permissions": ["x:y"]}).json()
+    invitation = invite(tenant, "end_user", roles=[role["name"]])
+    tenant.api.delete(f"/authmgr/roles/{role['id']}")
+    tenant.api.post("/authmgr/roles", {"name": role["name"], "permissions": ["z:z"]})
     assert accept(token_of(invitation)).status_code == 201
-    login = {"client_id": str(house.client_id), "email": invitation["email"], "password": PASSWORD}
+    login = {"client_id": str(tenant.client_id), "email": invitation["email"], "password": PASSWORD}
     token = Api().post("/uflow/auth/enduser/login", login).json()["access_token"]
     assert Api(token=token).get("/exsvc/debug/auth").json()["roles"] == ["user"]
 
@@ -394,36 +402,36 @@ def test_roles_that_were_deleted_meanwhile_are_not_given(house: House) -> None:
         ({"email": "a@example.com", "kind": "end_user", "client_id": "x"}, "client_id"),
     ],
 )
-def test_a_bad_invitation_names_the_member(house: House, body: dict[str, Any], member: str) -> None:
-    answer = house.api.post(INVITATIONS, body)
+def test_a_bad_invitation_names_the_member(tenant: TestTenant, body: dict[str, Any], member: str) -> None:
+    answer = tenant.api.post(INVITATIONS, body)
     assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
 
 
-def test_another_tenants_client_is_404(house: House, other_house: House) -> None:
-    body = {"email": somebody(), "kind": "end_user", "client_id": str(other_house.client_id)}
-    assert house.api.post(INVITATIONS, body).status_code == 404
+def test_another_tenants_client_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    body = {"email": new_address(), "kind": "end_user", "client_id": str(other_tenant.client_id)}
+    assert tenant.api.post(INVITATIONS, body).status_code == 404
 
 
 @pytest.mark.parametrize(("kind", "trail"), [("admin", "platform"), ("end_user", "tenant")])
-def test_every_step_is_in_the_audit_trail_without_token_and_address(house: House, kind: str, trail: str) -> None:
-    invitation = invite(house, kind)
+def test_every_step_is_in_the_audit_trail_without_token_and_address(tenant: TestTenant, kind: str, trail: str) -> None:
+    invitation = invite(tenant, kind)
     first = token_of(invitation)
-    house.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
+    tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
     token = token_of(invitation)
     user_id = accept(token).json()["user_id"]
-    answer = house.api.get("/uflow/admin/audit", {"target": invitation["id"], "trail": trail})
+    answer = tenant.api.get("/uflow/admin/audit", {"target": invitation["id"], "trail": trail})
     events = answer.json()["events"]
     assert [event["action"] for event in events] == ["invitation.accepted", "invitation.sent_again", "invitation.made"]
     assert events[0]["details"] == {"kind": kind, "user_id": user_id}
     assert [word for word in (invitation["email"], first, token) if word in answer.content.decode()] == []
 
 
-def test_a_suspended_tenants_invitation_waits(new_house: Any, operator: Api) -> None:
-    house = new_house()
-    tokens = [token_of(invite(house, kind)) for kind in KINDS]
-    operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": "suspended"})
+def test_a_suspended_tenants_invitation_waits(new_tenant: Any, operator: Api) -> None:
+    tenant = new_tenant()
+    tokens = [token_of(invite(tenant, kind)) for kind in KINDS]
+    operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "suspended"})
     assert [accept(token).status_code for token in tokens] == [403, 403]
-    operator.patch(f"/uflow/admin/tenants/{house.id}", {"status": "active"})
+    operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "active"})
     assert [accept(token).status_code for token in tokens] == [201, 201]
 
 
@@ -432,121 +440,121 @@ def test_a_suspended_tenants_invitation_waits(new_house: Any, operator: Api) -> 
     [("name", {"name": "x" * 200}), ("name", {"name": "y " + "x" * 200}), ("username", {})],
 )
 def test_a_name_that_is_too_long_for_an_admin_user_is_refused_and_the_token_stays_good(
-    house: House, member: str, names: dict[str, str]
+    tenant: TestTenant, member: str, names: dict[str, str]
 ) -> None:
     long_address = f"{'a' * 60}@{'b' * 60}.{'c' * 60}.{secrets.token_hex(4)}.com"
-    token = token_of(invite(house, "admin", email=long_address if member == "username" else None))
+    token = token_of(invite(tenant, "admin", email=long_address if member == "username" else None))
     own = {} if member == "username" else {"username": f"u{secrets.token_hex(4)}"}
     answer = accept(token, **own, **names)
     assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
     assert accept(token, username=f"u{secrets.token_hex(4)}", name="Grace Hopper").status_code == 201
 
 
-def test_an_invitation_grants_nothing_that_its_inviter_has_lost(new_house: Any) -> None:
-    house: House = new_house()
+def test_an_invitation_grants_nothing_that_its_inviter_has_lost(new_tenant: Any) -> None:
+    tenant: TestTenant = new_tenant()
     name = f"boss-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "B", "last_name": "O"}
-    boss = house.api.post("/uflow/admin/users", body).json()
-    door = Api(token=sign_in_admin(name)["access_token"])
-    invited = [door.post(INVITATIONS, {"email": somebody(), "kind": "admin"}).json() for _ in range(2)]
+    boss = tenant.api.post("/uflow/admin/users", body).json()
+    api = Api(token=sign_in_admin(name)["access_token"])
+    invited = [api.post(INVITATIONS, {"email": new_address(), "kind": "admin"}).json() for _ in range(2)]
     assert accept(token_of(invited[0])).status_code == 201
-    assert house.api.put(f"/uflow/admin/users/{boss['id']}", {"roles": ["auditor"]}).status_code == 200
+    assert tenant.api.put(f"/uflow/admin/users/{boss['id']}", {"roles": ["auditor"]}).status_code == 200
     assert accept(token_of(invited[1])).status_code == accept("nonsense").status_code == 400
 
 
-def test_an_end_users_invitation_grants_no_platform_permission_that_its_inviter_has_lost(new_house: Any) -> None:
-    house: House = new_house()
-    role = house.api.post("/authmgr/roles", {"name": "readers", "permissions": ["endusers:read"]}).json()
+def test_an_end_users_invitation_grants_no_platform_permission_that_its_inviter_has_lost(new_tenant: Any) -> None:
+    tenant: TestTenant = new_tenant()
+    role = tenant.api.post("/authmgr/roles", {"name": "readers", "permissions": ["endusers:read"]}).json()
     name = f"boss-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "B", "last_name": "O"}
-    boss = house.api.post("/uflow/admin/users", body).json()
-    door = Api(token=sign_in_admin(name)["access_token"])
+    boss = tenant.api.post("/uflow/admin/users", body).json()
+    api = Api(token=sign_in_admin(name)["access_token"])
     strong, plain = (
-        door.post(INVITATIONS, {"email": somebody(), "kind": "end_user", "roles": roles}).json()
+        api.post(INVITATIONS, {"email": new_address(), "kind": "end_user", "roles": roles}).json()
         for roles in ([role["name"]], [])
     )
-    assert house.api.post("/uflow/admin/users/active", {"user_id": boss["id"], "active": False}).status_code == 200
+    assert tenant.api.post("/uflow/admin/users/active", {"user_id": boss["id"], "active": False}).status_code == 200
     assert accept(token_of(strong)).status_code == 400
     assert accept(token_of(plain)).status_code == 201
 
 
-def test_inviting_has_a_limit_by_the_hour(new_house: Any, settings: Any) -> None:
-    house: House = new_house()
+def test_inviting_has_a_limit_by_the_hour(new_tenant: Any, settings: Any) -> None:
+    tenant: TestTenant = new_tenant()
     settings.LIMITS = {**settings.LIMITS, "invitation": (2, 3600)}
-    answers = [house.api.post(INVITATIONS, {"email": somebody(), "kind": "end_user"}) for _ in range(3)]
+    answers = [tenant.api.post(INVITATIONS, {"email": new_address(), "kind": "end_user"}) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [201, 201, 429]
     assert int(answers[2].headers["Retry-After"]) > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_tenants_mails_hold_none_of_this_ones_back(
-    house: House, other_house: House, settings: Any, kind: str
+    tenant: TestTenant, other_tenant: TestTenant, settings: Any, kind: str
 ) -> None:
     settings.LIMITS = {**settings.LIMITS, "mail": (2, 3600)}
-    email = somebody()
-    noisy = invite(other_house, kind, email)
+    email = new_address()
+    noisy = invite(other_tenant, kind, email)
     for _ in range(3):
-        assert other_house.api.post(f"{INVITATIONS}/{noisy['id']}/resend").status_code == 200
+        assert other_tenant.api.post(f"{INVITATIONS}/{noisy['id']}/resend").status_code == 200
     assert len(mails_to(email, "invited")) == 2
-    assert accept(token_of(invite(house, kind, email))).status_code == 201
+    assert accept(token_of(invite(tenant, kind, email))).status_code == 201
 
 
 @pytest.mark.parametrize("method", ["resend", "cancel"])
-def test_who_may_invite_no_admins_changes_none_of_their_invitations(house: House, method: str) -> None:
-    invitation = invite(house, "admin")
-    age(house, invitation, timedelta(days=8))
+def test_who_may_invite_no_admins_changes_none_of_their_invitations(tenant: TestTenant, method: str) -> None:
+    invitation = invite(tenant, "admin")
+    age(tenant, invitation, timedelta(days=8))
     path = f"{INVITATIONS}/{invitation['id']}"
-    manager = weak(house, "user-manager")
+    manager = weak(tenant, "user-manager")
     answer = manager.post(f"{path}/resend") if method == "resend" else manager.delete(path)
     assert (answer.status_code, len(mails_to(invitation["email"], "invited"))) == (403, 1)
-    listed = house.api.get(INVITATIONS, {"status": "expired", "limit": "100"}).json()["invitations"]
+    listed = tenant.api.get(INVITATIONS, {"status": "expired", "limit": "100"}).json()["invitations"]
     assert invitation["id"] in {row["id"] for row in listed}
 
 
-def test_an_expired_grant_is_not_given_again_by_who_holds_less(house: House) -> None:
+def test_an_expired_grant_is_not_given_again_by_who_holds_less(tenant: TestTenant) -> None:
     role = {"name": f"strong {secrets.token_hex(4)}", "permissions": ["services:credentials"]}
-    assert house.api.post("/authmgr/roles", role).status_code == 201
-    invitation = invite(house, "end_user", roles=[role["name"]])
-    age(house, invitation, timedelta(days=8))
+    assert tenant.api.post("/authmgr/roles", role).status_code == 201
+    invitation = invite(tenant, "end_user", roles=[role["name"]])
+    age(tenant, invitation, timedelta(days=8))
     path = f"{INVITATIONS}/{invitation['id']}"
-    assert weak(house, "user-manager").post(f"{path}/resend").status_code == 403
-    assert house.api.post(f"{path}/resend").status_code == 200
+    assert weak(tenant, "user-manager").post(f"{path}/resend").status_code == 403
+    assert tenant.api.post(f"{path}/resend").status_code == 200
 
 
-def test_who_was_erased_does_not_come_back_by_an_older_invitation(new_house: Any) -> None:
-    house: House = new_house()
-    house.register()
-    role = house.api.post("/authmgr/roles", {"name": "pourers", "permissions": ["tea:pour"]}).json()
-    invitation = invite(house, "end_user", roles=[role["name"]])
-    person, other = house.register(invitation["email"]), invite(house, "end_user")
-    body = {"tenant_id": str(house.id), "user_id": str(person.id)}
-    answer = house.api.post("/uflow/user/enduser/delete_all", body)
+def test_who_was_erased_does_not_come_back_by_an_older_invitation(new_tenant: Any) -> None:
+    tenant: TestTenant = new_tenant()
+    tenant.register()
+    role = tenant.api.post("/authmgr/roles", {"name": "pourers", "permissions": ["tea:pour"]}).json()
+    invitation = invite(tenant, "end_user", roles=[role["name"]])
+    person, other = tenant.register(invitation["email"]), invite(tenant, "end_user")
+    body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
+    answer = tenant.api.post("/uflow/user/enduser/delete_all", body)
     assert (answer.status_code, answer.json()["deleted"]["invitations"]) == (200, 1)
     assert accept(token_of(invitation)).status_code == 400
-    assert [row["id"] for row in house.api.get(INVITATIONS).json()["invitations"]] == [other["id"]]
+    assert [row["id"] for row in tenant.api.get(INVITATIONS).json()["invitations"]] == [other["id"]]
 
 
-def test_the_invitation_that_somebody_came_by_goes_with_them_under_whatever_address(new_house: Any) -> None:
-    house: House = new_house()
-    house.register()
-    user_id = accept(token_of(invite(house, "end_user"))).json()["user_id"]
-    assert house.api.put(f"/uflow/user/enduser/{house.id}/{user_id}", {"email": somebody()}).status_code == 200
-    body = {"tenant_id": str(house.id), "user_id": user_id}
-    assert house.api.post("/uflow/user/enduser/delete_all", body).json()["deleted"]["invitations"] == 1
-    assert house.api.get(INVITATIONS).json()["invitations"] == []
+def test_the_invitation_that_somebody_came_by_goes_with_them_under_whatever_address(new_tenant: Any) -> None:
+    tenant: TestTenant = new_tenant()
+    tenant.register()
+    user_id = accept(token_of(invite(tenant, "end_user"))).json()["user_id"]
+    assert tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{user_id}", {"email": new_address()}).status_code == 200
+    body = {"tenant_id": str(tenant.id), "user_id": user_id}
+    assert tenant.api.post("/uflow/user/enduser/delete_all", body).json()["deleted"]["invitations"] == 1
+    assert tenant.api.get(INVITATIONS).json()["invitations"] == []
 
 
-def test_an_erasure_and_an_acceptance_at_once_leave_nobody(new_house: Any) -> None:
-    house: House = new_house()
-    house.register()
+def test_an_erasure_and_an_acceptance_at_once_leave_nobody(new_tenant: Any) -> None:
+    tenant: TestTenant = new_tenant()
+    tenant.register()
     for _ in range(4):
-        invitation = invite(house, "end_user")
-        person, token = house.register(invitation["email"]), token_of(invitation)
-        house.sign_in(person)  # a registration that was never used would yield to the invitation
-        body = {"tenant_id": str(house.id), "user_id": str(person.id)}
+        invitation = invite(tenant, "end_user")
+        person, token = tenant.register(invitation["email"]), token_of(invitation)
+        tenant.sign_in(person)  # a registration that was never used would yield to the invitation
+        body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
 
         def erase(body: dict[str, str] = body) -> int:
-            return int(house.api.post("/uflow/user/enduser/delete_all", body).status_code)
+            return int(tenant.api.post("/uflow/user/enduser/delete_all", body).status_code)
 
         def come_back(token: str = token) -> int:
             return int(accept(token).status_code)
@@ -563,21 +571,21 @@ def test_an_erasure_and_an_acceptance_at_once_leave_nobody(new_house: Any) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_sends_it_again_stands_for_an_invitation_whose_inviter_has_left(house: House, kind: str) -> None:
-    left = weak(house, "tenant-admin")
-    invitation = left.post(INVITATIONS, {"email": somebody(), "kind": kind, **_strong(house, kind)}).json()
+def test_who_sends_it_again_stands_for_an_invitation_whose_inviter_has_left(tenant: TestTenant, kind: str) -> None:
+    left = weak(tenant, "tenant-admin")
+    invitation = left.post(INVITATIONS, {"email": new_address(), "kind": kind, **_strong(tenant, kind)}).json()
     body = {"user_id": invitation["invited_by"], "active": False}
-    assert house.api.post("/uflow/admin/users/active", body).status_code == 200
+    assert tenant.api.post("/uflow/admin/users/active", body).status_code == 200
     assert accept(token_of(invitation)).status_code == 400
-    again = house.api.post(f"{INVITATIONS}/{invitation['id']}/resend").json()
-    assert again["invited_by"] == str(house.admin.id)
+    again = tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend").json()
+    assert again["invited_by"] == str(tenant.admin.id)
     assert accept(token_of(invitation)).status_code == 201
 
 
-def _strong(house: House, kind: str) -> dict[str, list[str]]:
+def _strong(tenant: TestTenant, kind: str) -> dict[str, list[str]]:
     """Roles that carry permissions of the platform."""
     if kind == "admin":
         return {"roles": ["auditor"]}
     role = {"name": f"readers {secrets.token_hex(4)}", "permissions": ["endusers:read"]}
-    assert house.api.post("/authmgr/roles", role).status_code == 201
+    assert tenant.api.post("/authmgr/roles", role).status_code == 201
     return {"roles": [role["name"]]}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.core import mail as django_mail
 
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 from userflow import mail
 
 PATH = "/authmgr/profile/password"
@@ -17,54 +17,54 @@ def body(**members: Any) -> dict[str, Any]:
     return {"current_password": PASSWORD, "new_password": NEW, **members}
 
 
-def test_the_other_sessions_end_and_this_one_stays(house: House) -> None:
-    person = house.register()
-    here, there = house.as_user(person), house.as_user(person)
+def test_the_other_sessions_end_and_this_one_stays(tenant: TestTenant) -> None:
+    person = tenant.register()
+    here, there = tenant.as_user(person), tenant.as_user(person)
     answer = here.post(PATH, body())
     assert (answer.status_code, answer.json()["sessions_ended"]) == (200, 1)
     assert here.get("/authmgr/profile").status_code == 200
     assert there.get("/authmgr/profile").status_code == 401
-    login = {"client_id": str(house.client_id), "email": person.email}
+    login = {"client_id": str(tenant.client_id), "email": person.email}
     assert Api().post("/uflow/auth/enduser/login", {**login, "password": PASSWORD}).status_code == 401
     assert Api().post("/uflow/auth/enduser/login", {**login, "password": NEW}).status_code == 200
     assert mail.settle()
     assert [sent.subject for sent in django_mail.outbox if sent.to == [person.email]][-1].endswith("has changed")
 
 
-def test_an_admin_user_changes_theirs(new_house: Any) -> None:
-    own = new_house()
+def test_an_admin_user_changes_theirs(new_tenant: Any) -> None:
+    own = new_tenant()
     assert own.api.post(PATH, body()).status_code == 200
     assert sign_in_admin(own.admin.username, NEW)["access_token"]
 
 
-def test_a_wrong_present_password_changes_nothing_and_is_counted(house: House) -> None:
-    door = house.as_user(house.register())
-    statuses = [door.post(PATH, body(current_password="wrong horse 9 battery")).status_code for _ in range(6)]
+def test_a_wrong_present_password_changes_nothing_and_is_counted(tenant: TestTenant) -> None:
+    api = tenant.as_user(tenant.register())
+    statuses = [api.post(PATH, body(current_password="wrong horse 9 battery")).status_code for _ in range(6)]
     assert statuses == [400] * 5 + [429]
-    locked = door.post(PATH, body())
+    locked = api.post(PATH, body())
     assert locked.status_code == 429
     assert int(locked.headers["Retry-After"]) <= 61
 
 
-def test_a_stranger_who_guesses_at_the_door_does_not_lock_the_owner_out_of_changing(house: House) -> None:
-    person = house.register()
-    door = house.as_user(person)
+def test_a_stranger_who_guesses_at_the_door_does_not_lock_the_owner_out_of_changing(tenant: TestTenant) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
     for _ in range(6):
-        guess = {"client_id": str(house.client_id), "email": person.email, "password": "wrong horse 9 battery"}
+        guess = {"client_id": str(tenant.client_id), "email": person.email, "password": "wrong horse 9 battery"}
         Api().post("/uflow/auth/enduser/login", guess)
-    assert door.post(PATH, body()).status_code == 200
+    assert api.post(PATH, body()).status_code == 200
 
 
 @pytest.mark.parametrize("weak", ["short", "p" * 129, "password123", "Some One"])
-def test_a_weak_password_is_refused_by_the_members_name(house: House, weak: str) -> None:
-    answer = house.as_user(house.register()).post(PATH, body(new_password=weak))
+def test_a_weak_password_is_refused_by_the_members_name(tenant: TestTenant, weak: str) -> None:
+    answer = tenant.as_user(tenant.register()).post(PATH, body(new_password=weak))
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["new_password"])
 
 
 @pytest.mark.parametrize("missing", ["current_password", "new_password"])
-def test_both_members_are_needed(house: House, missing: str) -> None:
+def test_both_members_are_needed(tenant: TestTenant, missing: str) -> None:
     sent = {name: value for name, value in body().items() if name != missing}
-    answer = house.as_user(house.register()).post(PATH, sent)
+    answer = tenant.as_user(tenant.register()).post(PATH, sent)
     assert (answer.status_code, list(answer.json()["details"])) == (400, [missing])
 
 
@@ -72,22 +72,22 @@ def test_nobody_without_a_token_changes_anything(api: Api) -> None:
     assert api.post(PATH, body()).status_code == 401
 
 
-def test_a_mail_server_that_is_down_undoes_nothing(house: House, settings: Any) -> None:
+def test_a_mail_server_that_is_down_undoes_nothing(tenant: TestTenant, settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_TIMEOUT = "127.0.0.1", 9, 1
-    person = house.register()
-    assert house.as_user(person).post(PATH, body()).status_code == 200
+    person = tenant.register()
+    assert tenant.as_user(person).post(PATH, body()).status_code == 200
     forgot = Api().post(
-        "/uflow/auth/enduser/password/forgot", {"email": person.email, "client_id": str(house.client_id)}
+        "/uflow/auth/enduser/password/forgot", {"email": person.email, "client_id": str(tenant.client_id)}
     )
     assert forgot.status_code == 200
     assert mail.settle()
 
 
-def test_statements_of_a_change(new_house: Callable[[], House]) -> None:
+def test_statements_of_a_change(new_tenant: Callable[[], TestTenant]) -> None:
     # Of a tenant without webhooks: with an endpoint it is one more.
-    house = new_house()
-    door = house.as_user(house.register())
+    tenant = new_tenant()
+    api = tenant.as_user(tenant.register())
     with statements() as seen:
-        assert door.post(PATH, body()).status_code == 200
+        assert api.post(PATH, body()).status_code == 200
     assert seen.counts == (1, 12)

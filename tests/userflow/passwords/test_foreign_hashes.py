@@ -13,7 +13,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher, ScryptPasswordHash
 from django.db import connections
 
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, House, Person
+from tests.world import PASSWORD, Api, Person, TestTenant
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.credentials import foreign_hashes, passwords
 
@@ -64,25 +64,25 @@ def test_the_right_password_verifies_and_others_do_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HASHES)
-def test_the_first_sign_in_replaces_it(name: str, house: House) -> None:
-    person = house.register()
-    with in_tenant(house.id):
+def test_the_first_sign_in_replaces_it(name: str, tenant: TestTenant) -> None:
+    person = tenant.register()
+    with in_tenant(tenant.id):
         EndUser.objects.filter(pk=person.id).update(password=HASHES[name][1])
-    login = {"client_id": str(house.client_id), "email": person.email}
+    login = {"client_id": str(tenant.client_id), "email": person.email}
     assert Api().post("/uflow/auth/enduser/login", {**login, "password": "wrong horse 9 b"}).status_code == 401
     for _ in range(2):
         assert Api().post("/uflow/auth/enduser/login", {**login, "password": SECRET}).status_code == 200
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         stored = EndUser.objects.get(pk=person.id).password
     assert stored.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
     assert not passwords.is_outdated(stored)
 
 
-def test_eight_first_sign_ins_at_once_all_succeed(house: House) -> None:
-    person = house.register()
-    with in_tenant(house.id):
+def test_eight_first_sign_ins_at_once_all_succeed(tenant: TestTenant) -> None:
+    person = tenant.register()
+    with in_tenant(tenant.id):
         EndUser.objects.filter(pk=person.id).update(password=HASHES["bcrypt 2b"][1])
-    login = {"client_id": str(house.client_id), "email": person.email, "password": SECRET}
+    login = {"client_id": str(tenant.client_id), "email": person.email, "password": SECRET}
 
     def sign_in(_: int) -> int:
         try:
@@ -94,14 +94,14 @@ def test_eight_first_sign_ins_at_once_all_succeed(house: House) -> None:
         assert set(pool.map(sign_in, range(8))) <= {200, 429, 503}
 
 
-def test_an_admins_hash_is_replaced_too(house: House) -> None:
-    AdminUser.objects.filter(pk=house.admin.id).update(password=HASHES["bcrypt 2y (PHP)"][1])
+def test_an_admins_hash_is_replaced_too(tenant: TestTenant) -> None:
+    AdminUser.objects.filter(pk=tenant.admin.id).update(password=HASHES["bcrypt 2y (PHP)"][1])
     try:
-        answer = Api().post("/uflow/admin/auth/login", {"username": house.admin.username, "password": SECRET})
+        answer = Api().post("/uflow/admin/auth/login", {"username": tenant.admin.username, "password": SECRET})
         assert answer.status_code == 200
-        assert AdminUser.objects.get(pk=house.admin.id).password.startswith("argon2$argon2id$")
+        assert AdminUser.objects.get(pk=tenant.admin.id).password.startswith("argon2$argon2id$")
     finally:
-        AdminUser.objects.filter(pk=house.admin.id).update(password=passwords.hashed(house.admin.password))
+        AdminUser.objects.filter(pk=tenant.admin.id).update(password=passwords.hashed(tenant.admin.password))
 
 
 @pytest.mark.parametrize(
@@ -190,31 +190,31 @@ def test_what_others_use_by_default_is_taken(encoded: str) -> None:
 
 
 @pytest.mark.parametrize("encoded", [*DEAR, *BROKEN])
-def test_what_costs_more_than_half_a_second_or_cannot_be_verified_is_refused(house: House, encoded: str) -> None:
+def test_what_costs_more_than_half_a_second_or_cannot_be_verified_is_refused(tenant: TestTenant, encoded: str) -> None:
     row = {"email": f"dear-{secrets.token_hex(6)}@example.com", "password_hash": encoded}
-    body = {"tenant_id": str(house.id), "rows": [row]}
-    said = house.api.post("/uflow/admin/enduser/import", body).json()
+    body = {"tenant_id": str(tenant.id), "rows": [row]}
+    said = tenant.api.post("/uflow/admin/enduser/import", body).json()
     assert (said["created"], [found["reason"][:3] for found in said["report"]]) == (0, ["Not"])
     assert foreign_hashes.kind_of(encoded) is None
 
 
 @pytest.mark.parametrize("encoded", BROKEN)
-def test_one_that_is_stored_already_is_a_wrong_password(house: House, encoded: str) -> None:
-    person = house.register()
-    with in_tenant(house.id):
+def test_one_that_is_stored_already_is_a_wrong_password(tenant: TestTenant, encoded: str) -> None:
+    person = tenant.register()
+    with in_tenant(tenant.id):
         EndUser.objects.filter(pk=person.id).update(password=encoded)
-    login = {"client_id": str(house.client_id), "email": person.email, "password": SECRET}
+    login = {"client_id": str(tenant.client_id), "email": person.email, "password": SECRET}
     assert Api().post("/uflow/auth/enduser/login", login).status_code == 401
 
 
 @pytest.mark.parametrize("encoded", ["$2b$13$" + "." * 53, f"argon2$argon2id$v=19$m=65536,t=5,p=1${S}${D}"])
-def test_dear_hashes_of_one_tenant_keep_nobody_of_another_out(house: House, other_house: House, encoded: str) -> None:
-    dear, neighbour = [house.register() for _ in range(6)], other_house.register()
-    with in_tenant(house.id):
+def test_slow_hashes_do_not_block_other_tenants(tenant: TestTenant, other_tenant: TestTenant, encoded: str) -> None:
+    dear, neighbour = [tenant.register() for _ in range(6)], other_tenant.register()
+    with in_tenant(tenant.id):
         EndUser.objects.filter(pk__in=[person.id for person in dear]).update(password=encoded)
 
     def sign_in(person: Person) -> int:
-        body = {"client_id": str(house.client_id), "email": person.email, "password": SECRET}
+        body = {"client_id": str(tenant.client_id), "email": person.email, "password": SECRET}
         try:
             return int(Api().post("/uflow/auth/enduser/login", body).status_code)
         finally:
@@ -224,18 +224,18 @@ def test_dear_hashes_of_one_tenant_keep_nobody_of_another_out(house: House, othe
         tries = [pool.submit(sign_in, person) for person in dear]
         # More at once would be more than one slot: these would fill the platform's own.
         for _ in range(5):
-            other_house.sign_in(neighbour)
+            other_tenant.sign_in(neighbour)
         assert {done.result() for done in tries} <= {401, 503}
 
 
 @pytest.mark.parametrize("name", ["ours", "bcrypt 2b"])
-def test_who_is_turned_away_unheard_has_lost_no_try(house: House, name: str) -> None:
-    person = house.register()
+def test_who_is_turned_away_unheard_has_lost_no_try(tenant: TestTenant, name: str) -> None:
+    person = tenant.register()
     encoded = HASHES[name][1] if name in HASHES else None
     if encoded:
-        with in_tenant(house.id):
+        with in_tenant(tenant.id):
             EndUser.objects.filter(pk=person.id).update(password=encoded)
-    login = {"client_id": str(house.client_id), "email": person.email, "password": SECRET if encoded else PASSWORD}
+    login = {"client_id": str(tenant.client_id), "email": person.email, "password": SECRET if encoded else PASSWORD}
     wrong = {**login, "password": "wrong horse 9 b"}
     assert [Api().post("/uflow/auth/enduser/login", wrong).status_code for _ in range(4)] == [401] * 4
     lane = passwords.FOREIGN if encoded else passwords.OWN

@@ -16,7 +16,7 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, House, Person, sign_in_admin, statements
+from tests.world import PASSWORD, Api, Person, TestTenant, sign_in_admin, statements
 from userflow import mail
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
@@ -36,9 +36,9 @@ def mails_to(address: str) -> list[Any]:
     return [sent for sent in sent_there if "is this your address" not in sent.subject]
 
 
-def ask(house: House, person: Person) -> str:
+def ask(tenant: TestTenant, person: Person) -> str:
     """Ask for a link and give the token of the mail."""
-    answer = Api().post(FORGOT, {"email": person.email, "client_id": str(house.client_id)})
+    answer = Api().post(FORGOT, {"email": person.email, "client_id": str(tenant.client_id)})
     assert answer.status_code == 200, answer.content
     return token_in(mails_to(person.email)[-1])
 
@@ -49,51 +49,51 @@ def token_in(sent: Any) -> str:
     return found[1]
 
 
-def login(house: House, person: Person, password: str) -> int:
-    body = {"client_id": str(house.client_id), "email": person.email, "password": password}
+def login(tenant: TestTenant, person: Person, password: str) -> int:
+    body = {"client_id": str(tenant.client_id), "email": person.email, "password": password}
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
 
-def test_the_link_sets_a_new_password_and_ends_every_session(house: House) -> None:
-    person = house.register()
-    before = house.as_user(person)
-    token = ask(house, person)
+def test_the_link_sets_a_new_password_and_ends_every_session(tenant: TestTenant) -> None:
+    person = tenant.register()
+    before = tenant.as_user(person)
+    token = ask(tenant, person)
     answer = Api().post(RESET, {"token": token, "password": NEW})
     assert (answer.status_code, answer.json()["sessions_ended"]) == (200, 1)
     assert before.get("/authmgr/profile").status_code == 401
-    assert (login(house, person, PASSWORD), login(house, person, NEW)) == (401, 200)
+    assert (login(tenant, person, PASSWORD), login(tenant, person, NEW)) == (401, 200)
     assert "changed" in mails_to(person.email)[-1].subject
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         actions = list(TenantEvent.objects.filter(target_id=str(person.id)).values_list("action", flat=True))
     assert {"password.reset_asked", "password.reset"} <= set(actions)
 
 
-def test_the_mail_carries_link_and_token_and_neither_is_stored(house: House) -> None:
-    person = house.register()
-    token = ask(house, person)
+def test_the_mail_carries_link_and_token_and_neither_is_stored(tenant: TestTenant) -> None:
+    person = tenant.register()
+    token = ask(tenant, person)
     sent = mails_to(person.email)[-1]
     assert f"http://localhost:8000/password/reset#realm=enduser&token={token}" in sent.body
     assert sent.extra_headers["Auto-Submitted"] == "auto-generated"
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         ticket = EndUserTicket.objects.get(user_id=person.id, purpose="password_reset")
         assert len(bytes(ticket.digest)) == 32
         assert token.split(".")[1].encode() not in bytes(ticket.digest)
         assert timedelta(minutes=29) < ticket.expires_at - now() <= timedelta(minutes=30)
 
 
-def test_a_token_works_once_and_a_weak_password_does_not_spend_it(house: House) -> None:
-    person = house.register()
-    token = ask(house, person)
+def test_a_token_works_once_and_a_weak_password_does_not_spend_it(tenant: TestTenant) -> None:
+    person = tenant.register()
+    token = ask(tenant, person)
     weak = Api().post(RESET, {"token": token, "password": "password1"})
     assert (weak.status_code, list(weak.json()["details"])) == (400, ["password"])
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
     again = Api().post(RESET, {"token": token, "password": "third horse 7 battery"})
     assert again.status_code == 400
-    assert login(house, person, NEW) == 200
+    assert login(tenant, person, NEW) == 200
 
 
-def test_eight_uses_at_once_set_one_password(house: House) -> None:
-    token = ask(house, house.register())
+def test_eight_uses_at_once_set_one_password(tenant: TestTenant) -> None:
+    token = ask(tenant, tenant.register())
 
     def use(number: int) -> int:
         try:
@@ -107,10 +107,10 @@ def test_eight_uses_at_once_set_one_password(house: House) -> None:
     assert set(statuses) <= {200, 400, 503}
 
 
-def test_two_links_at_once_set_one_password(house: House) -> None:
+def test_two_links_at_once_set_one_password(tenant: TestTenant) -> None:
     for _ in range(8):
-        person = house.register()
-        tokens = [ask(house, person), ask(house, person)]
+        person = tenant.register()
+        tokens = [ask(tenant, person), ask(tenant, person)]
 
         def use(token: str) -> int:
             try:
@@ -122,55 +122,55 @@ def test_two_links_at_once_set_one_password(house: House) -> None:
             assert sorted(pool.map(use, tokens)) == [200, 400]
 
 
-def test_an_expired_token_is_refused(house: House) -> None:
-    person = house.register()
-    token = ask(house, person)
-    with in_tenant(house.id):
+def test_an_expired_token_is_refused(tenant: TestTenant) -> None:
+    person = tenant.register()
+    token = ask(tenant, person)
+    with in_tenant(tenant.id):
         EndUserTicket.objects.filter(user_id=person.id, purpose="password_reset").update(expires_at=now())
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 400
 
 
-def test_a_token_is_bound_to_its_tenant_user_and_realm(house: House, other_house: House) -> None:
-    token = ask(house, house.register())
+def test_a_token_is_bound_to_its_tenant_user_and_realm(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    token = ask(tenant, tenant.register())
     secret = token.split(".")[1]
-    elsewhere = f"{other_house.id.hex}.{secret}"
+    elsewhere = f"{other_tenant.id.hex}.{secret}"
     nowhere = f"{UUID(int=0).hex}.{secret}"
-    for tried in (elsewhere, nowhere, secret, "x", f"{house.id.hex}.", f"{house.id}.{secret}"):
+    for tried in (elsewhere, nowhere, secret, "x", f"{tenant.id.hex}.", f"{tenant.id}.{secret}"):
         assert Api().post(RESET, {"token": tried, "password": NEW}).status_code == 400
     assert Api().post(ADMIN_RESET, {"token": secret, "password": NEW}).status_code == 400
-    other = {"token": token, "password": NEW, "tenant_id": str(other_house.id)}
+    other = {"token": token, "password": NEW, "tenant_id": str(other_tenant.id)}
     assert Api().post(RESET, other).status_code == 400
-    assert Api().post(RESET, {**other, "tenant_id": str(house.id)}).status_code == 200
+    assert Api().post(RESET, {**other, "tenant_id": str(tenant.id)}).status_code == 200
 
 
-def test_a_ticket_of_another_purpose_resets_nothing(house: House) -> None:
+def test_a_ticket_of_another_purpose_resets_nothing(tenant: TestTenant) -> None:
     body = {
-        "tenant_id": str(house.id),
-        "client_id": str(house.client_id),
+        "tenant_id": str(tenant.id),
+        "client_id": str(tenant.client_id),
         "email": f"someone-{secrets.token_hex(5)}@example.com",
         "password": PASSWORD,
     }
     enrollment = Api().post("/uflow/user/clients/register", body).headers["X-Enrollment-Ticket"]
-    tried = {"token": f"{house.id.hex}.{enrollment}", "password": NEW}
+    tried = {"token": f"{tenant.id.hex}.{enrollment}", "password": NEW}
     assert Api().post(RESET, tried).status_code == 400
 
 
 def test_unknown_inactive_foreign_and_directory_users_get_the_same_answer_and_no_mail(
-    house: House, other_house: House
+    tenant: TestTenant, other_tenant: TestTenant
 ) -> None:
-    known, off, synced = house.register(), house.register(), house.register()
-    with in_tenant(house.id):
+    known, off, synced = tenant.register(), tenant.register(), tenant.register()
+    with in_tenant(tenant.id):
         EndUser.objects.filter(pk=off.id).update(active=False)
         EndUser.objects.filter(pk=synced.id).update(provider="entra_id", email_verified_at=now())
     asked = [
-        {"email": known.email, "client_id": str(house.client_id)},
-        {"email": "nobody-at-all@example.com", "client_id": str(house.client_id)},
-        {"email": off.email, "client_id": str(house.client_id)},
-        {"email": synced.email, "client_id": str(house.client_id)},
-        {"email": known.email, "client_id": str(other_house.client_id)},
+        {"email": known.email, "client_id": str(tenant.client_id)},
+        {"email": "nobody-at-all@example.com", "client_id": str(tenant.client_id)},
+        {"email": off.email, "client_id": str(tenant.client_id)},
+        {"email": synced.email, "client_id": str(tenant.client_id)},
+        {"email": known.email, "client_id": str(other_tenant.client_id)},
         {"email": known.email, "client_id": str(UUID(int=1))},
         {"email": known.email, "tenant_id": str(UUID(int=1))},
-        {"email": known.email, "tenant_id": str(other_house.id), "client_id": str(house.client_id)},
+        {"email": known.email, "tenant_id": str(other_tenant.id), "client_id": str(tenant.client_id)},
     ]
     answers = [Api().post(FORGOT, body) for body in asked]
     assert {(answer.status_code, answer.content) for answer in answers} == {(200, answers[0].content)}
@@ -179,19 +179,19 @@ def test_unknown_inactive_foreign_and_directory_users_get_the_same_answer_and_no
     assert [to for to in sent if to in {body["email"] for body in asked}] == [known.email]
 
 
-def test_asking_touches_no_database_before_the_answer(house: House) -> None:
-    person = house.register()
+def test_asking_touches_no_database_before_the_answer(tenant: TestTenant) -> None:
+    person = tenant.register()
     with statements() as seen:
-        Api().post(FORGOT, {"email": person.email, "client_id": str(house.client_id)})
-        Api().post(FORGOT, {"email": "nobody@example.com", "client_id": str(house.client_id)})
+        Api().post(FORGOT, {"email": person.email, "client_id": str(tenant.client_id)})
+        Api().post(FORGOT, {"email": "nobody@example.com", "client_id": str(tenant.client_id)})
     assert seen.counts == (0, 0)
     assert mail.settle()
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_the_sixth_mail_in_an_hour_is_refused_for_anybody(house: House, known: bool) -> None:
-    email = house.register().email if known else f"nobody-{secrets.token_hex(4)}@example.com"
-    body = {"email": email, "tenant_id": str(house.id)}
+def test_the_sixth_mail_in_an_hour_is_refused_for_anybody(tenant: TestTenant, known: bool) -> None:
+    email = tenant.register().email if known else f"nobody-{secrets.token_hex(4)}@example.com"
+    body = {"email": email, "tenant_id": str(tenant.id)}
     statuses = [Api().post(FORGOT, body).status_code for _ in range(6)]
     assert statuses == [200] * 5 + [429]
     refused = Api().post(FORGOT, body)
@@ -199,9 +199,9 @@ def test_the_sixth_mail_in_an_hour_is_refused_for_anybody(house: House, known: b
     assert len(mails_to(email)) == (5 if known else 0)
 
 
-def test_a_user_gets_five_mails_however_the_tenant_is_named(house: House) -> None:
-    person = house.register()
-    for named in ({"tenant_id": str(house.id)}, {"client_id": str(house.client_id)}):
+def test_a_user_gets_five_mails_however_the_tenant_is_named(tenant: TestTenant) -> None:
+    person = tenant.register()
+    for named in ({"tenant_id": str(tenant.id)}, {"client_id": str(tenant.client_id)}):
         for _ in range(4):
             Api().post(FORGOT, {"email": person.email, **named})
     assert len(mails_to(person.email)) == 5
@@ -212,34 +212,34 @@ def test_a_tenant_or_a_client_must_be_named(api: Api) -> None:
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["client_id"])
 
 
-def test_a_reset_unlocks_the_user_and_ends_a_login_that_waits(house: House) -> None:
-    person = house.register()
+def test_a_reset_unlocks_the_user_and_ends_a_login_that_waits(tenant: TestTenant) -> None:
+    person = tenant.register()
     for _ in range(6):
-        login(house, person, "wrong horse 9 battery")
-    assert login(house, person, PASSWORD) == 429
-    Api().post(RESET, {"token": ask(house, person), "password": NEW})
-    assert login(house, person, NEW) == 200
-    with in_tenant(house.id):
+        login(tenant, person, "wrong horse 9 battery")
+    assert login(tenant, person, PASSWORD) == 429
+    Api().post(RESET, {"token": ask(tenant, person), "password": NEW})
+    assert login(tenant, person, NEW) == 200
+    with in_tenant(tenant.id):
         assert not EndUserTicket.objects.filter(user_id=person.id, purpose="second_step").exists()
 
 
-def test_a_changed_address_voids_the_links_that_went_to_the_old_one(house: House) -> None:
-    person = house.register()
-    token = ask(house, person)
+def test_a_changed_address_voids_the_links_that_went_to_the_old_one(tenant: TestTenant) -> None:
+    person = tenant.register()
+    token = ask(tenant, person)
     new_address = f"moved-{secrets.token_hex(4)}@example.com"
-    moved = house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}", {"email": new_address})
+    moved = tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}", {"email": new_address})
     assert moved.status_code == 200, moved.content
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 400
 
 
-def test_the_tenants_page_and_name_stand_in_the_mail(new_house: Any) -> None:
-    own = new_house()
-    own.made.tenant.settings = {
+def test_the_tenants_page_and_name_stand_in_the_mail(new_tenant: Any) -> None:
+    own = new_tenant()
+    own.row.settings = {
         "issuer_name": "Acme Shop",
         "password_reset_url": "https://shop.example/reset",
         "password_min_length": 30,
     }
-    own.made.tenant.save()
+    own.row.save()
     person = own.register(password=PASSWORD * 2)
     token = ask(own, person)
     sent = mails_to(person.email)[-1]
@@ -249,12 +249,12 @@ def test_the_tenants_page_and_name_stand_in_the_mail(new_house: Any) -> None:
     assert Api().post(RESET, {"token": token, "password": NEW * 2}).status_code == 200
 
 
-@pytest.mark.parametrize("door", ["api", "console"])
-def test_admin_reset_link_never_leads_to_a_tenants_page(door: str, new_house: Any, operator: Api) -> None:
-    own = new_house()
+@pytest.mark.parametrize("way", ["api", "console"])
+def test_admin_reset_link_never_leads_to_a_tenants_page(way: str, new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     page = {"settings": {"password_reset_url": "https://shop.example/reset"}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", page).status_code == 200
-    if door == "api":
+    if way == "api":
         assert Api().post(ADMIN_FORGOT, {"email": own.admin.email}).status_code == 200
     else:
         assert DjangoClient().post("/admin/forgotten/", {"email": own.admin.email}).status_code == 302
@@ -263,8 +263,8 @@ def test_admin_reset_link_never_leads_to_a_tenants_page(door: str, new_house: An
     assert f"{settings.PASSWORD_RESET_URL}#realm=admin&token={token_in(sent)}" in sent.body
 
 
-def test_admin_users_reset_theirs_in_the_global_database(new_house: Any) -> None:
-    own = new_house()
+def test_admin_users_reset_theirs_in_the_global_database(new_tenant: Any) -> None:
+    own = new_tenant()
     assert Api().post(ADMIN_FORGOT, {"email": own.admin.email.upper()}).status_code == 200
     token = token_in(mails_to(own.admin.email)[-1])
     assert Api().post(RESET, {"token": f"{own.id.hex}.{token}", "password": NEW}).status_code == 400
@@ -277,8 +277,8 @@ def test_admin_users_reset_theirs_in_the_global_database(new_house: Any) -> None
     assert {"password.reset_asked", "password.reset"} <= set(trail)
 
 
-def test_reset_rejects_admin_of_suspended_tenant(new_house: Any, operator: Api) -> None:
-    own = new_house()
+def test_reset_rejects_admin_of_suspended_tenant(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     assert Api().post(ADMIN_FORGOT, {"email": own.admin.email}).status_code == 200
     body = {"token": token_in(mails_to(own.admin.email)[-1]), "password": NEW}
     for status, expected in (("suspended", 400), ("active", 200)):
@@ -287,54 +287,56 @@ def test_reset_rejects_admin_of_suspended_tenant(new_house: Any, operator: Api) 
         assert answer.status_code == expected, answer.content
 
 
-def test_forgot_mails_no_inactive_user(house: House, new_house: Any, operator: Api) -> None:
-    person, own = house.register(), new_house()
-    assert house.api.delete(f"/uflow/user/enduser/{house.id}/{person.id}").status_code == 200
+def test_forgot_mails_no_inactive_user(tenant: TestTenant, new_tenant: Any, operator: Api) -> None:
+    person, own = tenant.register(), new_tenant()
+    assert tenant.api.delete(f"/uflow/user/enduser/{tenant.id}/{person.id}").status_code == 200
     colleague = {"username": f"off-{secrets.token_hex(4)}", "email": f"off-{secrets.token_hex(4)}@example.com"}
     names = {"password": PASSWORD, "first_name": "A", "last_name": "B"}
     made = own.api.post("/uflow/admin/users", {**colleague, **names}).json()
     assert own.api.delete(f"/uflow/admin/users/{made['id']}").status_code == 200
     for path, body in (
-        (FORGOT, {"email": person.email, "tenant_id": str(house.id)}),
+        (FORGOT, {"email": person.email, "tenant_id": str(tenant.id)}),
         (ADMIN_FORGOT, {"email": colleague["email"]}),
     ):
         assert Api().post(path, body).status_code == 200
         assert not [sent for sent in mails_to(body["email"]) if "new password" in sent.subject]
 
 
-def test_forgot_needs_an_active_client_of_the_tenant(house: House, other_house: House) -> None:
-    person = house.register()
+def test_forgot_needs_an_active_client_of_the_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person = tenant.register()
     body = {"name": f"off-{secrets.token_hex(4)}", "type": "public"}
-    client = house.api.post(f"/clientms/tenants/{house.id}/clients", body).json()
-    off = f"/clientms/tenants/{house.id}/clients/{client['id']}/deactivate"
-    assert house.api.patch(off).status_code == 200
+    client = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body).json()
+    off = f"/clientms/tenants/{tenant.id}/clients/{client['id']}/deactivate"
+    assert tenant.api.patch(off).status_code == 200
     for named in (
         {"client_id": client["id"]},
-        {"client_id": str(other_house.client_id)},
-        {"client_id": str(house.client_id), "tenant_id": str(other_house.id)},
+        {"client_id": str(other_tenant.client_id)},
+        {"client_id": str(tenant.client_id), "tenant_id": str(other_tenant.id)},
     ):
         assert Api().post(FORGOT, {"email": person.email, **named}).status_code == 200
     assert mails_to(person.email) == []
 
 
-def test_a_sign_in_that_has_checked_the_old_password_gets_no_session_after_the_reset(house: House) -> None:
-    person = house.register()
-    token = ask(house, person)
-    with in_tenant(house.id):
+def test_a_sign_in_that_has_checked_the_old_password_gets_no_session_after_the_reset(tenant: TestTenant) -> None:
+    person = tenant.register()
+    token = ask(tenant, person)
+    with in_tenant(tenant.id):
         half_way = EndUser.objects.get(pk=person.id)
-        speaker = signin.end_user_speaker(half_way, house.id, house.client_id)
+        speaker = signin.end_user_speaker(half_way, tenant.id, tenant.client_id)
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
-    with in_tenant(house.id) as tenant, pytest.raises(WrongCredentials), END_USERS.atomic():
+    with in_tenant(tenant.id) as tenant, pytest.raises(WrongCredentials), END_USERS.atomic():
         signin.complete_sign_in(END_USERS, half_way, speaker, amr=("pwd",), tenant=tenant)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert not EndUserSession.objects.filter(user_id=person.id, ended_at=None).exists()
 
 
-def test_another_tenants_user_of_the_same_id_uses_up_nobodys_mails(house: House, other_house: House) -> None:
-    person, twin = house.register(), f"twin-{secrets.token_hex(5)}@example.com"
-    rows = {"tenant_id": str(other_house.id), "rows": [{"id": str(person.id), "email": twin}]}
-    assert other_house.api.post("/uflow/admin/enduser/import", rows).json()["created"] == 1
+def test_another_tenants_user_of_the_same_id_uses_up_nobodys_mails(
+    tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    person, twin = tenant.register(), f"twin-{secrets.token_hex(5)}@example.com"
+    rows = {"tenant_id": str(other_tenant.id), "rows": [{"id": str(person.id), "email": twin}]}
+    assert other_tenant.api.post("/uflow/admin/enduser/import", rows).json()["created"] == 1
     for _ in range(5):
-        assert Api().post(FORGOT, {"email": twin, "client_id": str(other_house.client_id)}).status_code == 200
+        assert Api().post(FORGOT, {"email": twin, "client_id": str(other_tenant.client_id)}).status_code == 200
     assert len(mails_to(twin)) == 5
-    assert ask(house, person)
+    assert ask(tenant, person)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.credentials import blocklist, passwords
 from userflow.errors import WeakPassword
 
@@ -87,10 +87,10 @@ def test_the_length_is_between_8_and_128(length: int, bad: bool) -> None:
     assert refused(("horse battery 9 xk " * 8)[:length].replace(" ", "-")) is bad
 
 
-def test_a_tenant_may_ask_for_more(new_house: Any) -> None:
-    own = new_house()
-    own.made.tenant.settings = {"password_min_length": 15}
-    own.made.tenant.save()
+def test_a_tenant_may_ask_for_more(new_tenant: Any) -> None:
+    own = new_tenant()
+    own.row.settings = {"password_min_length": 15}
+    own.row.save()
     body = {"tenant_id": str(own.id), "client_id": str(own.client_id), "email": "ann@example.com"}
     short = Api().post("/uflow/user/clients/register", {**body, "password": "fourteen chars"})
     assert (short.status_code, short.json()["details"]) == (400, {"password": ["Use between 15 and 128 characters."]})
@@ -112,6 +112,6 @@ def test_a_list_of_the_operators_own_is_used_too(settings: Any, tmp_path: Any) -
     assert not refused("Acme-Widgets")
 
 
-def test_a_weak_password_is_refused_wherever_one_is_set(house: House) -> None:
-    body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": "weak@example.com"}
+def test_a_weak_password_is_refused_wherever_one_is_set(tenant: TestTenant) -> None:
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": "weak@example.com"}
     assert Api().post("/uflow/user/clients/register", {**body, "password": "Password2026!"}).status_code == 400

@@ -17,7 +17,7 @@ from tests.mfa.people import code_to, some_phone
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.userflow.mailbox import mails_to
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 REGISTER, LOGIN = "/uflow/user/clients/register", "/uflow/auth/enduser/login"
 STOLEN = "attacker horse 5 battery"
@@ -32,7 +32,7 @@ def tokens_in_mail(sent: Any) -> list[str]:
 class Attacker:
     """A caller who knows the address of the victim and has a mailbox of their own."""
 
-    house: House
+    tenant: TestTenant
     victim: str
     # One network for all calls: windows belong to it.
     api: Api = field(default_factory=Api)
@@ -48,7 +48,7 @@ class Attacker:
     @property
     def name(self) -> dict[str, str]:
         """How the calls name the victim."""
-        return {"email": self.victim, "tenant_id": str(self.house.id)}
+        return {"email": self.victim, "tenant_id": str(self.tenant.id)}
 
     @property
     def token(self) -> str:
@@ -58,13 +58,13 @@ class Attacker:
     # --- parts of preparations ---------------------------------------------------------------------------------------
 
     def register(self, email: str, **fields: Any) -> Any:
-        body = {"tenant_id": str(self.house.id), "client_id": str(self.house.client_id), "email": email}
+        body = {"tenant_id": str(self.tenant.id), "client_id": str(self.tenant.client_id), "email": email}
         answer = self.api.post(REGISTER, {**body, "password": STOLEN, **fields})
         self._keep_ticket(answer)
         return answer
 
     def sign_in(self, email: str) -> Any:
-        body = {"client_id": str(self.house.client_id), "email": email, "password": STOLEN}
+        body = {"client_id": str(self.tenant.client_id), "email": email, "password": STOLEN}
         answer = self.api.post(LOGIN, body)
         self._keep_ticket(answer)
         if answer.status_code == 200:
@@ -94,7 +94,7 @@ class Attacker:
                 self.totp, self.backup_codes = secret, done.json()["backup_codes"]
 
     def enrol_phone(self, **how: Any) -> None:
-        body = {**self.name, "client_id": str(self.house.client_id), "phone_number": some_phone()}
+        body = {**self.name, "client_id": str(self.tenant.client_id), "phone_number": some_phone()}
         if self.api.post("/webauthn/sms/beginSetup", body, **how).status_code == 200:
             code = code_to(body["phone_number"])
             self.api.post("/webauthn/sms/confirmSetup", {**body, "code": code}, **how)
@@ -166,8 +166,8 @@ class Attacker:
         return self.sign_in(self.victim).status_code == 200
 
     def _signs_in_by_passkey(self, passkey: Authenticator, who: str) -> bool:
-        options = self.api.post("/webauthn/enduser/beginAuthentication", {"tenant_id": str(self.house.id)}).json()
-        body = {"tenant_id": str(self.house.id), "response": passkey.get(options)}
+        options = self.api.post("/webauthn/enduser/beginAuthentication", {"tenant_id": str(self.tenant.id)}).json()
+        body = {"tenant_id": str(self.tenant.id), "response": passkey.get(options)}
         done = self.api.post("/webauthn/enduser/finishAuthentication", body)
         return done.status_code == 200 and who in done.content.decode()
 
@@ -190,8 +190,8 @@ class Attacker:
             for token in tokens_in_mail(sent):
                 for path in ("/uflow/user/email/verify", "/uflow/user/email/undo"):
                     self.api.post(path, {"token": token})
-        query = {"tenant_id": str(self.house.id), "email": self.victim}
-        users = self.house.api.get("/uflow/user/enduser/list", query).json()["users"]
+        query = {"tenant_id": str(self.tenant.id), "email": self.victim}
+        users = self.tenant.api.get("/uflow/user/enduser/list", query).json()["users"]
         return [user["id"] for user in users] != [who]
 
 
@@ -261,8 +261,8 @@ def non_verifying_provider(attacker: Attacker) -> None:
     """A record that an identity provider without verification stands for, and the attacker's try to make one."""
     attacker.register(attacker.victim, provider="google")
     fields = {"provider": "google", "email": attacker.victim, "name": "Not the victim"}
-    body = {"tenant_id": str(attacker.house.id), "client_id": str(attacker.house.client_id), **fields}
-    attacker.house.api.post(REGISTER, body)
+    body = {"tenant_id": str(attacker.tenant.id), "client_id": str(attacker.tenant.client_id), **fields}
+    attacker.tenant.api.post(REGISTER, body)
 
 
 CLASSES = [

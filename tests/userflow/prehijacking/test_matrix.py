@@ -12,7 +12,7 @@ import pytest
 from tests.userflow.directory.entra import Entra
 from tests.userflow.prehijacking.attacker import CLASSES, Attacker, non_verifying_provider, pending_change_to
 from tests.userflow.prehijacking.victim import STEPS, Victim
-from tests.world import House, build_house
+from tests.world import TestTenant, build_tenant
 
 EXCLUDED = [
     # A record of another provider has no password that a mail could reset once the address is verified.
@@ -30,10 +30,10 @@ CELLS = [
 
 
 @pytest.fixture(scope="module")
-def tenants_by_policy(django_db_setup: None, django_db_blocker: Any) -> dict[str, House]:
+def tenants_by_policy(django_db_setup: None, django_db_blocker: Any) -> dict[str, TestTenant]:
     """A tenant for each value of `email_verification`."""
     with django_db_blocker.unblock():
-        made = {policy: build_house("hijack") for policy in ("off", "required")}
+        made = {policy: build_tenant("hijack") for policy in ("off", "required")}
         path = f"/uflow/admin/tenants/{made['required'].id}/settings"
         answer = made["required"].api.patch(path, {"settings": {"email_verification": "required"}})
         assert answer.status_code == 200, answer.content
@@ -53,16 +53,16 @@ def entra(settings: Any) -> Iterator[Entra]:
 @pytest.mark.parametrize(("prepare", "step"), CELLS)
 @pytest.mark.parametrize("policy", ["off", "required"])
 def test_nothing_prepared_under_an_address_survives_its_owner(
-    tenants_by_policy: dict[str, House],
+    tenants_by_policy: dict[str, TestTenant],
     entra: Entra,
     policy: str,
     prepare: Callable[[Attacker], None],
     step: Callable[[Victim], None],
 ) -> None:
-    house = tenants_by_policy[policy]
-    house.renew_token()
-    victim = Victim(house, entra)
-    attacker = Attacker(house, victim.email)
+    tenant = tenants_by_policy[policy]
+    tenant.renew_token()
+    victim = Victim(tenant, entra)
+    attacker = Attacker(tenant, victim.email)
     prepare(attacker)
     step(victim)
     first = victim.signs_in()

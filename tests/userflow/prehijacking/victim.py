@@ -9,7 +9,7 @@ from tests.userflow.directory.conftest import CONFIGS
 from tests.userflow.directory.entra import Entra
 from tests.userflow.mailbox import mails_to
 from tests.userflow.prehijacking.attacker import LOGIN, REGISTER, tokens_in_mail
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.accounts.models import EndUser
 from userflow.credentials.passwords import hashed
 
@@ -21,7 +21,7 @@ OWN = "victim horse 6 battery"
 class Victim:
     """The owner of a mailbox, at a network of their own."""
 
-    house: House
+    tenant: TestTenant
     entra: Entra
     email: str = field(default_factory=lambda: f"victim-{secrets.token_hex(5)}@example.com")
     api: Api = field(default_factory=Api)
@@ -30,7 +30,7 @@ class Victim:
         return tokens_in_mail(mails_to(address or self.email)[-1])[-1]
 
     def _registration(self, email: str) -> Any:
-        body = {"tenant_id": str(self.house.id), "client_id": str(self.house.client_id), "email": email}
+        body = {"tenant_id": str(self.tenant.id), "client_id": str(self.tenant.client_id), "email": email}
         return self.api.post(REGISTER, {**body, "password": OWN})
 
     def _or_resets(self, answer: Any) -> None:
@@ -50,7 +50,7 @@ class Victim:
         assert verified.status_code == 200, verified.content
 
     def resets(self) -> None:
-        body = {"email": self.email, "tenant_id": str(self.house.id)}
+        body = {"email": self.email, "tenant_id": str(self.tenant.id)}
         before = len(mails_to(self.email))
         assert self.api.post("/uflow/auth/enduser/password/forgot", body).status_code == 200
         if len(mails_to(self.email)) == before:
@@ -82,7 +82,7 @@ class Victim:
             self._or_resets(self.api.post(VERIFY, {"token": self.newest_token()}))
 
     def accepts_an_invitation(self) -> None:
-        invited = self.house.api.post("/uflow/admin/invitations", {"email": self.email, "kind": "end_user"})
+        invited = self.tenant.api.post("/uflow/admin/invitations", {"email": self.email, "kind": "end_user"})
         self._or_resets(invited)
         if invited.status_code == 201:
             body = {"token": self.newest_token(), "password": OWN}
@@ -92,24 +92,24 @@ class Victim:
         """Come from a directory; where another account keeps the address, the owner sets a new password for it."""
         self.entra.add(self.email)
         config = {"name": f"Office {secrets.token_hex(4)}", **self.entra.members()}
-        made = self.house.api.post(CONFIGS, config).json()
-        report = self.house.api.post(f"{CONFIGS}/{made['id']}/sync", {}).json()
+        made = self.tenant.api.post(CONFIGS, config).json()
+        report = self.tenant.api.post(f"{CONFIGS}/{made['id']}/sync", {}).json()
         if not report["users_created"]:
             return self.resets()
-        with in_tenant(self.house.id):
+        with in_tenant(self.tenant.id):
             # A directory's users have no password here; signing in stands for a factor of their own.
             EndUser.objects.filter(email=self.email).update(password=hashed(OWN))
         return None
 
     def _login(self, email: str) -> Any:
-        body = {"client_id": str(self.house.client_id), "email": email, "password": OWN}
+        body = {"client_id": str(self.tenant.client_id), "email": email, "password": OWN}
         return self.api.post(LOGIN, body)
 
     def record(self) -> dict[str, Any]:
         """The one user who has the address."""
-        query = {"tenant_id": str(self.house.id), "email": self.email}
-        (found,) = self.house.api.get("/uflow/user/enduser/list", query).json()["users"]
-        return dict(self.house.api.get(f"/uflow/user/enduser/{self.house.id}/{found['id']}").json())
+        query = {"tenant_id": str(self.tenant.id), "email": self.email}
+        (found,) = self.tenant.api.get("/uflow/user/enduser/list", query).json()["users"]
+        return dict(self.tenant.api.get(f"/uflow/user/enduser/{self.tenant.id}/{found['id']}").json())
 
     def signs_in(self) -> Any:
         return self._login(self.email)

@@ -9,21 +9,21 @@ from django.core import mail as django_mail
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import make_client, own_token
 from tests.userflow.validation.test_validation import with_role
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 from userflow import mail
 
 PATH = "/authmgr/profile"
 
 
-def test_an_end_users_profile(house: House) -> None:
-    person, _ = with_role(house, "invoices:read")
+def test_an_end_users_profile(tenant: TestTenant) -> None:
+    person, _ = with_role(tenant, "invoices:read")
     name = f"group-{uuid4().hex[:8]}"
-    group = house.api.post("/authmgr/groups", {"name": name, "roles": []}).json()["id"]
-    house.api.post(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
-    profile = house.as_user(person).get(PATH).json()
+    group = tenant.api.post("/authmgr/groups", {"name": name, "roles": []}).json()["id"]
+    tenant.api.post(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
+    profile = tenant.as_user(person).get(PATH).json()
     assert (profile["id"], profile["kind"], profile["email"]) == (str(person.id), "end_user", person.email)
     assert (profile["name"], profile["active"], profile["provider"]) == ("Some One", True, "local")
-    assert (profile["tenant_id"], profile["client_id"]) == (str(house.id), str(house.client_id))
+    assert (profile["tenant_id"], profile["client_id"]) == (str(tenant.id), str(tenant.client_id))
     assert (profile["groups"], profile["mfa_methods"], profile["metadata"]) == ([name], [], {})
     assert "user" in profile["roles"]
     assert "invoices:read" in profile["permissions"]
@@ -32,29 +32,29 @@ def test_an_end_users_profile(house: House) -> None:
     assert not {"password", "email_key", "username"} & set(profile)
 
 
-def test_an_admins_and_an_operators_profile(house: House, operator: Api) -> None:
-    profile = house.api.get(PATH).json()
+def test_an_admins_and_an_operators_profile(tenant: TestTenant, operator: Api) -> None:
+    profile = tenant.api.get(PATH).json()
     assert (profile["id"], profile["kind"], profile["username"]) == (
-        str(house.admin.id),
+        str(tenant.admin.id),
         "admin",
-        house.admin.username,
+        tenant.admin.username,
     )
-    assert (profile["roles"], profile["groups"], profile["tenant_id"]) == (["tenant-admin"], [], str(house.id))
+    assert (profile["roles"], profile["groups"], profile["tenant_id"]) == (["tenant-admin"], [], str(tenant.id))
     assert "endusers:write" in profile["permissions"]
     other = operator.get(PATH).json()
     assert (other["kind"], other["tenant_id"], other["roles"]) == ("operator", None, ["operator"])
 
 
-def test_a_client_and_nobody_have_none(house: House) -> None:
-    client = Api(token=own_token(make_client(house)))
+def test_a_client_and_nobody_have_none(tenant: TestTenant) -> None:
+    client = Api(token=own_token(make_client(tenant)))
     assert (client.get(PATH).status_code, client.put(PATH, {}).status_code) == (403, 403)
     assert (Api().get(PATH).status_code, Api().put(PATH, {}).status_code) == (401, 401)
 
 
-def test_a_user_changes_name_and_metadata(house: House) -> None:
-    door = house.as_user(house.register())
-    before = door.get(PATH).json()
-    changed = door.put(PATH, {"name": "Ann", "metadata": {"theme": {"dark": True}}})
+def test_a_user_changes_name_and_metadata(tenant: TestTenant) -> None:
+    api = tenant.as_user(tenant.register())
+    before = api.get(PATH).json()
+    changed = api.put(PATH, {"name": "Ann", "metadata": {"theme": {"dark": True}}})
     assert changed.status_code == 200
     assert changed.json() == {
         **before,
@@ -62,34 +62,34 @@ def test_a_user_changes_name_and_metadata(house: House) -> None:
         "metadata": {"theme": {"dark": True}},
         "updated_at": changed.json()["updated_at"],
     }
-    assert door.put(PATH, {"metadata": {}}).json()["metadata"] == {}
-    assert door.get(PATH).json()["name"] == "Ann"
+    assert api.put(PATH, {"metadata": {}}).json()["metadata"] == {}
+    assert api.get(PATH).json()["name"] == "Ann"
 
 
 @pytest.mark.parametrize(
     "member", ["id", "active", "roles", "permissions", "groups", "provider", "tenant_id", "mfa_methods", "password"]
 )
-def test_members_that_are_not_ones_own_to_change_have_no_effect(house: House, member: str) -> None:
-    door = house.as_user(house.register())
-    before = door.get(PATH).json()
-    answer = door.put(PATH, {member: ["tenant-admin"], "name": "Same"})
+def test_members_that_are_not_ones_own_to_change_have_no_effect(tenant: TestTenant, member: str) -> None:
+    api = tenant.as_user(tenant.register())
+    before = api.get(PATH).json()
+    answer = api.put(PATH, {member: ["tenant-admin"], "name": "Same"})
     assert answer.status_code == 200
     assert {**answer.json(), "updated_at": 0} == {**before, "name": "Same", "updated_at": 0}
 
 
 @pytest.mark.parametrize(("member", "value"), [("name", 7), ("email", "x"), ("metadata", []), ("metadata", "x")])
-def test_a_member_of_another_form_is_named(house: House, member: str, value: Any) -> None:
-    answer = house.as_user(house.register()).put(PATH, {member: value})
+def test_a_member_of_another_form_is_named(tenant: TestTenant, member: str, value: Any) -> None:
+    answer = tenant.as_user(tenant.register()).put(PATH, {member: value})
     assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
 
 
-def test_an_address_that_somebody_has_is_refused(house: House) -> None:
-    taken, door = house.register(), house.as_user(house.register())
-    assert door.put(PATH, {"email": taken.email.upper(), "current_password": PASSWORD}).status_code == 409
+def test_an_address_that_somebody_has_is_refused(tenant: TestTenant) -> None:
+    taken, api = tenant.register(), tenant.as_user(tenant.register())
+    assert api.put(PATH, {"email": taken.email.upper(), "current_password": PASSWORD}).status_code == 409
 
 
-def test_an_admin_changes_names_and_address_and_the_old_address_is_told(new_house: Any) -> None:
-    own = new_house()
+def test_an_admin_changes_names_and_address_and_the_old_address_is_told(new_tenant: Any) -> None:
+    own = new_tenant()
     address = f"new-{uuid4().hex[:8]}@example.com"
     body = {"first_name": "Ann", "last_name": "Lee", "email": address, "roles": ["operator"]}
     changed = own.api.put(PATH, {**body, "current_password": PASSWORD})
@@ -102,36 +102,36 @@ def test_an_admin_changes_names_and_address_and_the_old_address_is_told(new_hous
     assert sorted(to for to in sent if to in (own.admin.email, address)) == sorted([own.admin.email, address])
 
 
-def test_an_admins_username_and_address_stay_unique(new_house: Any, other_house: House) -> None:
-    house = new_house()
-    assert house.api.put(PATH, {"username": other_house.admin.username.upper()}).status_code == 409
-    fresh = Api(token=sign_in_admin(house.admin.username)["access_token"])
-    body = {"email": other_house.admin.email, "current_password": PASSWORD}
+def test_an_admins_username_and_address_stay_unique(new_tenant: Any, other_tenant: TestTenant) -> None:
+    tenant = new_tenant()
+    assert tenant.api.put(PATH, {"username": other_tenant.admin.username.upper()}).status_code == 409
+    fresh = Api(token=sign_in_admin(tenant.admin.username)["access_token"])
+    body = {"email": other_tenant.admin.email, "current_password": PASSWORD}
     assert fresh.put(PATH, body).status_code == 409
 
 
-def test_another_address_needs_a_fresh_sign_in(new_house: Any) -> None:
-    house = new_house()
-    person = house.register()
-    admin = sign_in_admin(house.admin.username)["access_token"]
-    mine = f"/uflow/admin/users/{house.admin.id}"
+def test_another_address_needs_a_fresh_sign_in(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    person = tenant.register()
+    admin = sign_in_admin(tenant.admin.username)["access_token"]
+    mine = f"/uflow/admin/users/{tenant.admin.id}"
     for path, token, own in (
-        (PATH, house.sign_in(person)["access_token"], person.email),
-        (PATH, admin, house.admin.email),
-        (mine, admin, house.admin.email),
+        (PATH, tenant.sign_in(person)["access_token"], person.email),
+        (PATH, admin, tenant.admin.email),
+        (mine, admin, tenant.admin.email),
     ):
-        door = Api(token=aged(token, 16))
+        api = Api(token=aged(token, 16))
         body = {"email": f"new-{uuid4().hex[:8]}@example.com", "current_password": PASSWORD}
-        refused = door.put(path, body)
+        refused = api.put(path, body)
         assert (refused.status_code, refused.json()["code"]) == (401, "insufficient_user_authentication")
         # A form that sends every member back changes no address.
-        assert door.put(path, {"email": own}).status_code == 200
+        assert api.put(path, {"email": own}).status_code == 200
 
 
-def test_a_profile_costs_one_statement_beyond_the_authentication(house: House) -> None:
-    door = house.as_user(house.register())
+def test_a_profile_costs_one_statement_beyond_the_authentication(tenant: TestTenant) -> None:
+    api = tenant.as_user(tenant.register())
     with statements() as seen:
-        door.get(PATH)
+        api.get(PATH)
     with statements() as admin:
-        house.api.get(PATH)
+        tenant.api.get(PATH)
     assert (seen.counts, admin.counts) == ((1, 2), (2, 0))

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 
 ROLES = "/authmgr/roles"
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
-def make(house: House, **members: Any) -> dict[str, Any]:
-    answer = house.api.post(ROLES, {"name": f"role-{secrets.token_hex(4)}", **members})
+def make(tenant: TestTenant, **members: Any) -> dict[str, Any]:
+    answer = tenant.api.post(ROLES, {"name": f"role-{secrets.token_hex(4)}", **members})
     assert answer.status_code == 201, answer.content
     return dict(answer.json())
 
@@ -30,96 +30,96 @@ def claims(token: str) -> dict[str, Any]:
     return dict(json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))))
 
 
-def manager(house: House) -> Api:
+def manager(tenant: TestTenant) -> Api:
     """An admin who may write roles but reads and writes no services."""
     name = f"manager-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "M", "last_name": "R"}
-    assert house.api.post("/uflow/admin/users", {**body, "roles": ["user-manager"]}).status_code == 201
+    assert tenant.api.post("/uflow/admin/users", {**body, "roles": ["user-manager"]}).status_code == 201
     return Api(token=sign_in_admin(name)["access_token"])
 
 
-def test_a_role_is_made_read_changed_and_deleted(house: House) -> None:
-    role = make(house, description="Pays", permissions=["invoices:pay", "invoices:read", "invoices:pay"])
+def test_a_role_is_made_read_changed_and_deleted(tenant: TestTenant) -> None:
+    role = make(tenant, description="Pays", permissions=["invoices:pay", "invoices:read", "invoices:pay"])
     assert role["permissions"] == ["invoices:pay", "invoices:read"]
-    assert house.api.get(f"{ROLES}/{role['id']}").json() == role
-    changed = house.api.put(f"{ROLES}/{role['id']}", {"permissions": []}).json()
+    assert tenant.api.get(f"{ROLES}/{role['id']}").json() == role
+    changed = tenant.api.put(f"{ROLES}/{role['id']}", {"permissions": []}).json()
     assert (changed["permissions"], changed["description"], changed["name"]) == ([], "Pays", role["name"])
-    assert house.api.delete(f"{ROLES}/{role['id']}").json()["id"] == role["id"]
-    assert house.api.get(f"{ROLES}/{role['id']}").status_code == 404
+    assert tenant.api.delete(f"{ROLES}/{role['id']}").json()["id"] == role["id"]
+    assert tenant.api.get(f"{ROLES}/{role['id']}").status_code == 404
 
 
-def test_roles_come_in_pages_newest_first_and_by_a_part_of_the_name(house: House) -> None:
+def test_roles_come_in_pages_newest_first_and_by_a_part_of_the_name(tenant: TestTenant) -> None:
     mark = secrets.token_hex(4)
-    names = [make(house, name=f"Page {mark} {number}%")["name"] for number in range(3)]
-    found = house.api.get(ROLES, {"name": f"page {mark}".upper(), "limit": "2"}).json()
+    names = [make(tenant, name=f"Page {mark} {number}%")["name"] for number in range(3)]
+    found = tenant.api.get(ROLES, {"name": f"page {mark}".upper(), "limit": "2"}).json()
     assert ([role["name"] for role in found["roles"]], found["total"], found["total_pages"]) == (names[:0:-1], 3, 2)
-    assert house.api.get(ROLES, {"name": f"{mark} 1%"}).json()["total"] == 1
-    assert house.api.get(ROLES, {"name": f"{mark} _%"}).json()["total"] == 0
-    past = house.api.get(ROLES, {"name": mark, "page": "9", "limit": "1000"}).json()
+    assert tenant.api.get(ROLES, {"name": f"{mark} 1%"}).json()["total"] == 1
+    assert tenant.api.get(ROLES, {"name": f"{mark} _%"}).json()["total"] == 0
+    past = tenant.api.get(ROLES, {"name": mark, "page": "9", "limit": "1000"}).json()
     assert (past["roles"], past["total"], past["limit"]) == ([], 3, 100)
 
 
-def test_a_bound_role_is_in_the_token_and_counts_and_ends_at_the_very_next_request(house: House) -> None:
-    person, role = house.register(), make(house, permissions=["services:read", "lamps:switch"])
-    door = house.as_user(person)
+def test_a_bound_role_is_in_the_token_and_counts_and_ends_at_the_very_next_request(tenant: TestTenant) -> None:
+    person, role = tenant.register(), make(tenant, permissions=["services:read", "lamps:switch"])
+    api = tenant.as_user(person)
     services = "/exsvc/debug/auth"
-    assert "services:read" not in door.get(services).json()["permissions"]
-    assert house.api.post(bindings(role), {"user_ids": [str(person.id)]}).json()["changed"] == 1
-    assert {"services:read", "lamps:switch"} <= set(door.get(services).json()["permissions"])
-    assert {"services:read", "lamps:switch"} <= set(claims(house.sign_in(person)["access_token"])["permissions"])
-    assert house.api.delete(bindings(role), {"user_ids": [str(person.id)]}).json()["changed"] == 1
-    assert "lamps:switch" not in door.get(services).json()["permissions"]
+    assert "services:read" not in api.get(services).json()["permissions"]
+    assert tenant.api.post(bindings(role), {"user_ids": [str(person.id)]}).json()["changed"] == 1
+    assert {"services:read", "lamps:switch"} <= set(api.get(services).json()["permissions"])
+    assert {"services:read", "lamps:switch"} <= set(claims(tenant.sign_in(person)["access_token"])["permissions"])
+    assert tenant.api.delete(bindings(role), {"user_ids": [str(person.id)]}).json()["changed"] == 1
+    assert "lamps:switch" not in api.get(services).json()["permissions"]
 
 
-def test_permissions_taken_from_a_role_and_a_deleted_role_end_at_the_very_next_request(house: House) -> None:
-    person, role = house.register(), make(house, permissions=["doors:open", "doors:lock"])
-    house.api.post(bindings(role), {"user_ids": [str(person.id)]})
-    door = house.as_user(person)
-    house.api.put(f"{ROLES}/{role['id']}", {"permissions": ["doors:lock"]})
-    held = door.get("/exsvc/debug/auth").json()["permissions"]
+def test_permissions_taken_from_a_role_and_a_deleted_role_end_at_the_very_next_request(tenant: TestTenant) -> None:
+    person, role = tenant.register(), make(tenant, permissions=["doors:open", "doors:lock"])
+    tenant.api.post(bindings(role), {"user_ids": [str(person.id)]})
+    api = tenant.as_user(person)
+    tenant.api.put(f"{ROLES}/{role['id']}", {"permissions": ["doors:lock"]})
+    held = api.get("/exsvc/debug/auth").json()["permissions"]
     assert ("doors:open" in held, "doors:lock" in held) == (False, True)
-    house.api.delete(f"{ROLES}/{role['id']}")
-    assert "doors:lock" not in door.get("/exsvc/debug/auth").json()["permissions"]
+    tenant.api.delete(f"{ROLES}/{role['id']}")
+    assert "doors:lock" not in api.get("/exsvc/debug/auth").json()["permissions"]
 
 
-def test_bindings_are_all_or_nothing_and_the_unknown_are_named(house: House, other_house: House) -> None:
-    role, person, stranger = make(house), house.register(), other_house.register()
+def test_bindings_are_all_or_nothing_and_the_unknown_are_named(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    role, person, stranger = make(tenant), tenant.register(), other_tenant.register()
     wanted = {"user_ids": [str(person.id), NOBODY, str(stranger.id)]}
-    for call in (house.api.post, house.api.delete):
+    for call in (tenant.api.post, tenant.api.delete):
         refused = call(bindings(role), wanted)
         assert refused.status_code == 404
         told = " ".join(refused.json()["details"]["user_ids"])
         assert (NOBODY in told, str(stranger.id) in told, str(person.id) in told) == (True, True, False)
-    assert house.api.get(bindings(role)).json()["total"] == 0
+    assert tenant.api.get(bindings(role)).json()["total"] == 0
 
 
-def test_binding_twice_binds_once_and_the_list_says_who(house: House) -> None:
-    role, people = make(house), [house.register() for _ in range(3)]
+def test_binding_twice_binds_once_and_the_list_says_who(tenant: TestTenant) -> None:
+    role, people = make(tenant), [tenant.register() for _ in range(3)]
     everybody = {"user_ids": [str(person.id) for person in people]}
-    assert house.api.post(bindings(role), {"user_ids": [str(people[0].id)]}).json()["changed"] == 1
-    assert house.api.post(bindings(role), everybody).json()["changed"] == 2
-    assert house.api.post(bindings(role), everybody).json()["changed"] == 0
-    found = house.api.get(bindings(role), {"limit": "2"}).json()
+    assert tenant.api.post(bindings(role), {"user_ids": [str(people[0].id)]}).json()["changed"] == 1
+    assert tenant.api.post(bindings(role), everybody).json()["changed"] == 2
+    assert tenant.api.post(bindings(role), everybody).json()["changed"] == 0
+    found = tenant.api.get(bindings(role), {"limit": "2"}).json()
     assert (found["total"], found["total_pages"], len(found["users"])) == (3, 2, 2)
     assert {user["email"] for user in found["users"]} <= {person.email for person in people}
-    assert house.api.delete(bindings(role), {"user_ids": [str(people[0].id)]}).json()["changed"] == 1
-    assert house.api.delete(bindings(role), {"user_ids": [str(people[0].id)]}).json()["changed"] == 0
+    assert tenant.api.delete(bindings(role), {"user_ids": [str(people[0].id)]}).json()["changed"] == 1
+    assert tenant.api.delete(bindings(role), {"user_ids": [str(people[0].id)]}).json()["changed"] == 0
 
 
-def test_the_built_in_role_stays_under_its_name(house: House) -> None:
+def test_the_built_in_role_stays_under_its_name(tenant: TestTenant) -> None:
     (user,) = [
-        role for role in house.api.get(ROLES, {"name": "user", "limit": "100"}).json()["roles"] if role["built_in"]
+        role for role in tenant.api.get(ROLES, {"name": "user", "limit": "100"}).json()["roles"] if role["built_in"]
     ]
-    assert house.api.delete(f"{ROLES}/{user['id']}").status_code == 403
-    assert house.api.put(f"{ROLES}/{user['id']}", {"name": "human"}).status_code == 403
+    assert tenant.api.delete(f"{ROLES}/{user['id']}").status_code == 403
+    assert tenant.api.put(f"{ROLES}/{user['id']}", {"name": "human"}).status_code == 403
     assert (
-        house.api.put(f"{ROLES}/{user['id']}", {"name": "user", "description": "All."}).json()["description"] == "All."
+        tenant.api.put(f"{ROLES}/{user['id']}", {"name": "user", "description": "All."}).json()["description"] == "All."
     )
 
 
-def test_nobody_grants_what_they_do_not_hold(house: House) -> None:
-    weak, person = manager(house), house.register()
-    strong = make(house, permissions=["services:delete", "own:thing"])
+def test_nobody_grants_what_they_do_not_hold(tenant: TestTenant) -> None:
+    weak, person = manager(tenant), tenant.register()
+    strong = make(tenant, permissions=["services:delete", "own:thing"])
     assert weak.post(ROLES, {"name": f"r{secrets.token_hex(4)}", "permissions": ["services:delete"]}).status_code == 403
     plain = weak.post(ROLES, {"name": f"r{secrets.token_hex(4)}", "permissions": ["own:thing", "endusers:read"]}).json()
     assert weak.put(f"{ROLES}/{plain['id']}", {"permissions": ["services:read"]}).status_code == 403
@@ -130,25 +130,25 @@ def test_nobody_grants_what_they_do_not_hold(house: House) -> None:
     # Imports, invitations and groups give roles by name: in the place of a plain one it would be given to its people.
     assert weak.put(f"{ROLES}/{strong['id']}", {"name": f"r{secrets.token_hex(4)}"}).status_code == 403
     assert weak.put(f"{ROLES}/{plain['id']}", {"name": f"r{secrets.token_hex(4)}"}).status_code == 200
-    assert house.api.post(ROLES, {"name": "tenants", "permissions": ["tenants:write"]}).status_code == 403
+    assert tenant.api.post(ROLES, {"name": "tenants", "permissions": ["tenants:write"]}).status_code == 403
 
 
 @pytest.mark.parametrize(
     "permission", ["", "services", "a:b:c", ":read", "a:", "a b:c", "a:b\n", "ä:b", 5, None, "a" * 64 + ":b", ["a:b"]]
 )
-def test_a_permission_of_another_form_is_400(house: House, permission: Any) -> None:
-    answer = house.api.post(ROLES, {"name": f"r{secrets.token_hex(4)}", "permissions": [permission]})
+def test_a_permission_of_another_form_is_400(tenant: TestTenant, permission: Any) -> None:
+    answer = tenant.api.post(ROLES, {"name": f"r{secrets.token_hex(4)}", "permissions": [permission]})
     assert answer.status_code == 400
     assert next(iter(answer.json()["details"])).startswith("permissions")
 
 
-def test_one_name_in_any_case_is_one_role_also_in_a_race(house: House) -> None:
+def test_one_name_in_any_case_is_one_role_also_in_a_race(tenant: TestTenant) -> None:
     name = f"Race {secrets.token_hex(4)}"
 
     def attempt(number: int) -> int:
         try:
             return int(
-                Api(token=house.api.token).post(ROLES, {"name": name.upper() if number % 2 else name}).status_code
+                Api(token=tenant.api.token).post(ROLES, {"name": name.upper() if number % 2 else name}).status_code
             )
         finally:
             connections.close_all()
@@ -156,14 +156,14 @@ def test_one_name_in_any_case_is_one_role_also_in_a_race(house: House) -> None:
     with ThreadPoolExecutor(10) as pool:
         answers = sorted(pool.map(attempt, range(10)))
     assert answers == [201] + [409] * 9
-    other = make(house)
+    other = make(tenant)
     for taken in (name.lower(), f" {name} "):
-        assert house.api.put(f"{ROLES}/{other['id']}", {"name": taken}).status_code == 409, taken
-    assert house.api.put(f"{ROLES}/{other['id']}", {"name": "  "}).status_code == 400
+        assert tenant.api.put(f"{ROLES}/{other['id']}", {"name": taken}).status_code == 409, taken
+    assert tenant.api.put(f"{ROLES}/{other['id']}", {"name": "  "}).status_code == 400
 
 
-def test_another_tenants_role_is_the_404_of_an_unknown_one(house: House, other_house: House) -> None:
-    role, person = make(house), other_house.register()
+def test_another_tenants_role_is_the_404_of_an_unknown_one(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    role, person = make(tenant), other_tenant.register()
     for method, suffix, body in (
         ("get", "", None),
         ("put", "", {"name": "x"}),
@@ -172,76 +172,76 @@ def test_another_tenants_role_is_the_404_of_an_unknown_one(house: House, other_h
         ("post", "/bindings", {"user_ids": [str(person.id)]}),
         ("delete", "/bindings", {"user_ids": [str(person.id)]}),
     ):
-        foreign = other_house.api.call(method, f"{ROLES}/{role['id']}{suffix}", body)
-        unknown = other_house.api.call(method, f"{ROLES}/{NOBODY}{suffix}", body)
-        malformed = other_house.api.call(method, f"{ROLES}/not-an-id{suffix}", body)
+        foreign = other_tenant.api.call(method, f"{ROLES}/{role['id']}{suffix}", body)
+        unknown = other_tenant.api.call(method, f"{ROLES}/{NOBODY}{suffix}", body)
+        malformed = other_tenant.api.call(method, f"{ROLES}/not-an-id{suffix}", body)
         assert foreign.status_code == unknown.status_code == malformed.status_code == 404
         assert foreign.json() == unknown.json() == malformed.json()
-    assert house.api.get(f"{ROLES}/{role['id']}").json() == role
+    assert tenant.api.get(f"{ROLES}/{role['id']}").json() == role
 
 
-def test_only_who_may_reads_and_writes_roles(house: House, other_house: House) -> None:
-    role, end_user = make(house), house.as_user(house.register())
-    everything = make(house, permissions=["roles:read", "roles:write"])
+def test_only_who_may_reads_and_writes_roles(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    role, end_user = make(tenant), tenant.as_user(tenant.register())
+    everything = make(tenant, permissions=["roles:read", "roles:write"])
     assert Api().get(ROLES).status_code == Api().post(ROLES, {"name": "x"}).status_code == 401
     assert end_user.get(ROLES).status_code == end_user.delete(f"{ROLES}/{role['id']}").status_code == 403
     # End users act on themselves only, whatever a role of theirs is called.
-    person = house.register()
-    house.api.post(bindings(everything), {"user_ids": [str(person.id)]})
-    assert house.as_user(person).get(ROLES).status_code == 403
-    assert house.api.get(ROLES, {"tenant_id": str(other_house.id)}).status_code == 403
-    assert house.api.post(ROLES, {"name": "x", "tenant_id": str(other_house.id)}).status_code == 403
+    person = tenant.register()
+    tenant.api.post(bindings(everything), {"user_ids": [str(person.id)]})
+    assert tenant.as_user(person).get(ROLES).status_code == 403
+    assert tenant.api.get(ROLES, {"tenant_id": str(other_tenant.id)}).status_code == 403
+    assert tenant.api.post(ROLES, {"name": "x", "tenant_id": str(other_tenant.id)}).status_code == 403
 
 
-def test_an_operator_names_the_tenant(house: House, operator: Api) -> None:
-    role = make(house)
+def test_an_operator_names_the_tenant(tenant: TestTenant, operator: Api) -> None:
+    role = make(tenant)
     assert operator.get(f"{ROLES}/{role['id']}").status_code == 400
-    assert operator.get(f"{ROLES}/{role['id']}", {"tenant_id": str(house.id)}).json() == role
-    assert operator.get(f"{ROLES}/{role['id']}", headers={"X-Tenant-ID": str(house.id)}).json() == role
+    assert operator.get(f"{ROLES}/{role['id']}", {"tenant_id": str(tenant.id)}).json() == role
+    assert operator.get(f"{ROLES}/{role['id']}", headers={"X-Tenant-ID": str(tenant.id)}).json() == role
     assert operator.get(ROLES, {"tenant_id": NOBODY}).status_code == 404
-    made = operator.post(ROLES, {"name": f"op {secrets.token_hex(4)}", "tenant_id": str(house.id)})
+    made = operator.post(ROLES, {"name": f"op {secrets.token_hex(4)}", "tenant_id": str(tenant.id)})
     assert made.status_code == 201
 
 
-def test_members_of_no_meaning_have_no_effect(house: House) -> None:
-    role = make(house, built_in=True, id=NOBODY)
+def test_members_of_no_meaning_have_no_effect(tenant: TestTenant) -> None:
+    role = make(tenant, built_in=True, id=NOBODY)
     assert (role["built_in"], role["id"] == NOBODY) == (False, False)
 
 
 @pytest.mark.parametrize("body", [{}, {"user_ids": []}, {"user_ids": "x"}, {"user_ids": ["x"]}, {"user_ids": [None]}])
-def test_bindings_want_a_list_of_ids(house: House, body: dict[str, Any]) -> None:
-    role = make(house)
-    for call in (house.api.post, house.api.delete):
+def test_bindings_want_a_list_of_ids(tenant: TestTenant, body: dict[str, Any]) -> None:
+    role = make(tenant)
+    for call in (tenant.api.post, tenant.api.delete):
         answer = call(bindings(role), body)
         assert answer.status_code == 400
         assert next(iter(answer.json()["details"])).startswith("user_ids")
 
 
-def test_the_number_of_statements_does_not_grow(house: House) -> None:
-    role, people = make(house), [str(house.register().id) for _ in range(5)]
+def test_the_number_of_statements_does_not_grow(tenant: TestTenant) -> None:
+    role, people = make(tenant), [str(tenant.register().id) for _ in range(5)]
     with statements() as one:
-        house.api.post(bindings(role), {"user_ids": people[:1]})
+        tenant.api.post(bindings(role), {"user_ids": people[:1]})
     with statements() as four:
-        house.api.post(bindings(role), {"user_ids": people[1:]})
+        tenant.api.post(bindings(role), {"user_ids": people[1:]})
     # The last one is the event's, which no endpoint of this tenant listens to.
     assert [len(one.shared), len(one.own)] == [len(four.shared), len(four.own)] == [1, 6]
     with statements() as listed:
-        house.api.get(ROLES)
+        tenant.api.get(ROLES)
     with statements() as bound:
-        house.api.get(bindings(role))
+        tenant.api.get(bindings(role))
     # The caller's state; the page and the total; of bindings also whether the role is there.
     assert [len(listed.shared), len(listed.own), len(bound.shared), len(bound.own)] == [1, 2, 1, 3]
 
 
-def test_every_change_is_in_the_audit_trail(house: House) -> None:
-    role, person = make(house), house.register()
-    house.api.post(bindings(role), {"user_ids": [str(person.id)]})
-    house.api.delete(f"{ROLES}/{role['id']}")
-    about_role = house.api.get("/uflow/admin/audit", {"target": role["id"]}).json()["events"]
+def test_every_change_is_in_the_audit_trail(tenant: TestTenant) -> None:
+    role, person = make(tenant), tenant.register()
+    tenant.api.post(bindings(role), {"user_ids": [str(person.id)]})
+    tenant.api.delete(f"{ROLES}/{role['id']}")
+    about_role = tenant.api.get("/uflow/admin/audit", {"target": role["id"]}).json()["events"]
     assert [event["action"] for event in about_role] == ["role.deleted", "role.created"]
-    about_person = house.api.get("/uflow/admin/audit", {"target": str(person.id), "action": "role.bound"}).json()
+    about_person = tenant.api.get("/uflow/admin/audit", {"target": str(person.id), "action": "role.bound"}).json()
     (bound,) = about_person["events"]
-    assert (bound["details"], bound["actor_id"]) == ({"role_id": role["id"]}, str(house.admin.id))
+    assert (bound["details"], bound["actor_id"]) == ({"role_id": role["id"]}, str(tenant.admin.id))
 
 
 def test_the_document_states_the_body_of_a_delete(api: Api) -> None:

@@ -4,15 +4,15 @@ import base64
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 FORM = "application/x-www-form-urlencoded"
 
 
-def make_client(house: House, **members: Any) -> dict[str, Any]:
-    """A confidential client of the house, with its secret."""
+def make_client(tenant: TestTenant, **members: Any) -> dict[str, Any]:
+    """A confidential client of the tenant, with its secret."""
     body = {"name": "Backend", "type": "confidential", "scopes": ["services:read", "services:credentials"], **members}
-    answer = house.api.post(f"/clientms/tenants/{house.id}/clients", body)
+    answer = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body)
     assert answer.status_code == 201, answer.content
     return dict(answer.json())
 

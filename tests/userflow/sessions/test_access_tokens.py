@@ -16,12 +16,12 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client
-from tests.world import PASSWORD, Api, House, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 from userflow.accounts.models import AdminUser
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions import signing
 
-DOOR = "/authmgr/validate"
+VALIDATE = "/authmgr/validate"
 
 
 def signed(claims: dict[str, Any], *, header: dict[str, Any] | None = None, key: Any = None, alg: str = "ES256") -> str:
@@ -36,35 +36,35 @@ def claims_in(token: str) -> dict[str, Any]:
 
 
 def refused(token: str) -> bool:
-    answer = Api(token=token).get(DOOR)
+    answer = Api(token=token).get(VALIDATE)
     assert answer.status_code in (200, 401, 403), answer.content
     if answer.status_code == 401:
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
     return bool(answer.status_code != 200)
 
 
-def test_the_same_claims_signed_again_are_taken(house: House) -> None:
-    assert not refused(signed(claims_in(str(house.api.token))))
+def test_the_same_claims_signed_again_are_taken(tenant: TestTenant) -> None:
+    assert not refused(signed(claims_in(str(tenant.api.token))))
 
 
-def test_access_token_header_must_be_at_jwt(house: House) -> None:
-    claims = claims_in(str(house.api.token))
-    assert jwt.get_unverified_header(str(house.api.token))["typ"] == "at+jwt"
+def test_access_token_header_must_be_at_jwt(tenant: TestTenant) -> None:
+    claims = claims_in(str(tenant.api.token))
+    assert jwt.get_unverified_header(str(tenant.api.token))["typ"] == "at+jwt"
     for other in ("JWT", "jwt", "logout+jwt", "dpop+jwt", "", None, 7):
         assert refused(signed(claims, header={"typ": other})), other
     assert not refused(signed(claims, header={"typ": "application/at+jwt"}))
 
 
-def test_refresh_token_and_tickets_are_no_jwt(house: House) -> None:
-    pair = house.sign_in(house.register())
-    for opaque in (pair["refresh_token"], sign_in_admin(house.admin.username)["refresh_token"]):
+def test_refresh_token_and_tickets_are_no_jwt(tenant: TestTenant) -> None:
+    pair = tenant.sign_in(tenant.register())
+    for opaque in (pair["refresh_token"], sign_in_admin(tenant.admin.username)["refresh_token"]):
         with pytest.raises(jwt.DecodeError):
             jwt.decode(opaque, options={"verify_signature": False})
 
 
-def test_a_token_outlives_a_step_of_the_clock(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    claims = claims_in(str(house.api.token))
+def test_a_token_outlives_a_step_of_the_clock(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    claims = claims_in(str(tenant.api.token))
     for seconds, taken in ((90, True), (-90, True), (300, False)):
         moved = {name: claims[name] + seconds for name in ("exp", "iat", "nbf", "auth_time")}
         token = signed({**claims, **moved})
@@ -76,8 +76,8 @@ def test_a_token_outlives_a_step_of_the_clock(new_house: Callable[[], House]) ->
 
 
 @pytest.mark.parametrize("missing", ["exp", "iat", "nbf", "iss", "aud", "sub", "jti", "typ", "kind", "sid"])
-def test_a_token_without_a_claim_is_refused(house: House, missing: str) -> None:
-    claims = claims_in(str(house.api.token))
+def test_a_token_without_a_claim_is_refused(tenant: TestTenant, missing: str) -> None:
+    claims = claims_in(str(tenant.api.token))
     del claims[missing]
     assert refused(signed(claims))
 
@@ -108,8 +108,8 @@ def test_a_token_without_a_claim_is_refused(house: House, missing: str) -> None:
         {"tenant_id": 7},
     ],
 )
-def test_a_token_with_a_changed_claim_is_refused(house: House, changed: dict[str, Any]) -> None:
-    assert refused(signed({**claims_in(str(house.api.token)), **changed}))
+def test_a_token_with_a_changed_claim_is_refused(tenant: TestTenant, changed: dict[str, Any]) -> None:
+    assert refused(signed({**claims_in(str(tenant.api.token)), **changed}))
 
 
 @pytest.mark.parametrize(
@@ -127,20 +127,20 @@ def test_a_token_with_a_changed_claim_is_refused(house: House, changed: dict[str
         {"sid": 7},
     ],
 )
-def test_an_end_users_token_with_a_changed_claim_gains_nothing(house: House, changed: dict[str, Any]) -> None:
-    claims = {**claims_in(str(house.as_user(house.register()).token)), **changed}
+def test_an_end_users_token_with_a_changed_claim_gains_nothing(tenant: TestTenant, changed: dict[str, Any]) -> None:
+    claims = {**claims_in(str(tenant.as_user(tenant.register()).token)), **changed}
     answer = Api(token=signed(claims)).get("/uflow/admin/users")
     assert answer.status_code in (401, 403)
 
 
-def test_an_end_users_token_names_no_other_tenant(house: House, other_house: House) -> None:
-    claims = claims_in(str(house.as_user(house.register()).token))
-    assert refused(signed({**claims, "tenant_id": str(other_house.id)}))
-    assert refused(signed({**claims, "tenant_id": str(other_house.id), "client_id": str(other_house.client_id)}))
+def test_an_end_users_token_names_no_other_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    claims = claims_in(str(tenant.as_user(tenant.register()).token))
+    assert refused(signed({**claims, "tenant_id": str(other_tenant.id)}))
+    assert refused(signed({**claims, "tenant_id": str(other_tenant.id), "client_id": str(other_tenant.client_id)}))
 
 
-def test_no_signature_and_the_public_key_as_a_secret_are_refused(house: House) -> None:
-    claims = claims_in(str(house.api.token))
+def test_no_signature_and_the_public_key_as_a_secret_are_refused(tenant: TestTenant) -> None:
+    claims = claims_in(str(tenant.api.token))
     assert refused(jwt.encode(claims, None, algorithm="none", headers={"kid": signing.key_set().signing_kid}))
     public = signing.key_set().signing_key.public_key()
     pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -163,15 +163,15 @@ def encoded(raw: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("kid", ["", "x", "../../etc/passwd", "' OR 1=1 --", "A" * 43, 7, None, ["a"], {"a": 1}])
-def test_an_unknown_kid_is_refused(house: House, kid: Any) -> None:
+def test_an_unknown_kid_is_refused(tenant: TestTenant, kid: Any) -> None:
     head = {"alg": "ES256", "typ": "JWT", "kid": kid}
-    _, body, signature = str(house.api.token).split(".")
+    _, body, signature = str(tenant.api.token).split(".")
     assert refused(f"{encoded(json.dumps(head).encode()).decode()}.{body}.{signature}")
 
 
-def test_a_foreign_key_is_not_fetched_from_the_header(house: House) -> None:
+def test_a_foreign_key_is_not_fetched_from_the_header(tenant: TestTenant) -> None:
     stranger = ec.generate_private_key(ec.SECP256R1())
-    claims = claims_in(str(house.api.token))
+    claims = claims_in(str(tenant.api.token))
     jwk = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(stranger.public_key()))
     assert refused(signed(claims, key=stranger))
     assert refused(signed(claims, key=stranger, header={"jwk": jwk}))
@@ -179,9 +179,9 @@ def test_a_foreign_key_is_not_fetched_from_the_header(house: House) -> None:
     assert refused(signed(claims, key=stranger, header={"x5u": "http://127.0.0.1:9/cert", "kid": "A" * 43}))
 
 
-def test_a_signature_that_is_spelt_otherwise_opens_no_second_life(house: House) -> None:
-    person = house.register()
-    token = str(house.as_user(person).token)
+def test_a_signature_that_is_spelt_otherwise_opens_no_second_life(tenant: TestTenant) -> None:
+    person = tenant.register()
+    token = str(tenant.as_user(person).token)
     variants = [token + "=", token + "==", token[:-1] + chr(ord(token[-1]) ^ 1)]
     Api(token=token).post("/authmgr/logout")
     assert all(refused(variant) for variant in (token, *variants))
@@ -189,20 +189,20 @@ def test_a_signature_that_is_spelt_otherwise_opens_no_second_life(house: House) 
 
 @pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Bearer a b", "Basic abc", "bearer\tx", "Token x", "Bearer é"])
 def test_other_forms_of_the_header_are_refused(header: str) -> None:
-    assert Api().get(DOOR, headers={"Authorization": header}).status_code == 401
+    assert Api().get(VALIDATE, headers={"Authorization": header}).status_code == 401
 
 
-def test_a_refresh_token_is_no_access_token_and_the_other_way_round(house: House) -> None:
-    pair = house.sign_in(house.register())
+def test_a_refresh_token_is_no_access_token_and_the_other_way_round(tenant: TestTenant) -> None:
+    pair = tenant.sign_in(tenant.register())
     assert refused(pair["refresh_token"])
     swapped = Api().post("/authmgr/token", **form(grant_type="refresh_token", refresh_token=pair["access_token"]))
     assert (swapped.status_code, swapped.json()["error"]) == (400, "invalid_grant")
 
 
-def test_an_expired_token_is_refused_also_when_it_was_good_a_moment_ago(house: House) -> None:
+def test_an_expired_token_is_refused_also_when_it_was_good_a_moment_ago(tenant: TestTenant) -> None:
     for _ in range(5):  # again where the machine was busy
         expires = int(time.time()) + 3
-        token = signed({**claims_in(str(house.api.token)), "exp": expires})
+        token = signed({**claims_in(str(tenant.api.token)), "exp": expires})
         taken = not refused(token)
         if time.time() < expires:
             break
@@ -214,82 +214,82 @@ def test_an_expired_token_is_refused_also_when_it_was_good_a_moment_ago(house: H
 # --- what the store says ---------------------------------------------------------------------------------------------
 
 
-def test_a_deactivated_user_is_out_at_the_next_request(house: House) -> None:
-    person = house.register()
-    door = house.as_user(person)
-    assert door.get(DOOR).status_code == 200
-    house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": False})
-    assert door.get(DOOR).status_code == 401
-    house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": True})
-    assert door.get(DOOR).status_code == 401
+def test_a_deactivated_user_is_out_at_the_next_request(tenant: TestTenant) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
+    assert api.get(VALIDATE).status_code == 200
+    tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
+    assert api.get(VALIDATE).status_code == 401
+    tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": True})
+    assert api.get(VALIDATE).status_code == 401
 
 
-def test_an_erased_user_is_out_at_the_next_request(house: House) -> None:
-    person, _ = house.register(), house.register()
-    door = house.as_user(person)
-    body = {"tenant_id": str(house.id), "user_id": str(person.id)}
-    assert house.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
-    assert door.get(DOOR).status_code == 401
+def test_an_erased_user_is_out_at_the_next_request(tenant: TestTenant) -> None:
+    person, _ = tenant.register(), tenant.register()
+    api = tenant.as_user(person)
+    body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
+    assert tenant.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
+    assert api.get(VALIDATE).status_code == 401
 
 
-def test_a_deactivated_admin_is_out_at_the_next_request(new_house: Any, operator: Api) -> None:
-    own = new_house()
+def test_a_deactivated_admin_is_out_at_the_next_request(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     name = f"second-{secrets.token_hex(4)}"
     member = {"username": name, "email": f"{name}@example.com", "first_name": "A", "last_name": "B"}
     made = own.api.post("/uflow/admin/users", {**member, "password": "correct horse 9 battery"})
     assert made.status_code == 201
     own.api.delete(f"/uflow/admin/users/{own.admin.id}")
-    door = Api(token=sign_in_admin(name)["access_token"])
-    assert door.delete(f"/uflow/admin/users/{own.admin.id}").status_code == 200
-    assert own.api.get(DOOR).status_code == 401
+    api = Api(token=sign_in_admin(name)["access_token"])
+    assert api.delete(f"/uflow/admin/users/{own.admin.id}").status_code == 200
+    assert own.api.get(VALIDATE).status_code == 401
 
 
-def test_a_suspended_tenant_lets_neither_admins_nor_users_nor_clients_in(new_house: Any, operator: Api) -> None:
-    own = new_house()
+def test_a_suspended_tenant_lets_neither_admins_nor_users_nor_clients_in(new_tenant: Any, operator: Api) -> None:
+    own = new_tenant()
     user, client = own.as_user(own.register()), make_client(own)
     token = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client)).json()
-    doors = [own.api, user, Api(token=token["access_token"])]
-    assert [door.get(DOOR).status_code for door in doors] == [200, 200, 200]
+    apis = [own.api, user, Api(token=token["access_token"])]
+    assert [api.get(VALIDATE).status_code for api in apis] == [200, 200, 200]
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"}).status_code == 200
-    assert {door.get(DOOR).status_code for door in doors} <= {401, 403}
+    assert {api.get(VALIDATE).status_code for api in apis} <= {401, 403}
     again = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client))
     assert (again.status_code, again.json()["error"]) == (400, "unauthorized_client")
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "active"}).status_code == 200
-    assert [door.get(DOOR).status_code for door in doors] == [200, 200, 200]
+    assert [api.get(VALIDATE).status_code for api in apis] == [200, 200, 200]
 
 
-def test_an_ended_or_expired_session_is_out_at_the_next_request(house: House) -> None:
-    person = house.register()
-    one, two = house.as_user(person), house.as_user(person)
+def test_an_ended_or_expired_session_is_out_at_the_next_request(tenant: TestTenant) -> None:
+    person = tenant.register()
+    one, two = tenant.as_user(person), tenant.as_user(person)
     assert one.post("/authmgr/logout").json()["sessions_ended"] == 1
-    assert (one.get(DOOR).status_code, two.get(DOOR).status_code) == (401, 200)
-    with in_tenant(house.id):
+    assert (one.get(VALIDATE).status_code, two.get(VALIDATE).status_code) == (401, 200)
+    with in_tenant(tenant.id):
         EndUserSession.objects.filter(user_id=person.id).update(expires_at=now() - timedelta(seconds=1))
-    assert two.get(DOOR).status_code == 401
+    assert two.get(VALIDATE).status_code == 401
 
 
-def test_logging_out_everywhere_ends_every_session(house: House) -> None:
-    person = house.register()
-    doors = [house.as_user(person) for _ in range(3)]
-    assert doors[0].post("/authmgr/logout", {"all": True}).json()["sessions_ended"] == 3
-    assert {door.get(DOOR).status_code for door in doors} == {401}
+def test_logging_out_everywhere_ends_every_session(tenant: TestTenant) -> None:
+    person = tenant.register()
+    apis = [tenant.as_user(person) for _ in range(3)]
+    assert apis[0].post("/authmgr/logout", {"all": True}).json()["sessions_ended"] == 3
+    assert {api.get(VALIDATE).status_code for api in apis} == {401}
 
 
-def test_an_admins_token_of_one_tenant_opens_nothing_in_another(house: House, other_house: House) -> None:
-    person = other_house.register()
+def test_an_admins_token_of_one_tenant_opens_nothing_in_another(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person = other_tenant.register()
     for answer in (
-        house.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_house.id)}),
-        house.api.get(f"/uflow/user/enduser/{other_house.id}/{person.id}"),
-        house.api.get(f"/clientms/tenants/{other_house.id}/clients"),
-        house.api.get("/uflow/admin/users", {"tenant_id": str(other_house.id)}),
+        tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)}),
+        tenant.api.get(f"/uflow/user/enduser/{other_tenant.id}/{person.id}"),
+        tenant.api.get(f"/clientms/tenants/{other_tenant.id}/clients"),
+        tenant.api.get("/uflow/admin/users", {"tenant_id": str(other_tenant.id)}),
     ):
         assert answer.status_code == 403
-    forged = house.api.get("/uflow/admin/users", headers={"X-Tenant-ID": str(other_house.id)})
-    assert {item["tenant_id"] for item in forged.json()["items"]} == {str(house.id)}
+    forged = tenant.api.get("/uflow/admin/users", headers={"X-Tenant-ID": str(other_tenant.id)})
+    assert {item["tenant_id"] for item in forged.json()["items"]} == {str(tenant.id)}
 
 
-def test_a_role_taken_away_counts_at_the_next_request(new_house: Any) -> None:
-    own = new_house()
+def test_a_role_taken_away_counts_at_the_next_request(new_tenant: Any) -> None:
+    own = new_tenant()
     assert own.api.get("/uflow/admin/users").status_code == 200
     AdminUser.objects.get(pk=own.admin.id).roles.clear()
     assert own.api.get("/uflow/admin/users").status_code == 403

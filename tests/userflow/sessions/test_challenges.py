@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.registry.conftest import as_client
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 INVALID = 'Bearer error="invalid_token"'
 
@@ -17,15 +17,15 @@ def challenge(answer: Any) -> tuple[int, str | None]:
 @pytest.mark.parametrize(
     "path", ["/authmgr/validate", "/uflow/admin/users/me", "/exsvc/debug/auth", "/webauthn/factors"]
 )
-def test_invalid_token_is_told_apart_from_none(api: Api, house: House, path: str) -> None:
-    refresh = house.sign_in(house.register())["refresh_token"]
+def test_invalid_token_is_told_apart_from_none(api: Api, tenant: TestTenant, path: str) -> None:
+    refresh = tenant.sign_in(tenant.register())["refresh_token"]
     assert challenge(api.get(path)) == (401, "Bearer")
     assert challenge(api.get(path, token="x.y.z")) == (401, INVALID)
     assert challenge(api.get(path, token=refresh)) == (401, INVALID)
 
 
-def test_token_of_an_ended_session_is_invalid(house: House) -> None:
-    user = house.as_user(house.register())
+def test_token_of_an_ended_session_is_invalid(tenant: TestTenant) -> None:
+    user = tenant.as_user(tenant.register())
     assert user.post("/authmgr/logout").status_code == 200
     assert challenge(user.get("/authmgr/profile")) == (401, INVALID)
 
@@ -35,21 +35,21 @@ def test_wrong_password_names_no_error_of_a_token(api: Api) -> None:
     assert challenge(api.post("/uflow/admin/auth/login", body)) == (401, "Bearer")
 
 
-def test_client_that_fails_to_authenticate_is_asked_for_basic(api: Api, house: House) -> None:
-    form = {"grant_type": "client_credentials", "client_id": str(house.client_id), "client_secret": "wrong"}
+def test_client_that_fails_to_authenticate_is_asked_for_basic(api: Api, tenant: TestTenant) -> None:
+    form = {"grant_type": "client_credentials", "client_id": str(tenant.client_id), "client_secret": "wrong"}
     status, asked = challenge(api.post("/authmgr/token", form))
     assert (status, str(asked).split()[0]) == (401, "Basic")
 
 
-def test_missing_permission_is_insufficient_scope(house: House) -> None:
-    reader = as_client(house, "services:read")
+def test_missing_permission_is_insufficient_scope(tenant: TestTenant) -> None:
+    reader = as_client(tenant, "services:read")
     lacking = 'Bearer error="insufficient_scope", scope="services:delete"'
     assert challenge(reader.delete("/exsvc/api/v1/services/x")) == (403, lacking)
     missing = reader.get("/authmgr/validate/scope", {"scope": "services:delete"})
     assert challenge(missing) == (403, 'Bearer error="insufficient_scope"')
 
 
-def test_what_no_token_may_do_has_no_challenge(house: House, other_house: House) -> None:
-    itself = house.api.delete(f"/uflow/admin/users/{house.admin.id}")
-    foreign = house.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_house.id)})
+def test_what_no_token_may_do_has_no_challenge(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    itself = tenant.api.delete(f"/uflow/admin/users/{tenant.admin.id}")
+    foreign = tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)})
     assert challenge(itself) == challenge(foreign) == (403, None)

@@ -6,13 +6,13 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent
 from tests.userflow.sessions.clients import FORM, basic, form, make_client
-from tests.world import Api, House, statements
+from tests.world import Api, TestTenant, statements
 
 PATH = "/authmgr/token"
 
 
-def test_basic_authentication_gives_a_token_with_all_scopes(api: Api, house: House) -> None:
-    client = make_client(house)
+def test_basic_authentication_gives_a_token_with_all_scopes(api: Api, tenant: TestTenant) -> None:
+    client = make_client(tenant)
     answer = api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
     assert answer.status_code == 200, answer.content
     body = answer.json()
@@ -21,11 +21,11 @@ def test_basic_authentication_gives_a_token_with_all_scopes(api: Api, house: Hou
     assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
     assert "refresh_token" not in body
     seen = Api(token=body["access_token"]).get("/exsvc/debug/auth").json()
-    assert (seen["kind"], seen["tenant_id"], seen["client_id"]) == ("client", str(house.id), client["client_id"])
+    assert (seen["kind"], seen["tenant_id"], seen["client_id"]) == ("client", str(tenant.id), client["client_id"])
 
 
-def test_the_body_may_carry_the_secret_and_a_narrower_scope(api: Api, house: House) -> None:
-    client = make_client(house)
+def test_the_body_may_carry_the_secret_and_a_narrower_scope(api: Api, tenant: TestTenant) -> None:
+    client = make_client(tenant)
     asked = {"grant_type": "client_credentials", "client_id": client["client_id"], "scope": "services:read"}
     for sent in (form(**asked, client_secret=client["client_secret"]),):
         answer = api.post(PATH, **sent)
@@ -35,8 +35,8 @@ def test_the_body_may_carry_the_secret_and_a_narrower_scope(api: Api, house: Hou
 
 
 @pytest.mark.parametrize("scope", ["services:delete", "services:read services:write", "services:read  ", "*", "a\tb"])
-def test_a_scope_beyond_the_clients_is_invalid(api: Api, house: House, scope: str) -> None:
-    answer = api.post(PATH, **form(grant_type="client_credentials", scope=scope), headers=basic(make_client(house)))
+def test_a_scope_beyond_the_clients_is_invalid(api: Api, tenant: TestTenant, scope: str) -> None:
+    answer = api.post(PATH, **form(grant_type="client_credentials", scope=scope), headers=basic(make_client(tenant)))
     assert (answer.status_code, answer.json()["error"]) in {(400, "invalid_scope"), (400, "invalid_request")}
 
 
@@ -61,9 +61,9 @@ def test_a_client_that_proves_nothing_is_told_how_to(api: Api, header: str | Non
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_wrong_secret_unknown_and_inactive_client_are_answered_alike(api: Api, house: House) -> None:
-    client, off = make_client(house), make_client(house)
-    house.api.patch(f"/clientms/tenants/{house.id}/clients/{off['id']}/deactivate")
+def test_wrong_secret_unknown_and_inactive_client_are_answered_alike(api: Api, tenant: TestTenant) -> None:
+    client, off = make_client(tenant), make_client(tenant)
+    tenant.api.patch(f"/clientms/tenants/{tenant.id}/clients/{off['id']}/deactivate")
     nobody = {**client, "client_id": "00000000-0000-4000-8000-000000000000"}
     answers = [
         api.post(PATH, **form(grant_type="client_credentials"), headers=headers)
@@ -77,18 +77,18 @@ def test_wrong_secret_unknown_and_inactive_client_are_answered_alike(api: Api, h
     }
 
 
-def test_two_ways_of_authentication_at_once_are_refused(api: Api, house: House) -> None:
-    client = make_client(house)
+def test_two_ways_of_authentication_at_once_are_refused(api: Api, tenant: TestTenant) -> None:
+    client = make_client(tenant)
     sent = form(grant_type="client_credentials", client_secret=client["client_secret"])
     assert api.post(PATH, **sent, headers=basic(client)).json()["error"] == "invalid_request"
-    other = form(grant_type="client_credentials", client_id=str(house.client_id))
+    other = form(grant_type="client_credentials", client_id=str(tenant.client_id))
     assert api.post(PATH, **other, headers=basic(client)).json()["error"] == "invalid_request"
     same = form(grant_type="client_credentials", client_id=client["client_id"])
     assert api.post(PATH, **same, headers=basic(client)).status_code == 200
 
 
-def test_a_public_client_cannot_speak_for_itself(api: Api, house: House) -> None:
-    answer = api.post(PATH, **form(grant_type="client_credentials", client_id=str(house.client_id)))
+def test_a_public_client_cannot_speak_for_itself(api: Api, tenant: TestTenant) -> None:
+    answer = api.post(PATH, **form(grant_type="client_credentials", client_id=str(tenant.client_id)))
     assert (answer.status_code, answer.json()["error"]) == (400, "unauthorized_client")
 
 
@@ -121,14 +121,14 @@ def test_the_description_names_the_parameter(api: Api) -> None:
     assert FORM in other.json()["error_description"]
 
 
-def test_a_parameter_sent_twice_is_refused(api: Api, house: House) -> None:
+def test_a_parameter_sent_twice_is_refused(api: Api, tenant: TestTenant) -> None:
     raw = b"grant_type=client_credentials&grant_type=refresh_token"
-    answer = api.post(PATH, raw=raw, content_type=FORM, headers=basic(make_client(house)))
+    answer = api.post(PATH, raw=raw, content_type=FORM, headers=basic(make_client(tenant)))
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-def test_a_token_costs_two_statements_and_its_first_use_one_more(api: Api, house: House) -> None:
-    client = make_client(house)
+def test_a_token_costs_two_statements_and_its_first_use_one_more(api: Api, tenant: TestTenant) -> None:
+    client = make_client(tenant)
     with statements() as first:
         api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
     with statements() as second:
@@ -136,12 +136,12 @@ def test_a_token_costs_two_statements_and_its_first_use_one_more(api: Api, house
     assert (first.counts, second.counts) == ((3, 0), (2, 0))
 
 
-def test_an_hour_of_use_is_noted_once_a_minute(api: Api, house: House) -> None:
-    client = make_client(house)
-    where = f"/clientms/tenants/{house.id}/clients/{client['id']}"
-    assert house.api.get(where).json()["last_used_at"] is None
+def test_an_hour_of_use_is_noted_once_a_minute(api: Api, tenant: TestTenant) -> None:
+    client = make_client(tenant)
+    where = f"/clientms/tenants/{tenant.id}/clients/{client['id']}"
+    assert tenant.api.get(where).json()["last_used_at"] is None
     api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
-    noted = house.api.get(where).json()["last_used_at"]
+    noted = tenant.api.get(where).json()["last_used_at"]
     api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
     assert noted
-    assert house.api.get(where).json()["last_used_at"] == noted
+    assert tenant.api.get(where).json()["last_used_at"] == noted

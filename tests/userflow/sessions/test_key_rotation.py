@@ -14,19 +14,19 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent
 from tests.userflow.sessions.test_refresh import refresh
-from tests.world import Api, House, build_house, sign_in_admin
+from tests.world import Api, TestTenant, build_tenant, sign_in_admin
 from userflow.sessions import signing
 from userflow.sessions.models import SigningKey
 
-DOOR = "/authmgr/validate"
+VALIDATE = "/authmgr/validate"
 JWKS = "/.well-known/jwks.json"
 
 
 @pytest.fixture(scope="module")
-def house(django_db_setup: None, django_db_blocker: Any) -> House:
+def tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant of this file's own: its admin signs in again and again, so no other test may give it a factor."""
     with django_db_blocker.unblock():
-        return build_house("keys")
+        return build_tenant("keys")
 
 
 def command(*arguments: str) -> str:
@@ -43,32 +43,32 @@ def published() -> set[str]:
     return {key["kid"] for key in Api().get(JWKS).json()["keys"]}
 
 
-def test_the_next_key_is_published_before_it_signs(house: House) -> None:
+def test_the_next_key_is_published_before_it_signs(tenant: TestTenant) -> None:
     # It outruns those that other tests have announced: one of them might begin to sign in the middle of this one.
     command("--at-once")
-    before = kid_of(sign_in_admin(house.admin.username)["access_token"])
+    before = kid_of(sign_in_admin(tenant.admin.username)["access_token"])
     command()
     key = SigningKey.objects.latest("created_at")
     assert key.kid in published()
     assert timedelta(minutes=9) < key.signs_from - now() <= timedelta(minutes=10)
-    assert kid_of(sign_in_admin(house.admin.username)["access_token"]) == before
+    assert kid_of(sign_in_admin(tenant.admin.username)["access_token"]) == before
     SigningKey.objects.filter(pk=key.pk).update(signs_from=now())
     signing.forget()
-    assert kid_of(sign_in_admin(house.admin.username)["access_token"]) == key.kid
-    assert house.api.get(DOOR).status_code == 200
+    assert kid_of(sign_in_admin(tenant.admin.username)["access_token"]) == key.kid
+    assert tenant.api.get(VALIDATE).status_code == 200
 
 
-def test_a_rotation_at_once_outruns_one_that_was_announced(house: House) -> None:
+def test_a_rotation_at_once_outruns_one_that_was_announced(tenant: TestTenant) -> None:
     command()
     announced = SigningKey.objects.latest("created_at")
     command("--at-once")
     newest = SigningKey.objects.latest("created_at")
     SigningKey.objects.filter(pk=announced.pk).update(signs_from=now() + timedelta(milliseconds=1))
     signing.forget()
-    assert kid_of(sign_in_admin(house.admin.username)["access_token"]) == newest.kid
+    assert kid_of(sign_in_admin(tenant.admin.username)["access_token"]) == newest.kid
 
 
-def test_old_keys_verify_as_long_as_any_access_token_lives(house: House) -> None:
+def test_old_keys_verify_as_long_as_any_access_token_lives(tenant: TestTenant) -> None:
     signer = signing.key_set().signing_kid
     command("--at-once")
     until = SigningKey.objects.get(pk=signer).verifies_until
@@ -76,9 +76,9 @@ def test_old_keys_verify_as_long_as_any_access_token_lives(house: House) -> None
     assert timedelta(hours=23) < until - now() <= timedelta(hours=24)
 
 
-def test_requests_go_on_during_rotations(house: House) -> None:
-    person = house.register()
-    old = house.sign_in(person)
+def test_requests_go_on_during_rotations(tenant: TestTenant) -> None:
+    person = tenant.register()
+    old = tenant.sign_in(person)
     stop, statuses = threading.Event(), []
 
     def work(step: Any) -> None:
@@ -89,13 +89,13 @@ def test_requests_go_on_during_rotations(house: House) -> None:
             connections.close_all()
 
     def reads_with_the_old_token() -> int:
-        return int(Api(token=old["access_token"]).get(DOOR).status_code)
+        return int(Api(token=old["access_token"]).get(VALIDATE).status_code)
 
     def signs_in_and_reads() -> int:
-        return int(house.as_user(person).get(DOOR).status_code)
+        return int(tenant.as_user(person).get(VALIDATE).status_code)
 
     def refreshes() -> int:
-        pair = house.sign_in(person)
+        pair = tenant.sign_in(person)
         return int(refresh(pair["refresh_token"]).status_code)
 
     threads = [threading.Thread(target=work, args=(step,)) for step in (reads_with_the_old_token, signs_in_and_reads)]
@@ -114,25 +114,25 @@ def test_requests_go_on_during_rotations(house: House) -> None:
     assert set(statuses) == {200}
 
 
-def test_a_key_that_another_process_has_just_made_is_known_at_its_first_token(house: House) -> None:
+def test_a_key_that_another_process_has_just_made_is_known_at_its_first_token(tenant: TestTenant) -> None:
     signing.key_set()
     stale = signing._current
     command("--at-once")
-    token = sign_in_admin(house.admin.username)["access_token"]
+    token = sign_in_admin(tenant.admin.username)["access_token"]
     # As a process stands that read its keys a moment before the rotation.
     signing._current = stale
     assert kid_of(token) not in stale.public_keys if stale else False
-    assert Api(token=token).get(DOOR).status_code == 200
+    assert Api(token=token).get(VALIDATE).status_code == 200
 
 
-def test_a_withdrawn_keys_tokens_are_refused_and_another_key_signs(house: House) -> None:
+def test_a_withdrawn_keys_tokens_are_refused_and_another_key_signs(tenant: TestTenant) -> None:
     command("--at-once")
     leaked = signing.key_set().signing_kid
-    token = sign_in_admin(house.admin.username)["access_token"]
+    token = sign_in_admin(tenant.admin.username)["access_token"]
     command(f"--withdraw={leaked}")
     assert leaked not in published()
-    assert Api(token=token).get(DOOR).status_code == 401
-    assert Api(token=sign_in_admin(house.admin.username)["access_token"]).get(DOOR).status_code == 200
+    assert Api(token=token).get(VALIDATE).status_code == 401
+    assert Api(token=sign_in_admin(tenant.admin.username)["access_token"]).get(VALIDATE).status_code == 200
     assert PlatformEvent.objects.filter(action="signing_key.withdrawn", target_id=leaked).count() == 1
     with pytest.raises(CommandError, match="No valid key"):
         command(f"--withdraw={leaked}")

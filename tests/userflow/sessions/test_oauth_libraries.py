@@ -16,7 +16,7 @@ from oauthlib.oauth2 import BackendApplicationClient, InvalidClientError, Invali
 from requests_oauthlib import OAuth2Session
 
 from tests.userflow.sessions.clients import make_client
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 SUFFIX = "/.well-known/oauth-authorization-server"
 
@@ -64,9 +64,9 @@ def test_the_metadata_does_not_follow_a_forged_host(api: Api) -> None:
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 def test_authlib_gets_uses_introspects_and_revokes_a_clients_token(
-    metadata: dict[str, Any], place: str, house: House, method: str
+    metadata: dict[str, Any], place: str, tenant: TestTenant, method: str
 ) -> None:
-    client = make_client(house)
+    client = make_client(tenant)
     session = AuthlibSession(
         client["client_id"],
         client["client_secret"],
@@ -84,24 +84,24 @@ def test_authlib_gets_uses_introspects_and_revokes_a_clients_token(
     assert session.get(f"{place}/authmgr/validate").status_code == 401
 
 
-def test_authlib_refreshes_a_users_token(metadata: dict[str, Any], place: str, house: House) -> None:
-    pair = house.sign_in(house.register())
-    session = AuthlibSession(str(house.client_id), token_endpoint_auth_method="none", token=pair)
+def test_authlib_refreshes_a_users_token(metadata: dict[str, Any], place: str, tenant: TestTenant) -> None:
+    pair = tenant.sign_in(tenant.register())
+    session = AuthlibSession(str(tenant.client_id), token_endpoint_auth_method="none", token=pair)
     fresh = session.refresh_token(metadata["token_endpoint"], refresh_token=pair["refresh_token"])
     assert fresh["refresh_token"] != pair["refresh_token"]
     assert session.get(f"{place}/authmgr/profile").status_code == 200
 
 
-def test_requests_oauthlib_gets_a_clients_token(metadata: dict[str, Any], place: str, house: House) -> None:
-    client = make_client(house)
+def test_requests_oauthlib_gets_a_clients_token(metadata: dict[str, Any], place: str, tenant: TestTenant) -> None:
+    client = make_client(tenant)
     session = OAuth2Session(client=BackendApplicationClient(client["client_id"], scope=["services:read"]))
     token = session.fetch_token(metadata["token_endpoint"], client_secret=client["client_secret"])
     assert token["scope"] == ["services:read"]
     assert session.get(f"{place}/authmgr/validate").json()["kind"] == "client"
 
 
-def test_requests_oauthlib_understands_the_refusals(metadata: dict[str, Any], house: House) -> None:
-    client = make_client(house)
+def test_requests_oauthlib_understands_the_refusals(metadata: dict[str, Any], tenant: TestTenant) -> None:
+    client = make_client(tenant)
     session = OAuth2Session(client=BackendApplicationClient(client["client_id"]))
     with pytest.raises(InvalidClientError):
         session.fetch_token(metadata["token_endpoint"], client_secret="ics_wrong")
@@ -119,27 +119,27 @@ def test_requests_oauthlib_understands_the_refusals(metadata: dict[str, Any], ho
 
 
 def test_requests_oauthlib_refreshes_by_itself_when_a_token_has_expired(
-    metadata: dict[str, Any], place: str, house: House
+    metadata: dict[str, Any], place: str, tenant: TestTenant
 ) -> None:
-    pair = {**house.sign_in(house.register()), "expires_in": -1}
+    pair = {**tenant.sign_in(tenant.register()), "expires_in": -1}
     kept: list[dict[str, Any]] = []
     session = OAuth2Session(
-        str(house.client_id),
+        str(tenant.client_id),
         token=pair,
         auto_refresh_url=metadata["token_endpoint"],
-        auto_refresh_kwargs={"client_id": str(house.client_id)},
+        auto_refresh_kwargs={"client_id": str(tenant.client_id)},
         token_updater=kept.append,
     )
     assert session.get(f"{place}/authmgr/profile").status_code == 200
     assert kept[0]["refresh_token"] != pair["refresh_token"]
 
 
-def test_a_verifier_needs_nothing_but_the_published_keys(metadata: dict[str, Any], house: House) -> None:
-    token = house.sign_in(house.register())["access_token"]
+def test_a_verifier_needs_nothing_but_the_published_keys(metadata: dict[str, Any], tenant: TestTenant) -> None:
+    token = tenant.sign_in(tenant.register())["access_token"]
     keys = KeySet.import_key_set(requests.get(metadata["jwks_uri"], timeout=60).json())
     verified = jose.decode(token, keys, algorithms=["ES256"])
     rules = jose.JWTClaimsRegistry(
         iss={"essential": True, "value": metadata["issuer"]}, aud={"essential": True, "value": "identity-api"}
     )
     rules.validate(verified.claims)
-    assert verified.claims["tenant_id"] == str(house.id)
+    assert verified.claims["tenant_id"] == str(tenant.id)

@@ -10,20 +10,20 @@ from django.db.models import F
 from tenants.context import in_tenant
 from tests.parallel import ROUNDS, at_once
 from tests.userflow.sessions.test_refresh import refresh
-from tests.world import Api, House, Person, build_house
+from tests.world import Api, Person, TestTenant, build_tenant
 from userflow.accounts.session_models import EndUserSession
 
 
 @pytest.fixture(scope="module")
-def shared(django_db_setup: None, django_db_blocker: Any) -> tuple[House, Person]:
+def shared(django_db_setup: None, django_db_blocker: Any) -> tuple[TestTenant, Person]:
     """A tenant whose policy changes, and one user."""
     with django_db_blocker.unblock():
-        made = build_house("policy")
+        made = build_tenant("policy")
         return made, made.register()
 
 
-def change(operator: Api, house: House, **settings: Any) -> Any:
-    path = f"/uflow/admin/tenants/{house.id}/settings"
+def change(operator: Api, tenant: TestTenant, **settings: Any) -> Any:
+    path = f"/uflow/admin/tenants/{tenant.id}/settings"
     return Api(token=operator.token).patch(path, {"settings": settings})
 
 
@@ -40,30 +40,30 @@ def nothing_works(answers: list[Any], login: dict[str, Any]) -> bool:
 
 
 @pytest.mark.timeout(600)
-def test_refresh_while_factors_become_required(shared: tuple[House, Person], operator: Api) -> None:
-    house, person = shared
+def test_refresh_while_factors_become_required(shared: tuple[TestTenant, Person], operator: Api) -> None:
+    tenant, person = shared
     for _ in range(ROUNDS):
-        login = house.sign_in(person)
+        login = tenant.sign_in(person)
         calls = [partial(refresh, login["refresh_token"])] * 2
-        changed, *answers = at_once([partial(change, operator, house, mfa_policy="required"), *calls])
+        changed, *answers = at_once([partial(change, operator, tenant, mfa_policy="required"), *calls])
         assert changed.status_code == 200, changed.content
         assert {answer.status_code for answer in answers} <= {200, 400}
         assert nothing_works(answers, login)
-        assert change(operator, house, mfa_policy="optional").status_code == 200
+        assert change(operator, tenant, mfa_policy="optional").status_code == 200
 
 
 @pytest.mark.timeout(600)
-def test_refresh_while_sessions_are_shortened(shared: tuple[House, Person], operator: Api) -> None:
-    house, person = shared
+def test_refresh_while_sessions_are_shortened(shared: tuple[TestTenant, Person], operator: Api) -> None:
+    tenant, person = shared
     for _ in range(ROUNDS):
-        login = house.sign_in(person)
-        with in_tenant(house.id):
+        login = tenant.sign_in(person)
+        with in_tenant(tenant.id):
             # Two hours old; the limit becomes one hour.
             old = EndUserSession.objects.filter(user_id=person.id)
             old.update(created_at=F("created_at") - timedelta(hours=2))
         calls = [partial(refresh, login["refresh_token"])] * 2
-        changed, *answers = at_once([partial(change, operator, house, session_seconds=3600), *calls])
+        changed, *answers = at_once([partial(change, operator, tenant, session_seconds=3600), *calls])
         assert changed.status_code == 200, changed.content
         assert {answer.status_code for answer in answers} <= {200, 400}
         assert nothing_works(answers, login)
-        assert change(operator, house, session_seconds=None).status_code == 200
+        assert change(operator, tenant, session_seconds=None).status_code == 200

@@ -12,11 +12,11 @@ from django.db.models import F
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client
-from tests.world import Api, House, statements
+from tests.world import Api, TestTenant, statements
 from userflow.accounts.session_models import AdminRefreshToken, EndUserRefreshToken, EndUserSession
 
 PATH = "/authmgr/token"
-DOOR = "/authmgr/validate"
+VALIDATE = "/authmgr/validate"
 
 
 def refresh(token: str, **how: Any) -> Any:
@@ -24,27 +24,27 @@ def refresh(token: str, **how: Any) -> Any:
     return Api().post(PATH, **form(grant_type="refresh_token", refresh_token=token, **how), headers=headers)
 
 
-def eleven_seconds_pass(house: House) -> None:
-    with in_tenant(house.id):
+def eleven_seconds_pass(tenant: TestTenant) -> None:
+    with in_tenant(tenant.id):
         EndUserRefreshToken.objects.exclude(used_at=None).update(used_at=F("used_at") - timedelta(seconds=11))
 
 
-def test_a_refresh_gives_a_new_pair_of_the_same_session(house: House) -> None:
-    first = house.sign_in(house.register())
-    answer = refresh(first["refresh_token"], client_id=str(house.client_id))
+def test_a_refresh_gives_a_new_pair_of_the_same_session(tenant: TestTenant) -> None:
+    first = tenant.sign_in(tenant.register())
+    answer = refresh(first["refresh_token"], client_id=str(tenant.client_id))
     assert answer.status_code == 200, answer.content
     second = answer.json()
     assert second["refresh_token"] != first["refresh_token"]
     assert set(second) == {"access_token", "refresh_token", "token_type", "expires_in"}
     assert answer.headers["Cache-Control"] == "no-store"
     for token in (first["access_token"], second["access_token"]):
-        assert Api(token=token).get(DOOR).status_code == 200
+        assert Api(token=token).get(VALIDATE).status_code == 200
     assert Api(token=second["access_token"]).post("/authmgr/logout").json()["sessions_ended"] == 1
-    assert Api(token=first["access_token"]).get(DOOR).status_code == 401
+    assert Api(token=first["access_token"]).get(VALIDATE).status_code == 401
 
 
-def test_twenty_uses_at_once_get_one_and_the_same_successor(house: House) -> None:
-    first = house.sign_in(house.register())["refresh_token"]
+def test_twenty_uses_at_once_get_one_and_the_same_successor(tenant: TestTenant) -> None:
+    first = tenant.sign_in(tenant.register())["refresh_token"]
 
     def use(_: int) -> tuple[int, str]:
         try:
@@ -59,35 +59,35 @@ def test_twenty_uses_at_once_get_one_and_the_same_successor(house: House) -> Non
     assert next(iter(answers))[0] == 200
 
 
-def test_a_use_after_ten_seconds_ends_the_session_and_is_audited(house: House) -> None:
-    person = house.register()
-    first = house.sign_in(person)
+def test_a_use_after_ten_seconds_ends_the_session_and_is_audited(tenant: TestTenant) -> None:
+    person = tenant.register()
+    first = tenant.sign_in(person)
     second = refresh(first["refresh_token"]).json()
-    eleven_seconds_pass(house)
+    eleven_seconds_pass(tenant)
     again = refresh(first["refresh_token"])
     assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
-    assert Api(token=second["access_token"]).get(DOOR).status_code == 401
+    assert Api(token=second["access_token"]).get(VALIDATE).status_code == 401
     assert refresh(second["refresh_token"]).json()["error"] == "invalid_grant"
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         session = EndUserSession.objects.get(user_id=person.id)
         assert session.end_reason == "refresh_reused"
         event = TenantEvent.objects.get(action="refresh_token.reused", target_id=str(session.pk))
         assert (event.outcome, event.actor_id) == ("refused", str(person.id))
 
 
-def test_refresh_with_predecessor_of_used_token_is_reuse(house: House) -> None:
-    first = house.sign_in(house.register())
+def test_refresh_with_predecessor_of_used_token_is_reuse(tenant: TestTenant) -> None:
+    first = tenant.sign_in(tenant.register())
     second = refresh(first["refresh_token"]).json()
     assert refresh(first["refresh_token"]).json()["refresh_token"] == second["refresh_token"]
     third = refresh(second["refresh_token"]).json()
     # Within the ten seconds: whoever has used the successor had it, so this caller is somebody else.
     assert refresh(first["refresh_token"]).json()["error"] == "invalid_grant"
-    assert Api(token=third["access_token"]).get(DOOR).status_code == 401
+    assert Api(token=third["access_token"]).get(VALIDATE).status_code == 401
     assert refresh(third["refresh_token"]).json()["error"] == "invalid_grant"
 
 
-def test_an_admins_session_ends_alike(new_house: Any) -> None:
-    own = new_house()
+def test_an_admins_session_ends_alike(new_tenant: Any) -> None:
+    own = new_tenant()
     from tests.world import sign_in_admin
 
     first = sign_in_admin(own.admin.username)
@@ -97,15 +97,15 @@ def test_an_admins_session_ends_alike(new_house: Any) -> None:
         used_at=F("used_at") - timedelta(seconds=11)
     )
     assert refresh(first["refresh_token"]).status_code == 400
-    assert Api(token=second["access_token"]).get(DOOR).status_code == 401
-    assert own.api.get(DOOR).status_code == 200
+    assert Api(token=second["access_token"]).get(VALIDATE).status_code == 401
+    assert own.api.get(VALIDATE).status_code == 200
     assert PlatformEvent.objects.filter(action="refresh_token.reused", tenant_id=own.id).count() == 1
 
 
-def test_no_refresh_token_and_no_answer_is_kept_in_clear(house: House) -> None:
-    person = house.register()
-    second = refresh(house.sign_in(person)["refresh_token"]).json()
-    with in_tenant(house.id):
+def test_no_refresh_token_and_no_answer_is_kept_in_clear(tenant: TestTenant) -> None:
+    person = tenant.register()
+    second = refresh(tenant.sign_in(person)["refresh_token"]).json()
+    with in_tenant(tenant.id):
         rows = list(EndUserRefreshToken.objects.filter(session__user_id=person.id))
     for row in rows:
         kept = bytes(row.digest) + bytes(row.successor_sealed or b"")
@@ -118,19 +118,19 @@ def test_what_is_no_refresh_token_is_refused(spoilt: str) -> None:
     assert (answer.status_code, answer.json()["error"]) in {(400, "invalid_grant"), (400, "invalid_request")}
 
 
-def test_a_token_is_bound_to_its_client(house: House, other_house: House) -> None:
-    token = house.sign_in(house.register())["refresh_token"]
-    client = make_client(house)
-    assert refresh(token, client_id=str(other_house.client_id)).json()["error"] == "invalid_grant"
+def test_a_token_is_bound_to_its_client(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    token = tenant.sign_in(tenant.register())["refresh_token"]
+    client = make_client(tenant)
+    assert refresh(token, client_id=str(other_tenant.client_id)).json()["error"] == "invalid_grant"
     assert refresh(token, headers=basic(client)).json()["error"] == "invalid_grant"
     assert refresh(token, client_id=str(uuid4())).json()["error"] == "invalid_client"
     assert refresh(token, client_id=client["client_id"]).json()["error"] == "invalid_client"
-    assert refresh(token, client_id=str(house.client_id)).status_code == 200
+    assert refresh(token, client_id=str(tenant.client_id)).status_code == 200
 
 
-def test_a_confidential_clients_user_is_refreshed_by_that_client_only(house: House) -> None:
-    client = make_client(house)
-    person = house.register()
+def test_a_confidential_clients_user_is_refreshed_by_that_client_only(tenant: TestTenant) -> None:
+    client = make_client(tenant)
+    person = tenant.register()
     login = {"client_id": client["client_id"], "email": person.email, "password": person.password}
     token = Api().post("/uflow/auth/enduser/login", login, headers=basic(client)).json()["refresh_token"]
     alone = refresh(token)
@@ -139,33 +139,33 @@ def test_a_confidential_clients_user_is_refreshed_by_that_client_only(house: Hou
     assert refresh(token, headers=basic(client)).status_code == 200
 
 
-def test_a_refresh_with_a_scope_says_what_the_token_carries(house: House) -> None:
-    answer = refresh(house.sign_in(house.register())["refresh_token"], scope="services:read")
+def test_a_refresh_with_a_scope_says_what_the_token_carries(tenant: TestTenant) -> None:
+    answer = refresh(tenant.sign_in(tenant.register())["refresh_token"], scope="services:read")
     assert answer.status_code == 200
     assert "services:read" not in answer.json()["scope"].split()
 
 
-def test_a_user_who_is_gone_refreshes_no_more(house: House) -> None:
-    person = house.register()
-    token = house.sign_in(person)["refresh_token"]
-    house.api.put(f"/uflow/user/enduser/{house.id}/{person.id}/status", {"active": False})
+def test_a_user_who_is_gone_refreshes_no_more(tenant: TestTenant) -> None:
+    person = tenant.register()
+    token = tenant.sign_in(person)["refresh_token"]
+    tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
     assert refresh(token).json()["error"] == "invalid_grant"
 
 
-def test_a_suspended_tenant_refreshes_nobody(new_house: Any, operator: Api) -> None:
+def test_a_suspended_tenant_refreshes_nobody(new_tenant: Any, operator: Api) -> None:
     from tests.world import sign_in_admin
 
-    own = new_house()
+    own = new_tenant()
     tokens = [own.sign_in(own.register())["refresh_token"], sign_in_admin(own.admin.username)["refresh_token"]]
     operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"})
     answers = [refresh(token) for token in tokens]
     assert {answer.status_code for answer in answers} <= {400, 401}
 
 
-def test_a_refresh_costs_few_statements(new_house: Any) -> None:
+def test_a_refresh_costs_few_statements(new_tenant: Any) -> None:
     # Of a tenant of the test's own: the first use in a minute also notes that the client is in use.
-    house = new_house()
-    token = house.sign_in(house.register())["refresh_token"]
+    tenant = new_tenant()
+    token = tenant.sign_in(tenant.register())["refresh_token"]
     with statements() as seen:
         assert refresh(token).status_code == 200
     assert seen.counts == (3, 7), seen

@@ -13,11 +13,11 @@ from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.userflow.sessions.test_refresh import refresh
-from tests.world import Api, House, sign_in_admin, statements
+from tests.world import Api, TestTenant, sign_in_admin, statements
 from userflow.sessions.models import RevokedToken, SigningKey
 
 REVOKE, INTROSPECT = "/authmgr/token/revoke", "/authmgr/token/introspect"
-DOOR = "/authmgr/validate"
+VALIDATE = "/authmgr/validate"
 
 
 def revoke(token: str, **how: Any) -> Any:
@@ -33,33 +33,33 @@ def introspect(token: str, *, by: Api | None = None, headers: dict[str, str] | N
 
 
 @pytest.mark.parametrize("which", ["access_token", "refresh_token"])
-def test_revoking_either_token_of_a_user_ends_the_session(house: House, which: str) -> None:
-    person = house.register()
-    pair, other = house.sign_in(person), house.as_user(person)
-    answer = revoke(pair[which], client_id=str(house.client_id), token_type_hint=which)
+def test_revoking_either_token_of_a_user_ends_the_session(tenant: TestTenant, which: str) -> None:
+    person = tenant.register()
+    pair, other = tenant.sign_in(person), tenant.as_user(person)
+    answer = revoke(pair[which], client_id=str(tenant.client_id), token_type_hint=which)
     assert (answer.status_code, answer.json()) == (200, {})
-    assert Api(token=pair["access_token"]).get(DOOR).status_code == 401
+    assert Api(token=pair["access_token"]).get(VALIDATE).status_code == 401
     assert refresh(pair["refresh_token"]).json()["error"] == "invalid_grant"
-    assert other.get(DOOR).status_code == 200
-    with in_tenant(house.id):
+    assert other.get(VALIDATE).status_code == 200
+    with in_tenant(tenant.id):
         assert TenantEvent.objects.filter(action="session.revoked", actor_id=str(person.id)).count() == 1
 
 
-def test_revoking_a_clients_token_ends_that_one_only(house: House) -> None:
-    client = make_client(house)
+def test_revoking_a_clients_token_ends_that_one_only(tenant: TestTenant) -> None:
+    client = make_client(tenant)
     one, two = own_token(client), own_token(client)
     assert revoke(one, headers=basic(client)).status_code == 200
-    assert (Api(token=one).get(DOOR).status_code, Api(token=two).get(DOOR).status_code) == (401, 200)
-    assert Api(token=one + "=").get(DOOR).status_code == 401
+    assert (Api(token=one).get(VALIDATE).status_code, Api(token=two).get(VALIDATE).status_code) == (401, 200)
+    assert Api(token=one + "=").get(VALIDATE).status_code == 401
     assert revoke(one, headers=basic(client)).status_code == 200
     assert PlatformEvent.objects.filter(action="client_token.revoked", target_id=client["id"]).count() == 2
 
 
-def test_an_admins_token_needs_no_client(new_house: Any) -> None:
-    own = new_house()
+def test_an_admins_token_needs_no_client(new_tenant: Any) -> None:
+    own = new_tenant()
     pair = sign_in_admin(own.admin.username)
     assert revoke(pair["refresh_token"]).status_code == 200
-    assert Api(token=pair["access_token"]).get(DOOR).status_code == 401
+    assert Api(token=pair["access_token"]).get(VALIDATE).status_code == 401
 
 
 @pytest.mark.parametrize("token", ["x", "a.b.c", "ä", "e30.e30.e30"])
@@ -67,16 +67,16 @@ def test_unknown_tokens_are_no_error(token: str) -> None:
     assert revoke(token).status_code == 200
 
 
-def test_a_token_of_another_client_stays(house: House, other_house: House) -> None:
-    pair = house.sign_in(house.register())
-    stranger, foreign = make_client(house), make_client(other_house)
+def test_a_token_of_another_client_stays(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    pair = tenant.sign_in(tenant.register())
+    stranger, foreign = make_client(tenant), make_client(other_tenant)
     for client in (stranger, foreign):
         answer = revoke(pair["refresh_token"], headers=basic(client))
         assert (answer.status_code, answer.json()["error"]) == (400, "unauthorized_client")
     wrong = revoke(own_token(stranger), client_id=stranger["client_id"])
     assert (wrong.status_code, wrong.json()["error"]) == (401, "invalid_client")
     assert revoke(own_token(stranger)).status_code == 401
-    assert Api(token=pair["access_token"]).get(DOOR).status_code == 200
+    assert Api(token=pair["access_token"]).get(VALIDATE).status_code == 200
 
 
 def test_a_token_must_be_named(api: Api) -> None:
@@ -84,24 +84,24 @@ def test_a_token_must_be_named(api: Api) -> None:
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-def test_a_client_that_logs_out_ends_its_token_or_all_of_them(house: House) -> None:
-    client = make_client(house)
+def test_a_client_that_logs_out_ends_its_token_or_all_of_them(tenant: TestTenant) -> None:
+    client = make_client(tenant)
     one, two, three = (own_token(client) for _ in range(3))
     assert Api(token=one).post("/authmgr/logout").status_code == 200
-    assert (Api(token=one).get(DOOR).status_code, Api(token=two).get(DOOR).status_code) == (401, 200)
+    assert (Api(token=one).get(VALIDATE).status_code, Api(token=two).get(VALIDATE).status_code) == (401, 200)
     Api(token=two).post("/authmgr/logout", {"all": True})
-    assert {Api(token=token).get(DOOR).status_code for token in (two, three)} == {401}
-    assert Api(token=own_token(client)).get(DOOR).status_code == 200
+    assert {Api(token=token).get(VALIDATE).status_code for token in (two, three)} == {401}
+    assert Api(token=own_token(client)).get(VALIDATE).status_code == 200
 
 
-def test_client_logout_leaves_other_clients_alone(house: House) -> None:
-    one, other = (own_token(make_client(house)) for _ in range(2))
+def test_client_logout_leaves_other_clients_alone(tenant: TestTenant) -> None:
+    one, other = (own_token(make_client(tenant)) for _ in range(2))
     assert Api(token=one).post("/authmgr/logout", {"all": True}).status_code == 200
-    assert [Api(token=token).get(DOOR).status_code for token in (one, other)] == [401, 200]
+    assert [Api(token=token).get(VALIDATE).status_code for token in (one, other)] == [401, 200]
 
 
-def test_revoked_tokens_and_dead_keys_are_forgotten_when_they_have_expired(house: House) -> None:
-    one, two = (own_token(make_client(house)) for _ in range(2))
+def test_revoked_tokens_and_dead_keys_are_forgotten_when_they_have_expired(tenant: TestTenant) -> None:
+    one, two = (own_token(make_client(tenant)) for _ in range(2))
     jtis = []
     for token in (one, two):
         claims = jwt.decode(token, options={"verify_signature": False})
@@ -115,28 +115,28 @@ def test_revoked_tokens_and_dead_keys_are_forgotten_when_they_have_expired(house
         call_command("purge_expired", "platform", stdout=StringIO())
     assert list(RevokedToken.objects.filter(jti__in=jtis).values_list("jti", flat=True)) == [jtis[1]]
     assert not SigningKey.objects.filter(kid="dead").exists()
-    assert {Api(token=token).get(DOOR).status_code for token in (one, two)} == {200, 401}
+    assert {Api(token=token).get(VALIDATE).status_code for token in (one, two)} == {200, 401}
 
 
 # --- introspect ------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_sees_what_a_users_token_means_now(house: House) -> None:
-    person = house.register()
-    pair, client = house.sign_in(person), make_client(house)
+def test_a_client_sees_what_a_users_token_means_now(tenant: TestTenant) -> None:
+    person = tenant.register()
+    pair, client = tenant.sign_in(person), make_client(tenant)
     answer = introspect(pair["access_token"], headers=basic(client))
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
     known = answer.json()
     assert known["active"] is True
     assert (known["sub"], known["username"], known["kind"]) == (str(person.id), person.email, "end_user")
-    assert (known["tenant_id"], known["client_id"]) == (str(house.id), str(house.client_id))
+    assert (known["tenant_id"], known["client_id"]) == (str(tenant.id), str(tenant.client_id))
     assert (known["token_type"], known["aud"]) == ("Bearer", "identity-api")
     assert {"exp", "iat", "nbf", "iss", "jti", "sid", "roles", "permissions", "scope"} <= set(known)
 
 
-def test_a_refresh_token_is_active_until_it_is_used_and_never_shows_its_id(house: House) -> None:
-    pair, client = house.sign_in(house.register()), make_client(house)
+def test_a_refresh_token_is_active_until_it_is_used_and_never_shows_its_id(tenant: TestTenant) -> None:
+    pair, client = tenant.sign_in(tenant.register()), make_client(tenant)
     known = introspect(pair["refresh_token"], headers=basic(client)).json()
     assert (known["active"], known["token_type"]) == (True, "refresh_token")
     assert "jti" not in known
@@ -144,52 +144,52 @@ def test_a_refresh_token_is_active_until_it_is_used_and_never_shows_its_id(house
     assert introspect(pair["refresh_token"], headers=basic(client)).json() == {"active": False}
 
 
-def test_admins_and_clients_with_a_bearer_and_operators_may_ask(house: House, operator: Api) -> None:
-    token = house.sign_in(house.register())["access_token"]
-    client = Api(token=own_token(make_client(house)))
-    for caller in (house.api, client, operator):
+def test_admins_and_clients_with_a_bearer_and_operators_may_ask(tenant: TestTenant, operator: Api) -> None:
+    token = tenant.sign_in(tenant.register())["access_token"]
+    client = Api(token=own_token(make_client(tenant)))
+    for caller in (tenant.api, client, operator):
         assert introspect(token, by=caller).json()["active"] is True
 
 
-def test_other_tenants_users_and_nobody_learn_nothing(house: House, other_house: House) -> None:
-    person = house.register()
-    token = house.sign_in(person)["access_token"]
-    foreign = make_client(other_house)
+def test_other_tenants_users_and_nobody_learn_nothing(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person = tenant.register()
+    token = tenant.sign_in(person)["access_token"]
+    foreign = make_client(other_tenant)
     inactive = [
         introspect(token, headers=basic(foreign)),
-        introspect(token, by=other_house.api),
-        introspect(token, by=house.as_user(person)),
-        introspect(str(house.api.token), by=other_house.api),
-        introspect("x", by=house.api),
+        introspect(token, by=other_tenant.api),
+        introspect(token, by=tenant.as_user(person)),
+        introspect(str(tenant.api.token), by=other_tenant.api),
+        introspect("x", by=tenant.api),
     ]
     assert {(answer.status_code, answer.content) for answer in inactive} == {(200, b'{"active":false}')}
     refused = [
         introspect(token),
         introspect(token, headers={"Authorization": "Bearer x"}),
-        Api().post(INTROSPECT, **form(token=token, client_id=str(house.client_id))),
+        Api().post(INTROSPECT, **form(token=token, client_id=str(tenant.client_id))),
         introspect(token, headers=basic(foreign, "ics_wrong")),
     ]
     assert {(answer.status_code, answer.json()["error"]) for answer in refused} == {(401, "invalid_client")}
 
 
-def test_an_operators_token_is_unknown_to_tenants(house: House, operator: Api) -> None:
-    assert introspect(str(operator.token), by=house.api).json() == {"active": False}
+def test_an_operators_token_is_unknown_to_tenants(tenant: TestTenant, operator: Api) -> None:
+    assert introspect(str(operator.token), by=tenant.api).json() == {"active": False}
 
 
-def test_what_no_longer_stands_is_inactive(house: House) -> None:
-    client, person = make_client(house), house.register()
-    pair = house.sign_in(person)
+def test_what_no_longer_stands_is_inactive(tenant: TestTenant) -> None:
+    client, person = make_client(tenant), tenant.register()
+    pair = tenant.sign_in(person)
     Api(token=pair["access_token"]).post("/authmgr/logout")
-    off = make_client(house)
+    off = make_client(tenant)
     token = own_token(off)
-    assert introspect(token, by=house.api).json()["active"] is True
-    house.api.patch(f"/clientms/tenants/{house.id}/clients/{off['id']}/deactivate")
+    assert introspect(token, by=tenant.api).json()["active"] is True
+    tenant.api.patch(f"/clientms/tenants/{tenant.id}/clients/{off['id']}/deactivate")
     for spent in (pair["access_token"], pair["refresh_token"], token):
         assert introspect(spent, headers=basic(client)).json() == {"active": False}
 
 
-def test_introspection_by_a_client_costs_three_statements_for_a_user(house: House) -> None:
-    token, client = house.sign_in(house.register())["access_token"], make_client(house)
+def test_introspection_by_a_client_costs_three_statements_for_a_user(tenant: TestTenant) -> None:
+    token, client = tenant.sign_in(tenant.register())["access_token"], make_client(tenant)
     introspect(token, headers=basic(client))
     with statements() as seen:
         introspect(token, headers=basic(client))

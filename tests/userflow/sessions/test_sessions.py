@@ -8,99 +8,101 @@ import pytest
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.session_models import EndUserEnrollmentWindow, EndUserTicket
 from userflow.admins.actions import create_admin_user
 
 PATH = "/authmgr/sessions"
-DOOR = "/authmgr/validate"
+VALIDATE = "/authmgr/validate"
 
 
-def test_a_user_sees_their_sessions_and_which_one_this_is(house: House) -> None:
-    person = house.register()
-    older, newer = house.as_user(person), house.as_user(person)
+def test_a_user_sees_their_sessions_and_which_one_this_is(tenant: TestTenant) -> None:
+    person = tenant.register()
+    older, newer = tenant.as_user(person), tenant.as_user(person)
     listed = newer.get(PATH).json()
     assert (listed["total"], listed["total_pages"], listed["page"]) == (2, 1, 1)
     assert [session["current"] for session in listed["sessions"]] == [True, False]
     first = listed["sessions"][0]
-    assert (first["user_id"], first["client_id"], first["amr"]) == (str(person.id), str(house.client_id), ["pwd"])
+    assert (first["user_id"], first["client_id"], first["amr"]) == (str(person.id), str(tenant.client_id), ["pwd"])
     assert first["address"]
     assert older.get(PATH, {"limit": 1, "page": 2}).json()["sessions"][0]["current"] is True
 
 
-def test_one_session_is_ended_and_the_others_stay(house: House) -> None:
-    person = house.register()
-    here, there = house.as_user(person), house.as_user(person)
+def test_one_session_is_ended_and_the_others_stay(tenant: TestTenant) -> None:
+    person = tenant.register()
+    here, there = tenant.as_user(person), tenant.as_user(person)
     mine = next(s for s in here.get(PATH).json()["sessions"] if not s["current"])
     answer = here.delete(f"{PATH}/{mine['id']}")
     assert (answer.status_code, answer.json()["id"]) == (200, mine["id"])
-    assert (here.get(DOOR).status_code, there.get(DOOR).status_code) == (200, 401)
+    assert (here.get(VALIDATE).status_code, there.get(VALIDATE).status_code) == (200, 401)
     assert here.get(PATH).json()["total"] == 1
     assert here.delete(f"{PATH}/{mine['id']}").status_code == 404
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         event = TenantEvent.objects.get(action="session.ended", target_id=mine["id"])
         assert event.details == {"user_id": str(person.id)}
 
 
-def test_an_admin_sees_and_ends_those_of_a_user(house: House) -> None:
-    person = house.register()
-    door = house.as_user(person)
-    listed = house.api.get(PATH, {"user_id": str(person.id)}).json()
+def test_an_admin_sees_and_ends_those_of_a_user(tenant: TestTenant) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
+    listed = tenant.api.get(PATH, {"user_id": str(person.id)}).json()
     assert listed["total"] == 1
-    assert house.api.delete(f"{PATH}/{listed['sessions'][0]['id']}").status_code == 200
-    assert door.get(DOOR).status_code == 401
+    assert tenant.api.delete(f"{PATH}/{listed['sessions'][0]['id']}").status_code == 200
+    assert api.get(VALIDATE).status_code == 401
 
 
-def test_another_tenants_sessions_are_like_unknown_ones(house: House, other_house: House) -> None:
-    person = house.register()
-    session = house.as_user(person).get(PATH).json()["sessions"][0]["id"]
-    unknown = other_house.api.delete(f"{PATH}/{uuid4()}")
-    foreign = other_house.api.delete(f"{PATH}/{session}")
+def test_another_tenants_sessions_are_like_unknown_ones(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person = tenant.register()
+    session = tenant.as_user(person).get(PATH).json()["sessions"][0]["id"]
+    unknown = other_tenant.api.delete(f"{PATH}/{uuid4()}")
+    foreign = other_tenant.api.delete(f"{PATH}/{session}")
     assert (foreign.status_code, foreign.content) == (404, unknown.content)
-    assert other_house.api.delete(f"{PATH}/no-uuid").content == unknown.content
-    assert other_house.api.get(PATH, {"user_id": str(person.id)}).status_code == 404
-    assert other_house.api.get(PATH, {"user_id": str(uuid4())}).status_code == 404
-    stated = other_house.api.get(PATH, {"user_id": str(person.id), "tenant_id": str(house.id)})
+    assert other_tenant.api.delete(f"{PATH}/no-uuid").content == unknown.content
+    assert other_tenant.api.get(PATH, {"user_id": str(person.id)}).status_code == 404
+    assert other_tenant.api.get(PATH, {"user_id": str(uuid4())}).status_code == 404
+    stated = other_tenant.api.get(PATH, {"user_id": str(person.id), "tenant_id": str(tenant.id)})
     assert stated.status_code == 403
-    assert house.as_user(person).get(DOOR).status_code == 200
+    assert tenant.as_user(person).get(VALIDATE).status_code == 200
 
 
-def test_admin_sessions_of_another_tenant_are_unknown(house: House, other_house: House) -> None:
-    session = house.api.get(PATH).json()["sessions"][0]["id"]
-    assert other_house.api.delete(f"{PATH}/{session}").status_code == 404
-    assert other_house.api.get(PATH, {"user_id": str(house.admin.id)}).status_code == 404
-    assert house.api.get(DOOR).status_code == 200
+def test_admin_sessions_of_another_tenant_are_unknown(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    session = tenant.api.get(PATH).json()["sessions"][0]["id"]
+    assert other_tenant.api.delete(f"{PATH}/{session}").status_code == 404
+    assert other_tenant.api.get(PATH, {"user_id": str(tenant.admin.id)}).status_code == 404
+    assert tenant.api.get(VALIDATE).status_code == 200
 
 
-def test_end_session_checks_the_stated_user(house: House) -> None:
-    person, neighbour = house.register(), house.register()
-    door = house.as_user(person)
-    session = door.get(PATH).json()["sessions"][0]["id"]
-    assert house.api.delete(f"{PATH}/{session}", query={"user_id": str(neighbour.id)}).status_code == 404
-    assert house.api.delete(f"{PATH}/{session}", query={"user_id": str(person.id)}).status_code == 200
+def test_end_session_checks_the_stated_user(tenant: TestTenant) -> None:
+    person, neighbour = tenant.register(), tenant.register()
+    api = tenant.as_user(person)
+    session = api.get(PATH).json()["sessions"][0]["id"]
+    assert tenant.api.delete(f"{PATH}/{session}", query={"user_id": str(neighbour.id)}).status_code == 404
+    assert tenant.api.delete(f"{PATH}/{session}", query={"user_id": str(person.id)}).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["end_user", "admin"])
-def test_sign_out_everywhere_leaves_other_users_alone(new_house: Any, kind: str) -> None:
-    house = new_house()
-    doors = [house.as_user(house.register()) for _ in range(2)] if kind == "end_user" else [house.api, new_house().api]
-    assert doors[0].post("/authmgr/logout", {"all": True}).status_code == 200
-    assert [door.get("/authmgr/validate").status_code for door in doors] == [401, 200]
+def test_sign_out_everywhere_leaves_other_users_alone(new_tenant: Any, kind: str) -> None:
+    tenant = new_tenant()
+    apis = (
+        [tenant.as_user(tenant.register()) for _ in range(2)] if kind == "end_user" else [tenant.api, new_tenant().api]
+    )
+    assert apis[0].post("/authmgr/logout", {"all": True}).status_code == 200
+    assert [api.get("/authmgr/validate").status_code for api in apis] == [401, 200]
 
 
-def test_users_see_and_end_nobody_elses(house: House) -> None:
-    victim, other = house.register(), house.register()
-    door, attacker = house.as_user(victim), house.as_user(other)
-    session = door.get(PATH).json()["sessions"][0]["id"]
+def test_users_see_and_end_nobody_elses(tenant: TestTenant) -> None:
+    victim, other = tenant.register(), tenant.register()
+    api, attacker = tenant.as_user(victim), tenant.as_user(other)
+    session = api.get(PATH).json()["sessions"][0]["id"]
     assert attacker.get(PATH, {"user_id": str(victim.id)}).status_code == 403
     assert attacker.delete(f"{PATH}/{session}").status_code == 404
     assert attacker.delete(f"{PATH}/{session}", query={"user_id": str(victim.id)}).status_code == 404
-    assert door.get(DOOR).status_code == 200
+    assert api.get(VALIDATE).status_code == 200
 
 
-def test_admin_users_sessions_need_the_right_for_admin_users_too(new_house: Any) -> None:
-    own = new_house()
+def test_admin_users_sessions_need_the_right_for_admin_users_too(new_tenant: Any) -> None:
+    own = new_tenant()
     mark = uuid4().hex[:8]
     member = {"email": f"m-{mark}@example.com", "first_name": "A", "last_name": "B", "password": "correct horse 9 bat"}
     made = own.api.post("/uflow/admin/users", {"username": f"m-{mark}", **member, "roles": ["user-manager"]})
@@ -110,11 +112,11 @@ def test_admin_users_sessions_need_the_right_for_admin_users_too(new_house: Any)
     assert manager.delete(f"{PATH}/{strong}").status_code == 404
     weak = own.api.get(PATH, {"user_id": made.json()["id"]}).json()["sessions"][0]["id"]
     assert own.api.delete(f"{PATH}/{weak}").status_code == 200
-    assert manager.get(DOOR).status_code == 401
+    assert manager.get(VALIDATE).status_code == 401
 
 
-def test_without_sessions_read_nobody_elses_are_shown(new_house: Any) -> None:
-    own = new_house()
+def test_without_sessions_read_nobody_elses_are_shown(new_tenant: Any) -> None:
+    own = new_tenant()
     person = own.register()
     role = AdminRole.objects.create(name=f"clerk-{uuid4().hex[:6]}", permissions=["endusers:read"])
     AdminUser.objects.get(pk=own.admin.id).roles.set([role])
@@ -122,101 +124,101 @@ def test_without_sessions_read_nobody_elses_are_shown(new_house: Any) -> None:
     assert own.api.get(PATH).status_code == 200
 
 
-def test_an_operator_names_the_tenant_or_means_admin_users(house: House, operator: Api) -> None:
-    person = house.register()
-    house.as_user(person)
-    named = operator.get(PATH, {"user_id": str(person.id), "tenant_id": str(house.id)})
+def test_an_operator_names_the_tenant_or_means_admin_users(tenant: TestTenant, operator: Api) -> None:
+    person = tenant.register()
+    tenant.as_user(person)
+    named = operator.get(PATH, {"user_id": str(person.id), "tenant_id": str(tenant.id)})
     assert named.json()["total"] == 1
-    by_header = operator.get(PATH, {"user_id": str(person.id)}, headers={"X-Tenant-ID": str(house.id)})
+    by_header = operator.get(PATH, {"user_id": str(person.id)}, headers={"X-Tenant-ID": str(tenant.id)})
     assert by_header.json()["total"] == 1
     assert operator.get(PATH, {"user_id": str(person.id)}).status_code == 404
-    assert operator.get(PATH, {"user_id": str(house.admin.id)}).json()["total"] >= 1
+    assert operator.get(PATH, {"user_id": str(tenant.admin.id)}).json()["total"] >= 1
     session = named.json()["sessions"][0]["id"]
     assert operator.delete(f"{PATH}/{session}").status_code == 404
-    assert operator.delete(f"{PATH}/{session}", query={"tenant_id": str(house.id)}).status_code == 200
+    assert operator.delete(f"{PATH}/{session}", query={"tenant_id": str(tenant.id)}).status_code == 200
 
 
-def test_a_client_has_none_of_its_own(house: House) -> None:
-    client = Api(token=own_token(make_client(house, scopes=["sessions:read", "sessions:write"])))
+def test_a_client_has_none_of_its_own(tenant: TestTenant) -> None:
+    client = Api(token=own_token(make_client(tenant, scopes=["sessions:read", "sessions:write"])))
     assert client.get(PATH).status_code == 403
-    person = house.register()
-    house.as_user(person)
+    person = tenant.register()
+    tenant.as_user(person)
     listed = client.get(PATH, {"user_id": str(person.id)}).json()
     assert listed["total"] == 1
     assert client.delete(f"{PATH}/{listed['sessions'][0]['id']}").status_code == 200
 
 
-def ended(door: Api, user_id: Any, **query: Any) -> tuple[int, Any]:
-    answer = door.delete(PATH, query={"user_id": str(user_id), **query})
+def ended(api: Api, user_id: Any, **query: Any) -> tuple[int, Any]:
+    answer = api.delete(PATH, query={"user_id": str(user_id), **query})
     return answer.status_code, answer.json().get("sessions_ended")
 
 
-def test_delete_sessions_ends_all_of_a_user(house: House) -> None:
-    person, neighbour = house.register(), house.register()
-    doors, other = [house.as_user(person), house.as_user(person)], house.as_user(neighbour)
-    refresh = house.sign_in(person)["refresh_token"]
-    assert ended(house.api, person.id) == (200, 3)
-    assert [door.get(DOOR).status_code for door in (*doors, other)] == [401, 401, 200]
+def test_delete_sessions_ends_all_of_a_user(tenant: TestTenant) -> None:
+    person, neighbour = tenant.register(), tenant.register()
+    apis, other = [tenant.as_user(person), tenant.as_user(person)], tenant.as_user(neighbour)
+    refresh = tenant.sign_in(person)["refresh_token"]
+    assert ended(tenant.api, person.id) == (200, 3)
+    assert [api.get(VALIDATE).status_code for api in (*apis, other)] == [401, 401, 200]
     body = {"grant_type": "refresh_token", "refresh_token": refresh}
     assert Api().post("/authmgr/token", body).json()["error"] == "invalid_grant"
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         event = TenantEvent.objects.get(action="session.ended", target_id=person.id)
-        assert (event.actor_id, event.details) == (str(house.admin.id), {"sessions": 3, "everywhere": True})
+        assert (event.actor_id, event.details) == (str(tenant.admin.id), {"sessions": 3, "everywhere": True})
 
 
 @pytest.mark.parametrize("path", [f"DELETE {PATH}", "POST /authmgr/logout"])
-def test_ending_all_sessions_ends_tickets_and_windows(house: House, path: str) -> None:
-    person = house.register()
-    door = house.as_user(person)
+def test_ending_all_sessions_ends_tickets_and_windows(tenant: TestTenant, path: str) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
     if path.startswith("DELETE"):
-        assert ended(door, person.id) == (200, 1)
+        assert ended(api, person.id) == (200, 1)
     else:
-        assert door.post("/authmgr/logout", {"all": True}).json()["sessions_ended"] == 1
-    with in_tenant(house.id):
+        assert api.post("/authmgr/logout", {"all": True}).json()["sessions_ended"] == 1
+    with in_tenant(tenant.id):
         assert not EndUserTicket.objects.filter(user_id=person.id).exists()
         assert not EndUserEnrollmentWindow.objects.filter(user_id=person.id).exists()
 
 
-def test_delete_sessions_needs_a_user_and_permission(house: House) -> None:
-    victim, other = house.register(), house.register()
-    door, attacker = house.as_user(victim), house.as_user(other)
-    assert house.api.delete(PATH).json()["details"] == {"user_id": ["Send this member."]}
+def test_delete_sessions_needs_a_user_and_permission(tenant: TestTenant) -> None:
+    victim, other = tenant.register(), tenant.register()
+    api, attacker = tenant.as_user(victim), tenant.as_user(other)
+    assert tenant.api.delete(PATH).json()["details"] == {"user_id": ["Send this member."]}
     assert ended(attacker, victim.id)[0] == 403
-    reader = Api(token=own_token(make_client(house, scopes=["sessions:read"])))
+    reader = Api(token=own_token(make_client(tenant, scopes=["sessions:read"])))
     assert ended(reader, victim.id)[0] == 403
-    assert ended(house.api, uuid4())[0] == 404
-    assert door.get(DOOR).status_code == 200
+    assert ended(tenant.api, uuid4())[0] == 404
+    assert api.get(VALIDATE).status_code == 200
 
 
-def test_delete_sessions_stays_in_the_tenant(house: House, other_house: House, operator: Api) -> None:
-    person = house.register()
-    door = house.as_user(person)
-    assert ended(other_house.api, person.id)[0] == 404
-    assert ended(other_house.api, person.id, tenant_id=str(house.id))[0] == 403
-    assert ended(other_house.api, house.admin.id)[0] == 404
+def test_delete_sessions_stays_in_the_tenant(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+    person = tenant.register()
+    api = tenant.as_user(person)
+    assert ended(other_tenant.api, person.id)[0] == 404
+    assert ended(other_tenant.api, person.id, tenant_id=str(tenant.id))[0] == 403
+    assert ended(other_tenant.api, tenant.admin.id)[0] == 404
     assert ended(operator, person.id)[0] == 404
-    assert door.get(DOOR).status_code == 200
-    assert ended(operator, person.id, tenant_id=str(house.id)) == (200, 1)
-    assert door.get(DOOR).status_code == 401
+    assert api.get(VALIDATE).status_code == 200
+    assert ended(operator, person.id, tenant_id=str(tenant.id)) == (200, 1)
+    assert api.get(VALIDATE).status_code == 401
 
 
-def test_sessions_of_a_stronger_end_user_stay(new_house: Any) -> None:
-    own = new_house()
+def test_sessions_of_a_stronger_end_user_stay(new_tenant: Any) -> None:
+    own = new_tenant()
     strong, plain = own.register(), own.register()
     role = own.api.post("/authmgr/roles", {"name": "clerks", "permissions": ["services:read"]}).json()["id"]
     own.api.post(f"/authmgr/roles/{role}/bindings", {"user_ids": [str(strong.id)]})
-    door = own.as_user(strong)
-    session = door.get(PATH).json()["sessions"][0]["id"]
+    api = own.as_user(strong)
+    session = api.get(PATH).json()["sessions"][0]["id"]
     manager = Api(token=own_token(make_client(own, scopes=["sessions:write"])))
     assert ended(manager, strong.id)[0] == 403
     assert manager.delete(f"{PATH}/{session}").status_code == 403
-    assert door.get(DOOR).status_code == 200
+    assert api.get(VALIDATE).status_code == 200
     own.as_user(plain)
     assert ended(manager, plain.id) == (200, 1)
 
 
-def test_sessions_of_a_stronger_admin_stay(new_house: Any) -> None:
-    own = new_house()
+def test_sessions_of_a_stronger_admin_stay(new_tenant: Any) -> None:
+    own = new_tenant()
     role = AdminRole.objects.create(
         name=f"half-{uuid4().hex[:6]}", permissions=["admins:read", "admins:write", "sessions:read", "sessions:write"]
     )
@@ -224,17 +226,17 @@ def test_sessions_of_a_stronger_admin_stay(new_house: Any) -> None:
         tenant_id=own.id, username=f"weak-{uuid4().hex[:8]}", email=f"w-{uuid4().hex}@example.com", password=PASSWORD
     )
     weak.roles.set([role])
-    door = Api(token=sign_in_admin(weak.username)["access_token"])
+    api = Api(token=sign_in_admin(weak.username)["access_token"])
     session = own.api.get(PATH).json()["sessions"][0]["id"]
-    assert ended(door, own.admin.id)[0] == 403
-    assert door.delete(f"{PATH}/{session}").status_code == 403
-    assert own.api.get(DOOR).status_code == 200
+    assert ended(api, own.admin.id)[0] == 403
+    assert api.delete(f"{PATH}/{session}").status_code == 403
+    assert own.api.get(VALIDATE).status_code == 200
     assert ended(own.api, weak.pk) == (200, 1)
-    assert door.get(DOOR).status_code == 401
+    assert api.get(VALIDATE).status_code == 401
 
 
-def test_a_list_costs_two_statements_beyond_the_authentication(house: House) -> None:
-    door = house.as_user(house.register())
+def test_a_list_costs_two_statements_beyond_the_authentication(tenant: TestTenant) -> None:
+    api = tenant.as_user(tenant.register())
     with statements() as seen:
-        door.get(PATH)
+        api.get(PATH)
     assert seen.counts == (1, 3)

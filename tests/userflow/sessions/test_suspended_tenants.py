@@ -7,13 +7,13 @@ import pytest
 
 from tenants.models import TenantDatabase
 from tests.userflow.sessions.clients import basic, form, make_client
-from tests.world import Api, House, sign_in_admin
+from tests.world import Api, TestTenant, sign_in_admin
 
 TOKEN = "/authmgr/token"
 
 
-def set_state(house: House, state: str) -> None:
-    TenantDatabase.objects.filter(pk=house.id).update(status=state)
+def set_state(tenant: TestTenant, state: str) -> None:
+    TenantDatabase.objects.filter(pk=tenant.id).update(status=state)
 
 
 def by_client(client: dict[str, Any], secret: str | None = None) -> Any:
@@ -29,42 +29,44 @@ def told(answer: Any) -> tuple[int, str, bool]:
     return answer.status_code, answer.json().get("error", ""), "suspended" in answer.content.decode()
 
 
-def test_client_credentials_of_a_suspended_tenant(new_house: Callable[[], House], other_house: House) -> None:
-    house = new_house()
-    client, neighbour = make_client(house), make_client(other_house)
-    set_state(house, "suspended")
+def test_client_credentials_of_a_suspended_tenant(
+    new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
+) -> None:
+    tenant = new_tenant()
+    client, neighbour = make_client(tenant), make_client(other_tenant)
+    set_state(tenant, "suspended")
     assert told(by_client(client)) == (400, "unauthorized_client", True)
     assert told(by_client(client, "wrong")) == (401, "invalid_client", False)
     assert told(by_client(client, neighbour["client_secret"])) == (401, "invalid_client", False)
-    public = Api().post(TOKEN, **form(grant_type="client_credentials", client_id=str(house.client_id)))
+    public = Api().post(TOKEN, **form(grant_type="client_credentials", client_id=str(tenant.client_id)))
     assert told(public) == (400, "unauthorized_client", False)
     assert by_client(neighbour).status_code == 200
 
 
-def test_refresh_in_a_suspended_tenant(new_house: Callable[[], House], other_house: House) -> None:
-    house = new_house()
-    used = house.sign_in(house.register())["refresh_token"]
+def test_refresh_in_a_suspended_tenant(new_tenant: Callable[[], TestTenant], other_tenant: TestTenant) -> None:
+    tenant = new_tenant()
+    used = tenant.sign_in(tenant.register())["refresh_token"]
     token = by_refresh(used).json()["refresh_token"]
-    admin = sign_in_admin(house.admin.username)["refresh_token"]
-    neighbour = other_house.sign_in(other_house.register())["refresh_token"]
-    set_state(house, "suspended")
+    admin = sign_in_admin(tenant.admin.username)["refresh_token"]
+    neighbour = other_tenant.sign_in(other_tenant.register())["refresh_token"]
+    set_state(tenant, "suspended")
     for valid in (token, admin):
         assert told(by_refresh(valid)) == (400, "invalid_grant", True)
     # Who holds no valid token does not learn that the tenant is suspended.
     assert told(by_refresh(used)) == (400, "invalid_grant", False)
-    assert told(by_refresh("nonsense", client_id=str(house.client_id))) == (400, "invalid_grant", False)
-    assert told(by_refresh(neighbour, client_id=str(house.client_id))) == (400, "invalid_grant", False)
+    assert told(by_refresh("nonsense", client_id=str(tenant.client_id))) == (400, "invalid_grant", False)
+    assert told(by_refresh(neighbour, client_id=str(tenant.client_id))) == (400, "invalid_grant", False)
     assert by_refresh(neighbour).status_code == 200
-    set_state(house, "active")
+    set_state(tenant, "active")
     assert by_refresh(token).status_code == 200
 
 
-def test_revoke_and_introspect_in_a_suspended_tenant(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    client, tokens = make_client(house), house.sign_in(house.register())
+def test_revoke_and_introspect_in_a_suspended_tenant(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    client, tokens = make_client(tenant), tenant.sign_in(tenant.register())
     own = by_client(client).json()["access_token"]
-    set_state(house, "suspended")
-    public = {"client_id": str(house.client_id)}
+    set_state(tenant, "suspended")
+    public = {"client_id": str(tenant.client_id)}
     revoke, introspect = f"{TOKEN}/revoke", f"{TOKEN}/introspect"
     unknown = Api().post(revoke, **form(token="nonsense", **public))
     assert (unknown.status_code, unknown.json()) == (200, {})
@@ -93,12 +95,12 @@ def test_revoke_and_introspect_in_a_suspended_tenant(new_house: Callable[[], Hou
     ],
 )
 def test_tokens_in_other_states(
-    new_house: Callable[[], House], state: str, by_secret: tuple[int, str], by_token: tuple[int, str]
+    new_tenant: Callable[[], TestTenant], state: str, by_secret: tuple[int, str], by_token: tuple[int, str]
 ) -> None:
-    house = new_house()
-    client, token = make_client(house), house.sign_in(house.register())["refresh_token"]
-    set_state(house, state)
-    answers = [by_client(client), by_refresh(token, client_id=str(house.client_id))]
+    tenant = new_tenant()
+    client, token = make_client(tenant), tenant.sign_in(tenant.register())["refresh_token"]
+    set_state(tenant, state)
+    answers = [by_client(client), by_refresh(token, client_id=str(tenant.client_id))]
     assert [told(answer) for answer in answers] == [(*by_secret, False), (*by_token, False)]
     assert all("Retry-After" in answer.headers for answer in answers if answer.status_code == 503)
     assert told(by_client(client, "wrong")) == (401, "invalid_client", False)

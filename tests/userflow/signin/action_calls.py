@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.world import PASSWORD, Api, House, Person, created, sign_in_admin
+from tests.world import PASSWORD, Api, Person, TestTenant, created, sign_in_admin
 from userflow.sessions.assurance import REQUIREMENTS, Action
 
 
@@ -13,12 +13,12 @@ from userflow.sessions.assurance import REQUIREMENTS, Action
 class Scene:
     """A tenant with what the calls are about, made by its admin just before each call."""
 
-    house: House
+    tenant: TestTenant
     operator_name: str
 
     @property
-    def tenant(self) -> dict[str, str]:
-        return {"tenant_id": str(self.house.id)}
+    def query(self) -> dict[str, str]:
+        return {"tenant_id": str(self.tenant.id)}
 
     @property
     def operator(self) -> Api:
@@ -26,11 +26,11 @@ class Scene:
 
     @property
     def admin(self) -> Api:
-        self.house.renew_token()
-        return self.house.api
+        self.tenant.renew_token()
+        return self.tenant.api
 
     def user(self) -> Person:
-        return self.house.register()
+        return self.tenant.register()
 
     def role(self, *permissions: str) -> str:
         body = {"name": secrets.token_hex(8), "permissions": permissions or ["orders:read"]}
@@ -42,7 +42,7 @@ class Scene:
 
     def client(self, **fields: Any) -> str:
         body = {"name": secrets.token_hex(8), "type": "confidential", **fields}
-        return str(created(self.admin.post(f"/clientms/tenants/{self.house.id}/clients", body))["id"])
+        return str(created(self.admin.post(f"/clientms/tenants/{self.tenant.id}/clients", body))["id"])
 
     def other_admin(self) -> Person:
         name = f"colleague-{secrets.token_hex(5)}"
@@ -62,7 +62,7 @@ class Scene:
 
     def session(self) -> str:
         user = self.user()
-        self.house.sign_in(user)
+        self.tenant.sign_in(user)
         asked = {"user_id": str(user.id)}
         return str(self.admin.get("/authmgr/sessions", asked).json()["sessions"][0]["id"])
 
@@ -118,15 +118,15 @@ class Case:
 
 def _user(scene: Scene, **members: Any) -> Sent:
     user = scene.user()
-    return Sent({**scene.tenant, "user_id": user.id}, members or None)
+    return Sent({**scene.query, "user_id": user.id}, members or None)
 
 
 def _user_in_body(scene: Scene, **members: Any) -> Sent:
-    return Sent(body={**scene.tenant, "user_id": str(scene.user().id), **members})
+    return Sent(body={**scene.query, "user_id": str(scene.user().id), **members})
 
 
 def _client(scene: Scene, body: Any = None, **fields: Any) -> Sent:
-    return Sent({**scene.tenant, "client_id": scene.client(**fields)}, body)
+    return Sent({**scene.query, "client_id": scene.client(**fields)}, body)
 
 
 def _tenant_scope(scene: Scene) -> list[str]:
@@ -170,7 +170,7 @@ CASES = [
     Case(
         "post /uflow/admin/enduser/export",
         Action.EXPORT_PASSWORD_HASHES,
-        lambda scene: Sent(body={**scene.tenant, "with_hashes": True}),
+        lambda scene: Sent(body={**scene.query, "with_hashes": True}),
     ),
     Case("post /webauthn/factors/reset", Action.RESET_FACTORS, lambda scene: _user_in_body(scene, reason="lost")),
     Case(
@@ -194,7 +194,7 @@ CASES = [
         Action.GRANT_ROLES,
         lambda scene: Sent(
             body={
-                **scene.tenant,
+                **scene.query,
                 "username": f"made-{secrets.token_hex(5)}",
                 "email": new_address(),
                 "password": PASSWORD,
@@ -246,18 +246,18 @@ CASES = [
     Case(
         "post /uflow/admin/enduser/import",
         Action.GRANT_ROLES,
-        lambda scene: Sent(body={**scene.tenant, "rows": [{"email": new_address(), "roles": ["user"]}]}),
+        lambda scene: Sent(body={**scene.query, "rows": [{"email": new_address(), "roles": ["user"]}]}),
     ),
     # Clients
     Case(
         f"post {_CLIENTS}",
         Action.WRITE_CLIENT_SECRET,
-        lambda scene: Sent(scene.tenant, {"name": secrets.token_hex(8), "type": "confidential"}),
+        lambda scene: Sent(scene.query, {"name": secrets.token_hex(8), "type": "confidential"}),
     ),
     Case(
         f"post {_CLIENTS}",
         Action.GRANT_ROLES,
-        lambda scene: Sent(scene.tenant, {"name": secrets.token_hex(8), "scopes": _tenant_scope(scene)}),
+        lambda scene: Sent(scene.query, {"name": secrets.token_hex(8), "scopes": _tenant_scope(scene)}),
     ),
     Case(
         f"put {_CLIENTS}/{{client_id}}",
@@ -306,12 +306,12 @@ CASES = [
     Case(
         "patch /uflow/admin/tenants/{tenant_id}/settings",
         Action.CHANGE_TENANT_SETTINGS,
-        lambda scene: Sent(scene.tenant, {"settings": {"password_min_length": 11}}),
+        lambda scene: Sent(scene.query, {"settings": {"password_min_length": 11}}),
     ),
     Case(
         "patch /uflow/admin/tenants/{tenant_id}",
         Action.CHANGE_TENANT_SETTINGS,
-        lambda scene: Sent(scene.tenant, {"settings": {"password_min_length": 10}}),
+        lambda scene: Sent(scene.query, {"settings": {"password_min_length": 10}}),
         operators_only=True,
     ),
     Case(

@@ -18,7 +18,7 @@ from tests.openapi.operations import operations_with_token
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import own_token
 from tests.userflow.signin.action_calls import CASES, Case, Scene, Sent
-from tests.world import PASSWORD, House, build_house, created, sign_in_admin
+from tests.world import PASSWORD, TestTenant, build_tenant, created, sign_in_admin
 from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES, SELF_PERMISSIONS
 from userflow.admins.actions import create_admin_user
@@ -74,7 +74,7 @@ REVIEWED_AREAS = {
 @pytest.fixture(scope="module")
 def scene(django_db_setup: None, django_db_blocker: Any, operator_name: str) -> Scene:
     with django_db_blocker.unblock():
-        return Scene(build_house("table"), operator_name)
+        return Scene(build_tenant("table"), operator_name)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def half_proven(scene: Scene, django_db_blocker: Any) -> dict[bool, str]:
     with django_db_blocker.unblock():
         for of_platform in (False, True):
             name = f"half-{secrets.token_hex(5)}"
-            tenant_id = None if of_platform else scene.house.id
+            tenant_id = None if of_platform else scene.tenant.id
             create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
             tokens[of_platform] = sign_in_admin(name)["access_token"]
             AdminUser.objects.filter(username=name).update(mfa_methods=["totp"])
@@ -110,21 +110,21 @@ def digests(alias: str) -> dict[str, str]:
         return dict(cursor.fetchall())
 
 
-def digests_of(house: House) -> tuple[dict[str, str], dict[str, str]]:
+def digests_of(tenant: TestTenant) -> tuple[dict[str, str], dict[str, str]]:
     """Digests of the platform's tables and of the tenant's."""
-    with in_tenant(house.id, Purpose.INSPECT):
+    with in_tenant(tenant.id, Purpose.INSPECT):
         return digests("default"), digests(TENANT_ALIAS)
 
 
 def state(scene: Scene) -> tuple[dict[str, str], dict[str, str]]:
-    return digests_of(scene.house)
+    return digests_of(scene.tenant)
 
 
 def must_reject(scene: Scene, case: Case, token: str, sent: Sent | None = None) -> None:
     """The call with this token is rejected as RFC 9470 says, changes nothing and is audited."""
     sent = sent or case.build(scene)
     before = state(scene)
-    answer = case.call(sent, token=token, tenant=str(scene.house.id))
+    answer = case.call(sent, token=token, tenant=str(scene.tenant.id))
     assert answer.status_code == 401, answer.content
     assert answer.json()["code"] == "insufficient_user_authentication"
     assert 'error="insufficient_user_authentication"' in answer.headers["WWW-Authenticate"]
@@ -140,17 +140,17 @@ def is_audited(scene: Scene, case: Case, token: str) -> bool:
     wanted = {"action": "access.rejected", "actor_id": claims["sub"], "details__contains": details}
     if claims["tenant_id"] is None:
         return PlatformEvent.objects.filter(**wanted).exists()
-    with in_tenant(scene.house.id, Purpose.INSPECT):
+    with in_tenant(scene.tenant.id, Purpose.INSPECT):
         return TenantEvent.objects.filter(**wanted).exists()
 
 
-def door(scene: Scene, case: Case) -> str:
+def token_for(scene: Scene, case: Case) -> str:
     return str((scene.operator if case.operators_only else scene.admin).token)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_row_rejects_proof_of_16_minutes_ago(scene: Scene, case: Case) -> None:
-    must_reject(scene, case, aged(door(scene, case), 16))
+    must_reject(scene, case, aged(token_for(scene, case), 16))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -168,15 +168,15 @@ def test_row_rejects_operators_without_factor(scene: Scene, case: Case, settings
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_row_accepts_fresh_proof(scene: Scene, case: Case) -> None:
-    answer = case.call(case.build(scene), token=door(scene, case), tenant=str(scene.house.id))
+    answer = case.call(case.build(scene), token=token_for(scene, case), tenant=str(scene.tenant.id))
     assert answer.status_code in (200, 201), answer.content
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_end_users_reach_no_row_about_others(scene: Scene, case: Case) -> None:
-    sent, token = case.build(scene), scene.house.sign_in(scene.user())["access_token"]
+    sent, token = case.build(scene), scene.tenant.sign_in(scene.user())["access_token"]
     before = state(scene)
-    answer = case.call(sent, token=token, tenant=str(scene.house.id))
+    answer = case.call(sent, token=token, tenant=str(scene.tenant.id))
     assert answer.status_code in (403, 404), answer.content
     assert state(scene) == before
     assert answer.status_code == 404 or is_audited(scene, case, token)
@@ -185,8 +185,8 @@ def test_end_users_reach_no_row_about_others(scene: Scene, case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_clients_pass_by_scope_alone(scene: Scene, case: Case) -> None:
     body = {"name": "Machine", "type": "confidential", "scopes": [*CLIENT_SCOPES, *_own_scopes(scene)]}
-    machine = created(scene.admin.post(f"/clientms/tenants/{scene.house.id}/clients", body))
-    answer = case.call(case.build(scene), token=own_token(machine), tenant=str(scene.house.id))
+    machine = created(scene.admin.post(f"/clientms/tenants/{scene.tenant.id}/clients", body))
+    answer = case.call(case.build(scene), token=own_token(machine), tenant=str(scene.tenant.id))
     expected = (403,) if case.operators_only or case.for_users_only else (200, 201)
     assert answer.status_code in expected, answer.content
 

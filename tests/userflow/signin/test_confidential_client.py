@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
-from tests.mfa.people import somebody
-from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator, somebody_with_passkey
+from tests.mfa.people import new_user
+from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator, user_with_passkey
 from tests.userflow.sessions.clients import basic, make_client
-from tests.world import PASSWORD, Api, House, Person, statements
+from tests.world import PASSWORD, Api, Person, TestTenant, statements
 
 LOGIN = "/uflow/auth/enduser/login"
 
@@ -24,15 +24,15 @@ def assert_rejected(answer: Any) -> None:
     assert "access_token" not in answer.json()
 
 
-def test_login_takes_the_secret_by_basic_or_in_the_body(house: House) -> None:
-    client, person = make_client(house), house.register()
+def test_login_takes_the_secret_by_basic_or_in_the_body(tenant: TestTenant) -> None:
+    client, person = make_client(tenant), tenant.register()
     assert login(client, person.email, headers=basic(client)).status_code == 200
     body = login(client, person.email, members={"client_secret": client["client_secret"]})
     assert (body.status_code, body.json()["client_id"]) == (200, client["client_id"])
 
 
-def test_login_without_the_right_secret_is_401_and_audited(house: House, other_house: House) -> None:
-    client, foreign, person = make_client(house), make_client(other_house), house.register()
+def test_login_without_the_right_secret_is_401_and_audited(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    client, foreign, person = make_client(tenant), make_client(other_tenant), tenant.register()
     assert_rejected(login(client, person.email))
     assert_rejected(login(client, person.email, members={"client_secret": "ics_wrong"}))
     assert_rejected(login(client, person.email, headers=basic(client, foreign["client_secret"])))
@@ -42,50 +42,50 @@ def test_login_without_the_right_secret_is_401_and_audited(house: House, other_h
     assert refused.count() == 5
 
 
-def test_login_with_two_secrets_is_400(house: House) -> None:
-    client, person = make_client(house), house.register()
+def test_login_with_two_secrets_is_400(tenant: TestTenant) -> None:
+    client, person = make_client(tenant), tenant.register()
     answer = login(client, person.email, headers=basic(client), members={"client_secret": client["client_secret"]})
     assert (answer.status_code, set(answer.json()["details"])) == (400, {"client_secret"})
 
 
-def test_login_through_a_public_client_takes_no_secret(house: House) -> None:
-    person, public = house.register(), {"client_id": str(house.client_id)}
+def test_login_through_a_public_client_takes_no_secret(tenant: TestTenant) -> None:
+    person, public = tenant.register(), {"client_id": str(tenant.client_id)}
     assert_rejected(login(public, person.email, members={"client_secret": "ics_any"}))
     proxy = {"Authorization": "Basic c3RhZ2luZzpzZWNyZXQ="}
     assert login(public, person.email, headers=proxy).status_code == 200
 
 
-def test_a_rotated_secret_works_during_its_overlap_only(house: House) -> None:
-    client, person = make_client(house), house.register()
-    path = f"/clientms/tenants/{house.id}/clients/{client['id']}/secret"
-    house.api.post(path, {"overlap_seconds": 60})
+def test_a_rotated_secret_works_during_its_overlap_only(tenant: TestTenant) -> None:
+    client, person = make_client(tenant), tenant.register()
+    path = f"/clientms/tenants/{tenant.id}/clients/{client['id']}/secret"
+    tenant.api.post(path, {"overlap_seconds": 60})
     assert login(client, person.email, headers=basic(client)).status_code == 200
-    house.api.post(path, {"overlap_seconds": 0})
+    tenant.api.post(path, {"overlap_seconds": 0})
     assert_rejected(login(client, person.email, headers=basic(client)))
 
 
-def test_wrong_client_secrets_count_against_the_address(house: House, settings: Any) -> None:
+def test_wrong_client_secrets_count_against_the_address(tenant: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "wrong_secret": (3, 600)}
-    client, person, api = make_client(house), house.register(), Api()
+    client, person, api = make_client(tenant), tenant.register(), Api()
     sent = {"client_id": client["client_id"], "email": person.email, "password": PASSWORD}
     statuses = [api.post(LOGIN, sent).status_code for _ in range(5)]
     assert statuses == [401, 401, 401, 401, 429] or statuses == [401, 401, 401, 429, 429]
 
 
-def test_the_second_step_needs_no_secret_again(house: House) -> None:
-    client, person = make_client(house), somebody(house).enrol_totp()
+def test_the_second_step_needs_no_secret_again(tenant: TestTenant) -> None:
+    client, person = make_client(tenant), new_user(tenant).enrol_totp()
     ticket = login(client, person.email, headers=basic(client)).json()["mfa_token"]
     answer = Api().post("/webauthn/totp/verifyLogin", {**person.name, "code": person.code(1), "mfa_token": ticket})
     assert (answer.status_code, "access_token" in answer.json()) == (200, True)
 
 
-def test_a_passkey_sign_in_to_the_client_needs_the_secret(house: House) -> None:
-    client, home = make_client(house), end_users_of(house)
-    person, authenticator = somebody_with_passkey(house)
+def test_a_passkey_sign_in_to_the_client_needs_the_secret(tenant: TestTenant) -> None:
+    client, home = make_client(tenant), end_users_of(tenant)
+    person, authenticator = user_with_passkey(tenant)
 
     def finish(**members: Any) -> Any:
         begun = home.begin_authentication(client_id=client["client_id"])
-        sent = {"tenant_id": str(house.id), "response": authenticator.get(begun.json()), **members}
+        sent = {"tenant_id": str(tenant.id), "response": authenticator.get(begun.json()), **members}
         return Api().post("/webauthn/enduser/finishAuthentication", sent)
 
     assert_rejected(finish())
@@ -94,16 +94,16 @@ def test_a_passkey_sign_in_to_the_client_needs_the_secret(house: House) -> None:
     assert (signed_in.status_code, signed_in.json()["user_id"]) == (200, str(person.id))
 
 
-def test_a_sign_up_with_a_passkey_needs_the_secret(house: House) -> None:
-    client, door = make_client(house, self_registration=True), Api()
-    members = {"tenant_id": str(house.id), "client_id": client["client_id"], "password": PASSWORD}
-    made = door.post("/uflow/user/clients/register", {**members, "email": f"{client['id']}@example.com"}).json()
-    home, person = end_users_of(house), Person(made["user_id"], made["email"])
+def test_a_sign_up_with_a_passkey_needs_the_secret(tenant: TestTenant) -> None:
+    client, api = make_client(tenant, self_registration=True), Api()
+    members = {"tenant_id": str(tenant.id), "client_id": client["client_id"], "password": PASSWORD}
+    made = api.post("/uflow/user/clients/register", {**members, "email": f"{client['id']}@example.com"}).json()
+    home, person = end_users_of(tenant), Person(made["user_id"], made["email"])
 
     def finish(**members: Any) -> Any:
-        credential = new_authenticator().create(home.begin_registration(door, person).json())
-        sent = {"email": person.email, "tenant_id": str(house.id), "credential": credential, **members}
-        return door.post("/webauthn/finishRegistration", sent)
+        credential = new_authenticator().create(home.begin_registration(api, person).json())
+        sent = {"email": person.email, "tenant_id": str(tenant.id), "credential": credential, **members}
+        return api.post("/webauthn/finishRegistration", sent)
 
     assert_rejected(finish())
     answer = finish(client_secret=client["client_secret"])
@@ -111,10 +111,10 @@ def test_a_sign_up_with_a_passkey_needs_the_secret(house: House) -> None:
 
 
 @pytest.mark.parametrize("confidential", [False, True])
-def test_the_secret_costs_no_statement(house: House, confidential: bool) -> None:
-    client = make_client(house) if confidential else {"client_id": str(house.client_id), "client_secret": ""}
+def test_the_secret_costs_no_statement(tenant: TestTenant, confidential: bool) -> None:
+    client = make_client(tenant) if confidential else {"client_id": str(tenant.client_id), "client_secret": ""}
     how = {"headers": basic(client)} if confidential else {}
-    person = house.register()
+    person = tenant.register()
     login(client, person.email, **how)
     with statements() as seen:
         assert login(client, person.email, **how).status_code == 200

@@ -18,9 +18,9 @@ from django.utils.timezone import now
 
 from mfa.sms.models import Phone
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, code_to, somebody
+from tests.mfa.people import TestUser, code_to, new_user
 from tests.userflow.mailbox import mails_to
-from tests.world import PASSWORD, Api, House
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 RESET, THIEFS = "another horse 8 battery", "stolen horse 7 battery"
@@ -56,12 +56,12 @@ def answered_while(realm: Realm, user_id: Any, call: Callable[[], Any], meanwhil
         return answer.result()
 
 
-def new_address(thief: Api, person: Somebody) -> Callable[[], Any]:
+def new_address(thief: Api, person: TestUser) -> Callable[[], Any]:
     body = {"email": f"thief-{secrets.token_hex(5)}@example.com", **person.proof()}
     return lambda: thief.put("/authmgr/profile", body)
 
 
-def an_authenticator(thief: Api, person: Somebody) -> Callable[[], Any]:
+def an_authenticator(thief: Api, person: TestUser) -> Callable[[], Any]:
     secret = thief.post("/webauthn/totp/beginSetup", person.name).json()["secret"]
     body = {**person.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
     return lambda: thief.post("/webauthn/totp/confirmSetup", body)
@@ -69,49 +69,49 @@ def an_authenticator(thief: Api, person: Somebody) -> Callable[[], Any]:
 
 @pytest.mark.parametrize("deed", [new_address, an_authenticator])
 def test_an_end_users_address_and_factors_stay(
-    house: House, deed: Callable[[Api, Somebody], Callable[[], Any]]
+    tenant: TestTenant, deed: Callable[[Api, TestUser], Callable[[], Any]]
 ) -> None:
-    person = somebody(house)
+    person = new_user(tenant)
     thief = Api(token=person.token())
     call = deed(thief, person)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         answer = ended_while(END_USERS, person.id, call)
     assert answer.status_code == 401
     row = person.row()
     assert (row.email, row.mfa_methods) == (person.email, [])
 
 
-def test_a_factor_is_not_taken_away(house: House) -> None:
-    person = somebody(house)
+def test_a_factor_is_not_taken_away(tenant: TestTenant) -> None:
+    person = new_user(tenant)
     token = person.token()
     owner = Api(token=person.enrol_totp(token=token).raised(token))
     (factor,) = owner.get("/webauthn/factors").json()["factors"]
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         remove = partial(owner.delete, f"/webauthn/factors/{factor['id']}", person.proof())
         answer = ended_while(END_USERS, person.id, remove)
     assert answer.status_code == 401
     assert "totp" in person.row().mfa_methods
 
 
-def test_the_code_of_a_phone_that_is_taken_away_is_worth_nothing(house: House) -> None:
-    person = somebody(house).enrol_phone()
+def test_the_code_of_a_phone_that_is_taken_away_is_worth_nothing(tenant: TestTenant) -> None:
+    person = new_user(tenant).enrol_phone()
     assert person.api.post("/webauthn/sms/requestCode", person.named_with_client).status_code == 200
     body = {**person.named_with_client, "code": code_to(person.phone)}
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         phones = Phone.objects.filter(user_id=person.id)
         verify = partial(person.api.post, "/webauthn/sms/verify", body)
         answer = answered_while(END_USERS, person.id, verify, phones.delete)
     assert answer.status_code == 400
 
 
-def test_sms_code_replaced_after_comparison_is_rejected(house: House) -> None:
-    person = somebody(house).enrol_phone()
+def test_sms_code_replaced_after_comparison_is_rejected(tenant: TestTenant) -> None:
+    person = new_user(tenant).enrol_phone()
     request = partial(person.api.post, "/webauthn/sms/requestCode", person.named_with_client)
     assert request().status_code == 200
     old = {**person.named_with_client, "code": code_to(person.phone)}
     person.minutes_pass(2)
     sent: list[int] = []
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         # The old code was right when it was compared; the new one is stored before the old one is used.
         verify = partial(person.api.post, "/webauthn/sms/verify", old)
         answer = answered_while(END_USERS, person.id, verify, lambda: sent.append(request().status_code))
@@ -120,18 +120,18 @@ def test_sms_code_replaced_after_comparison_is_rejected(house: House) -> None:
     assert person.api.post("/webauthn/sms/verify", new).status_code == 200
 
 
-def test_an_admin_users_address_stays(new_house: Callable[[], House]) -> None:
-    own = new_house()
+def test_an_admin_users_address_stays(new_tenant: Callable[[], TestTenant]) -> None:
+    own = new_tenant()
     body = {"email": f"thief-{secrets.token_hex(5)}@example.com", "current_password": PASSWORD}
     answer = ended_while(ADMINS, own.admin.id, lambda: own.api.put("/authmgr/profile", body))
     assert answer.status_code == 401
     assert ADMINS.users._default_manager.get(pk=own.admin.id).email == own.admin.email
 
 
-def test_a_change_by_the_old_password_does_not_undo_its_reset(house: House) -> None:
-    person = somebody(house)
+def test_a_change_by_the_old_password_does_not_undo_its_reset(tenant: TestTenant) -> None:
+    person = new_user(tenant)
     thief = Api(token=person.token())
-    Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "tenant_id": str(house.id)})
+    Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "tenant_id": str(tenant.id)})
     token = mails_to(person.email, "new password")[-1].body.partition("token=")[2].split()[0]
     start = Barrier(2)
 
@@ -146,6 +146,6 @@ def test_a_change_by_the_old_password_does_not_undo_its_reset(house: House) -> N
     # Whichever was first: of the two one has its way, and the other is told.
     won, lost = sorted([changed.result().status_code, reset.status_code])
     assert (won, lost in (400, 401)) == (200, True)
-    body = {"client_id": str(house.client_id), "email": person.email}
+    body = {"client_id": str(tenant.client_id), "email": person.email}
     holds = RESET if reset.status_code == 200 else THIEFS
     assert Api().post("/uflow/auth/enduser/login", {**body, "password": holds}).status_code == 200

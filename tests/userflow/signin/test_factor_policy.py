@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.mfa.people import somebody
+from tests.mfa.people import new_user
 from tests.openapi.operations import Operation, operations_with_token, with_unknown_ids
 from tests.userflow.sessions.clients import basic, make_client
 from tests.userflow.sessions.test_refresh import refresh
 from tests.userflow.sessions.test_revoke_and_introspect import introspect
-from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, build_tenant, sign_in_admin
 
-DOOR = "/authmgr/profile"
+PROFILE = "/authmgr/profile"
 # What a session below the required level is for: to enroll a factor, to verify its address first, and to sign out.
 OPEN = {
     "post /uflow/user/email/verify",
@@ -34,8 +34,8 @@ OPEN = {
 }
 
 
-def require_factor(operator: Api, house: House) -> None:
-    changed = operator.patch(f"/uflow/admin/tenants/{house.id}", {"settings": {"mfa_policy": "required"}})
+def require_factor(operator: Api, tenant: TestTenant) -> None:
+    changed = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"settings": {"mfa_policy": "required"}})
     assert changed.status_code == 200, changed.content
 
 
@@ -49,10 +49,10 @@ def is_rejected(answer: Any) -> bool:
 def strict(django_db_setup: None, django_db_blocker: Any, operator_name: str) -> tuple[str, str]:
     """Tokens of an end user and of an admin who signed in before their tenant wanted a factor."""
     with django_db_blocker.unblock():
-        house = build_house("strict")
-        person = house.as_user(house.register()).token
-        require_factor(Api(token=sign_in_admin(operator_name)["access_token"]), house)
-        return str(person), str(house.api.token)
+        tenant = build_tenant("strict")
+        person = tenant.as_user(tenant.register()).token
+        require_factor(Api(token=sign_in_admin(operator_name)["access_token"]), tenant)
+        return str(person), str(tenant.api.token)
 
 
 @pytest.mark.parametrize("operation", list(operations_with_token()), ids=str)
@@ -68,42 +68,42 @@ def test_operation_rejects_sessions_below_policy(strict: tuple[str, str], operat
             assert answer.status_code == 401, (answer.status_code, answer.content)
 
 
-def test_tenant_policy_holds_for_sessions_that_are_open(new_house: Any, operator: Api) -> None:
-    house = new_house()
-    client = make_client(house)
-    pair, admin = house.sign_in(house.register()), sign_in_admin(house.admin.username)
-    require_factor(operator, house)
+def test_tenant_policy_holds_for_sessions_that_are_open(new_tenant: Any, operator: Api) -> None:
+    tenant = new_tenant()
+    client = make_client(tenant)
+    pair, admin = tenant.sign_in(tenant.register()), sign_in_admin(tenant.admin.username)
+    require_factor(operator, tenant)
     for one in (pair, admin):
-        assert is_rejected(Api(token=one["access_token"]).get(DOOR))
+        assert is_rejected(Api(token=one["access_token"]).get(PROFILE))
         assert refresh(one["refresh_token"]).json()["error"] == "invalid_grant"
         assert introspect(one["access_token"], headers=basic(client)).json() == {"active": False}
     assert Api(token=pair["access_token"]).get("/webauthn/factors").status_code == 200
     assert Api(token=pair["access_token"]).post("/authmgr/logout").status_code == 200
 
 
-def test_session_below_policy_enrolls_and_signs_in_again(new_house: Any, operator: Api) -> None:
-    house = new_house()
-    ann = somebody(house)
+def test_session_below_policy_enrolls_and_signs_in_again(new_tenant: Any, operator: Api) -> None:
+    tenant = new_tenant()
+    ann = new_user(tenant)
     token = ann.token()
-    require_factor(operator, house)
+    require_factor(operator, tenant)
     ann.enrol_totp(token=token)
-    assert is_rejected(Api(token=token).get(DOOR))
+    assert is_rejected(Api(token=token).get(PROFILE))
     waiting = ann.sign_in().json()["mfa_token"]
     body = {**ann.name, "mfa_token": waiting, "backup_code": ann.backup_codes[0]}
     again = Api().post("/webauthn/totp/verifyLogin", body).json()
-    assert Api(token=again["access_token"]).get(DOOR).status_code == 200
+    assert Api(token=again["access_token"]).get(PROFILE).status_code == 200
     assert refresh(again["refresh_token"]).status_code == 200
 
 
-def test_operators_without_a_factor_reach_nothing(house: House, operator: Api, settings: Any) -> None:
-    ann = somebody(house)
+def test_operators_without_a_factor_reach_nothing(tenant: TestTenant, operator: Api, settings: Any) -> None:
+    ann = new_user(tenant)
     settings.OPERATORS_REQUIRE_FACTOR = True
-    reset = {"tenant_id": str(house.id), "user_id": str(ann.id), "reason": "lost"}
+    reset = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
     for answer in (
         operator.get("/uflow/admin/tenants"),
-        operator.call("DELETE", f"/uflow/admin/tenants/{house.id}", {"confirm": house.made.tenant.slug}),
-        operator.get("/exsvc/api/v1/services", {"tenant_id": str(house.id)}),
-        operator.get("/uflow/user/enduser/list", {"tenant_id": str(house.id)}),
+        operator.call("DELETE", f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug}),
+        operator.get("/exsvc/api/v1/services", {"tenant_id": str(tenant.id)}),
+        operator.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)}),
         operator.post("/webauthn/factors/reset", reset),
         operator.post("/webauthn/enrollment-passes", {**reset, "delivery": "show"}),
     ):
@@ -124,7 +124,7 @@ def test_operator_login_without_a_factor_gives_no_token(operator_name: str, sett
     assert begun.status_code == 200
 
 
-def test_operators_policy_leaves_tenants_alone(house: House, settings: Any) -> None:
+def test_operators_policy_leaves_tenants_alone(tenant: TestTenant, settings: Any) -> None:
     settings.OPERATORS_REQUIRE_FACTOR = True
-    assert house.api.get(DOOR).status_code == 200
-    assert house.as_user(house.register()).get(DOOR).status_code == 200
+    assert tenant.api.get(PROFILE).status_code == 200
+    assert tenant.as_user(tenant.register()).get(PROFILE).status_code == 200

@@ -10,8 +10,8 @@ from django.db import connections
 from django.utils.timezone import now
 
 from tenants.context import in_tenant
-from tests.mfa.people import Somebody, somebody
-from tests.world import PASSWORD, Api, House, statements
+from tests.mfa.people import TestUser, new_user
+from tests.world import PASSWORD, Api, TestTenant, statements
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
@@ -21,12 +21,12 @@ WAITED_FOR = "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid 
 
 
 @pytest.fixture
-def strict(new_house: Callable[..., House], operator: Api) -> House:
+def strict(new_tenant: Callable[..., TestTenant], operator: Api) -> TestTenant:
     """A tenant whose people and admins need a second factor."""
-    house = new_house()
+    tenant = new_tenant()
     asked = {"settings": {"mfa_policy": "required"}}
-    assert operator.patch(f"/uflow/admin/tenants/{house.id}", asked).status_code == 200
-    return house
+    assert operator.patch(f"/uflow/admin/tenants/{tenant.id}", asked).status_code == 200
+    return tenant
 
 
 def signed_in_during(realm: Realm, change: Callable[[], Any], sign_in: Callable[[], Any]) -> Any:
@@ -51,9 +51,9 @@ def signed_in_during(realm: Realm, change: Callable[[], Any], sign_in: Callable[
         return answer.result()
 
 
-def end_user_during(person: Somebody, change: dict[str, Any]) -> Any:
-    body = {"client_id": str(person.house.client_id), "email": person.email, "password": PASSWORD}
-    with in_tenant(person.house.id):
+def end_user_during(person: TestUser, change: dict[str, Any]) -> Any:
+    body = {"client_id": str(person.tenant.client_id), "email": person.email, "password": PASSWORD}
+    with in_tenant(person.tenant.id):
         return signed_in_during(
             END_USERS,
             lambda: EndUser.objects.filter(pk=person.id).update(**change),
@@ -62,17 +62,17 @@ def end_user_during(person: Somebody, change: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_it_gets_no_ticket_for_the_second_step(house: House, change: str) -> None:
-    ann = somebody(house).enrol_totp()
+def test_it_gets_no_ticket_for_the_second_step(tenant: TestTenant, change: str) -> None:
+    ann = new_user(tenant).enrol_totp()
     answer = end_user_during(ann, CHANGES[change])
     assert (answer.status_code, answer.json().get("mfa_token")) == (401, None)
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         assert not ann.row().tickets.filter(purpose="second_step").exists()
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_it_gets_no_ticket_to_enrol_a_factor(strict: House, change: str) -> None:
-    ann = somebody(strict)
+def test_it_gets_no_ticket_to_enrol_a_factor(strict: TestTenant, change: str) -> None:
+    ann = new_user(strict)
     ann.minutes_pass(60)
     answer = end_user_during(ann, CHANGES[change])
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
@@ -81,7 +81,7 @@ def test_it_gets_no_ticket_to_enrol_a_factor(strict: House, change: str) -> None
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_an_admins_gets_none_either(strict: House, change: str) -> None:
+def test_an_admins_gets_none_either(strict: TestTenant, change: str) -> None:
     body = {"username": strict.admin.username, "password": PASSWORD}
     answer = signed_in_during(
         ADMINS,
@@ -91,20 +91,20 @@ def test_an_admins_gets_none_either(strict: House, change: str) -> None:
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
 
 
-@pytest.mark.parametrize("tenant", ["house", "strict"])
+@pytest.mark.parametrize("tenant", ["tenant", "strict"])
 def test_login_during_first_enrollment_is_rejected(tenant: str, request: pytest.FixtureRequest) -> None:
     # A session, ticket or window that it opened would come after the end of all others.
-    ann = somebody(request.getfixturevalue(tenant))
+    ann = new_user(request.getfixturevalue(tenant))
     ann.minutes_pass(60)
     answer = end_user_during(ann, {"mfa_methods": ["totp"]})
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
-    with in_tenant(ann.house.id):
+    with in_tenant(ann.tenant.id):
         assert not ann.row().sessions.filter(ended_at=None).exists()
         assert not ann.row().tickets.filter(expires_at__gt=now()).exists()
 
 
-def test_admin_login_during_first_enrollment_is_rejected(new_house: Callable[..., House]) -> None:
-    admin = new_house().admin
+def test_admin_login_during_first_enrollment_is_rejected(new_tenant: Callable[..., TestTenant]) -> None:
+    admin = new_tenant().admin
     answer = signed_in_during(
         ADMINS,
         lambda: AdminUser.objects.filter(pk=admin.id).update(mfa_methods=["totp"]),
@@ -113,10 +113,10 @@ def test_admin_login_during_first_enrollment_is_rejected(new_house: Callable[...
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
 
 
-def test_statements_of_a_first_step(strict: House, new_house: Callable[..., House]) -> None:
+def test_statements_of_a_first_step(strict: TestTenant, new_tenant: Callable[..., TestTenant]) -> None:
     # Of a tenant of the test's own: the first one in a minute also notes that the client is in use.
-    house = new_house()
-    for person, most in ((somebody(house).enrol_totp(), 5), (somebody(strict), 5)):
+    tenant = new_tenant()
+    for person, most in ((new_user(tenant).enrol_totp(), 5), (new_user(strict), 5)):
         person.sign_in()
         with statements() as seen:
             person.sign_in()

@@ -15,20 +15,20 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, House, Person, statements
+from tests.world import PASSWORD, Api, Person, TestTenant, statements
 from userflow.accounts.models import Client, EndUser
 from userflow.accounts.session_models import EndUserAttempts, EndUserSession
 
 ADMIN, END_USER = "/uflow/admin/auth/login", "/uflow/auth/enduser/login"
 
 
-def login(house: House, person: Person, **members: Any) -> dict[str, Any]:
-    return {"client_id": str(house.client_id), "email": person.email, "password": PASSWORD, **members}
+def login(tenant: TestTenant, person: Person, **members: Any) -> dict[str, Any]:
+    return {"client_id": str(tenant.client_id), "email": person.email, "password": PASSWORD, **members}
 
 
-def test_an_end_users_login_answers_tokens_and_who_it_is(api: Api, house: House) -> None:
-    person = house.register()
-    answer = api.post(END_USER, login(house, person, tenant_id=str(house.id)))
+def test_an_end_users_login_answers_tokens_and_who_it_is(api: Api, tenant: TestTenant) -> None:
+    person = tenant.register()
+    answer = api.post(END_USER, login(tenant, person, tenant_id=str(tenant.id)))
     assert answer.status_code == 200
     assert set(answer.json()) == {
         "access_token",
@@ -46,39 +46,41 @@ def test_an_end_users_login_answers_tokens_and_who_it_is(api: Api, house: House)
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_unknown_wrong_inactive_and_foreign_are_one_answer(api: Api, house: House, other_house: House) -> None:
-    person, off = house.register(), house.register()
-    house.api.delete(f"/uflow/user/enduser/{house.id}/{off.id}")
-    closed = Client.objects.create(tenant_id=house.id, name="closed", active=False)
+def test_unknown_wrong_inactive_and_foreign_are_one_answer(
+    api: Api, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    person, off = tenant.register(), tenant.register()
+    tenant.api.delete(f"/uflow/user/enduser/{tenant.id}/{off.id}")
+    closed = Client.objects.create(tenant_id=tenant.id, name="closed", active=False)
     tries = [
-        login(house, person, password="wrong wrong wrong"),
-        login(house, Person(person.id, f"nobody-{person.id}@example.com")),
-        login(house, off),
-        login(house, person, client_id=str(closed.pk)),
-        login(house, person, client_id=str(house.id)),
-        login(house, person, client_id=str(other_house.client_id)),
-        login(house, person, tenant_id=str(other_house.id)),
-        login(house, person, password="x" * 1000),
+        login(tenant, person, password="wrong wrong wrong"),
+        login(tenant, Person(person.id, f"nobody-{person.id}@example.com")),
+        login(tenant, off),
+        login(tenant, person, client_id=str(closed.pk)),
+        login(tenant, person, client_id=str(tenant.id)),
+        login(tenant, person, client_id=str(other_tenant.client_id)),
+        login(tenant, person, tenant_id=str(other_tenant.id)),
+        login(tenant, person, password="x" * 1000),
     ]
     answers = [api.post(END_USER, body) for body in tries]
     assert [answer.status_code for answer in answers] == [401] * len(tries)
     assert len({answer.content for answer in answers}) == 1
 
 
-def test_admins_sign_in_by_name_or_address_and_failures_are_one_answer(api: Api, house: House) -> None:
-    for name in (house.admin.username, house.admin.username.upper(), house.admin.email, house.admin.email.upper()):
+def test_admins_sign_in_by_name_or_address_and_failures_are_one_answer(api: Api, tenant: TestTenant) -> None:
+    for name in (tenant.admin.username, tenant.admin.username.upper(), tenant.admin.email, tenant.admin.email.upper()):
         assert api.post(ADMIN, {"username": name, "password": PASSWORD}).status_code == 200
-    wrong = api.post(ADMIN, {"username": house.admin.username, "password": "wrong wrong"})
+    wrong = api.post(ADMIN, {"username": tenant.admin.username, "password": "wrong wrong"})
     unknown = api.post(ADMIN, {"username": f"no-such-admin-{uuid4().hex}", "password": PASSWORD})
     assert (wrong.status_code, wrong.content) == (401, unknown.content)
 
 
-def test_an_admin_with_a_domain_of_other_letters_signs_in_by_the_address_as_it_was_given(house: House) -> None:
+def test_an_admin_with_a_domain_of_other_letters_signs_in_by_the_address_as_it_was_given(tenant: TestTenant) -> None:
     address = f"ines-{secrets.token_hex(4)}@bücher.example"
     body = {"username": address, "email": address, "password": PASSWORD, "first_name": "I", "last_name": "B"}
-    made = house.api.post("/uflow/admin/users", body)
+    made = tenant.api.post("/uflow/admin/users", body)
     assert (made.status_code, made.json()["email"]) == (201, address.replace("bücher", "xn--bcher-kva"))
-    renamed = house.api.put(f"/uflow/admin/users/{made.json()['id']}", {"username": address.split("@")[0]})
+    renamed = tenant.api.put(f"/uflow/admin/users/{made.json()['id']}", {"username": address.split("@")[0]})
     assert renamed.status_code == 200
     for name in (address, address.upper(), made.json()["email"]):
         assert Api().post(ADMIN, {"username": name, "password": PASSWORD}).status_code == 200, name
@@ -92,23 +94,25 @@ def test_an_incomplete_login_is_400(api: Api, body: dict[str, Any]) -> None:
     assert api.post(END_USER, body).status_code == 400
 
 
-def test_five_wrong_passwords_lock_the_account_for_a_minute_and_nobody_else(house: House) -> None:
-    person, neighbour = house.register(), house.register()
+def test_five_wrong_passwords_lock_the_account_for_a_minute_and_nobody_else(tenant: TestTenant) -> None:
+    person, neighbour = tenant.register(), tenant.register()
     for _ in range(5):
-        assert Api().post(END_USER, login(house, person, password="wrong wrong")).status_code == 401
-    locked = Api().post(END_USER, login(house, person))
+        assert Api().post(END_USER, login(tenant, person, password="wrong wrong")).status_code == 401
+    locked = Api().post(END_USER, login(tenant, person))
     assert locked.status_code == 429
     assert 1 <= int(locked.headers["Retry-After"]) <= 61
-    assert Api().post(END_USER, login(house, neighbour)).status_code == 200
+    assert Api().post(END_USER, login(tenant, neighbour)).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["end_user", "admin"])
-def test_strangers_lock_nobody_out_where_they_have_signed_in_before(new_house: Callable[[], House], kind: str) -> None:
-    house, home = new_house(), Api()
+def test_strangers_lock_nobody_out_where_they_have_signed_in_before(
+    new_tenant: Callable[[], TestTenant], kind: str
+) -> None:
+    tenant, home = new_tenant(), Api()
     if kind == "admin":
-        path, body = ADMIN, {"username": house.admin.username, "password": PASSWORD}
+        path, body = ADMIN, {"username": tenant.admin.username, "password": PASSWORD}
     else:
-        path, body = END_USER, login(house, house.register())
+        path, body = END_USER, login(tenant, tenant.register())
     wrong = {**body, "password": "wrong wrong"}
     assert home.post(path, body).status_code == 200
     assert [Api().post(path, wrong).status_code for _ in range(6)] == [401] * 5 + [429]
@@ -120,14 +124,14 @@ def test_strangers_lock_nobody_out_where_they_have_signed_in_before(new_house: C
 
 
 @pytest.mark.parametrize("kind", ["end_user", "admin"])
-def test_login_network_of_another_user_is_unknown(new_house: Callable[[], House], kind: str) -> None:
-    house, others_home = new_house(), Api()
+def test_login_network_of_another_user_is_unknown(new_tenant: Callable[[], TestTenant], kind: str) -> None:
+    tenant, others_home = new_tenant(), Api()
     if kind == "admin":
-        path, other = ADMIN, new_house().admin
-        body = {"username": house.admin.username, "password": PASSWORD}
+        path, other = ADMIN, new_tenant().admin
+        body = {"username": tenant.admin.username, "password": PASSWORD}
         others = {"username": other.username, "password": PASSWORD}
     else:
-        path, body, others = END_USER, login(house, house.register()), login(house, house.register())
+        path, body, others = END_USER, login(tenant, tenant.register()), login(tenant, tenant.register())
     assert others_home.post(path, others).status_code == 200
     wrong = {**body, "password": "wrong wrong"}
     assert [Api().post(path, wrong).status_code for _ in range(6)] == [401] * 5 + [429]
@@ -136,39 +140,39 @@ def test_login_network_of_another_user_is_unknown(new_house: Callable[[], House]
     assert others_home.post(path, others).status_code == 200
 
 
-def test_a_name_that_nobody_has_locks_like_any_other(house: House) -> None:
-    nobody = Person(house.admin.id, f"nobody-{uuid4()}@example.com")
-    statuses = [Api().post(END_USER, login(house, nobody)).status_code for _ in range(6)]
+def test_a_name_that_nobody_has_locks_like_any_other(tenant: TestTenant) -> None:
+    nobody = Person(tenant.admin.id, f"nobody-{uuid4()}@example.com")
+    statuses = [Api().post(END_USER, login(tenant, nobody)).status_code for _ in range(6)]
     assert statuses == [401] * 5 + [429]
 
 
-def test_the_lock_doubles_and_a_right_password_clears_it(house: House) -> None:
-    person = house.register()
+def test_the_lock_doubles_and_a_right_password_clears_it(tenant: TestTenant) -> None:
+    person = tenant.register()
 
     def wait_over() -> None:
-        with in_tenant(house.id):
+        with in_tenant(tenant.id):
             EndUserAttempts.objects.filter(failures__gte=5).update(locked_until=now() - timedelta(seconds=1))
 
     def lock() -> int:
         for _ in range(5):
-            Api().post(END_USER, login(house, person, password="wrong wrong"))
-        return int(Api().post(END_USER, login(house, person)).headers["Retry-After"])
+            Api().post(END_USER, login(tenant, person, password="wrong wrong"))
+        return int(Api().post(END_USER, login(tenant, person)).headers["Retry-After"])
 
     waits = []
     for _ in range(6):
         waits.append(lock())
         wait_over()
     assert [round(wait / 60) for wait in waits] == [1, 2, 4, 8, 15, 15]
-    assert Api().post(END_USER, login(house, person)).status_code == 200
+    assert Api().post(END_USER, login(tenant, person)).status_code == 200
     assert round(lock() / 60) == 1
 
 
-def test_sixty_guesses_at_once_evaluate_at_most_five(house: House) -> None:
-    person = house.register()
+def test_sixty_guesses_at_once_evaluate_at_most_five(tenant: TestTenant) -> None:
+    person = tenant.register()
 
     def guess(_: int) -> int:
         try:
-            return int(Api().post(END_USER, login(house, person, password="wrong wrong")).status_code)
+            return int(Api().post(END_USER, login(tenant, person, password="wrong wrong")).status_code)
         finally:
             connections.close_all()
 
@@ -178,48 +182,48 @@ def test_sixty_guesses_at_once_evaluate_at_most_five(house: House) -> None:
     assert set(statuses) == {401, 429}
 
 
-def test_one_address_signs_in_at_most_120_times_a_minute(house: House) -> None:
+def test_one_address_signs_in_at_most_120_times_a_minute(tenant: TestTenant) -> None:
     hasty = Api()
     body = {"client_id": "no-id"}
     for _ in range(3):
         assert hasty.post(END_USER, body).status_code == 400
-    sent = login(house, Person(house.admin.id, "x@example.com"), client_id=str(house.id), tenant_id=str(house.id))
+    sent = login(tenant, Person(tenant.admin.id, "x@example.com"), client_id=str(tenant.id), tenant_id=str(tenant.id))
     refused = next(number for number in range(1, 250) if hasty.post(END_USER, sent).status_code == 429)
     assert refused == 121
     forged = hasty.post(END_USER, sent, headers={"X-Forwarded-For": "10.9.9.9"})
     assert forged.status_code == 429
 
 
-def test_an_address_that_has_guessed_as_often_as_it_may_guesses_no_more(house: House, settings: Any) -> None:
+def test_an_address_that_has_guessed_as_often_as_it_may_guesses_no_more(tenant: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "wrong_secret": (3, 86_400)}
-    guesser, person = Api(), house.register()
-    wrong = login(house, person, password="wrong wrong")
+    guesser, person = Api(), tenant.register()
+    wrong = login(tenant, person, password="wrong wrong")
     assert [guesser.post(END_USER, wrong).status_code for _ in range(4)] == [401, 401, 401, 429]
-    refused = guesser.post(END_USER, login(house, person))
+    refused = guesser.post(END_USER, login(tenant, person))
     assert refused.status_code == 429
     assert 1 < int(refused.headers["Retry-After"]) <= 86_400
-    assert Api().post(END_USER, login(house, person)).status_code == 200
+    assert Api().post(END_USER, login(tenant, person)).status_code == 200
 
 
-def test_refusals_are_audited_with_ids_only(house: House) -> None:
-    person = house.register()
-    Api().post(END_USER, login(house, person, password="wrong wrong"))
-    with in_tenant(house.id):
+def test_refusals_are_audited_with_ids_only(tenant: TestTenant) -> None:
+    person = tenant.register()
+    Api().post(END_USER, login(tenant, person, password="wrong wrong"))
+    with in_tenant(tenant.id):
         event = TenantEvent.objects.get(action="signin.refused", target_id=str(person.id))
         assert (event.outcome, event.actor_kind, event.details) == ("refused", "anonymous", {})
         assert event.address
         assert event.request_id
 
 
-def test_unknown_and_wrong_cost_the_same(house: House) -> None:
+def test_unknown_and_wrong_cost_the_same(tenant: TestTenant) -> None:
     def spent(email: str) -> float:
         # The thread's own CPU: other processes of a busy machine do not count.
         began = time.thread_time()
-        Api().post(END_USER, {"client_id": str(house.client_id), "email": email, "password": "wrong wrong"})
+        Api().post(END_USER, {"client_id": str(tenant.client_id), "email": email, "password": "wrong wrong"})
         return time.thread_time() - began
 
     def ratio() -> float:
-        people = [house.register() for _ in range(5)]
+        people = [tenant.register() for _ in range(5)]
         pairs = [
             (spent(person.email), spent(f"nobody-{n}-{person.id}@example.com")) for person in people for n in range(4)
         ]
@@ -230,33 +234,33 @@ def test_unknown_and_wrong_cost_the_same(house: House) -> None:
     assert any(0.7 < ratio() < 1.4 for _ in range(4))
 
 
-def test_sessions_and_last_login_are_stored(house: House) -> None:
-    person = house.register()
-    house.sign_in(person)
-    with in_tenant(house.id):
+def test_sessions_and_last_login_are_stored(tenant: TestTenant) -> None:
+    person = tenant.register()
+    tenant.sign_in(person)
+    with in_tenant(tenant.id):
         session = EndUserSession.objects.get(user_id=person.id)
-        assert (session.client_id, session.amr, session.ended_at) == (house.client_id, ["pwd"], None)
+        assert (session.client_id, session.amr, session.ended_at) == (tenant.client_id, ["pwd"], None)
         assert EndUser.objects.get(pk=person.id).last_login == session.created_at
 
 
-def test_statements_of_a_login(new_house: Callable[[], House]) -> None:
+def test_statements_of_a_login(new_tenant: Callable[[], TestTenant]) -> None:
     # Of a tenant of the test's own: the first one in a minute also notes that the client is in use.
-    house = new_house()
-    person = house.register()
-    house.sign_in(person)
+    tenant = new_tenant()
+    person = tenant.register()
+    tenant.sign_in(person)
     with statements() as seen:
-        house.sign_in(person)
+        tenant.sign_in(person)
     # Who it is and the try, committed before the password is looked at; and all that a right one earns.
     assert seen.counts == (1, 2)
     assert "INSERT INTO audit_tenantevent" in seen.own[1]
 
 
-def test_signing_out_ends_this_session_or_all(house: House) -> None:
-    person = house.register()
-    one, two, three = (house.as_user(person) for _ in range(3))
-    own = f"/uflow/user/enduser/{house.id}/{person.id}"
+def test_signing_out_ends_this_session_or_all(tenant: TestTenant) -> None:
+    person = tenant.register()
+    one, two, three = (tenant.as_user(person) for _ in range(3))
+    own = f"/uflow/user/enduser/{tenant.id}/{person.id}"
     assert one.post("/authmgr/logout").json()["sessions_ended"] == 1
-    assert [door.get(own).status_code for door in (one, two, three)] == [401, 200, 200]
+    assert [api.get(own).status_code for api in (one, two, three)] == [401, 200, 200]
     assert two.post("/authmgr/logout", {"all": True}).json()["sessions_ended"] == 2
-    assert [door.get(own).status_code for door in (one, two, three)] == [401, 401, 401]
-    assert house.api.get("/uflow/admin/users/me").status_code == 200
+    assert [api.get(own).status_code for api in (one, two, three)] == [401, 401, 401]
+    assert tenant.api.get("/uflow/admin/users/me").status_code == 200

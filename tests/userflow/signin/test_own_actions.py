@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.mfa.enrollment.calls import new_passkey
-from tests.mfa.people import Somebody, some_phone, somebody
+from tests.mfa.people import TestUser, new_user, some_phone
 from tests.openapi.operations import operations_with_token, with_unknown_ids
 from tests.userflow.sessions.aged import aged, strong
 from tests.userflow.signin.test_action_table import ELSEWHERE, digests_of
-from tests.world import PASSWORD, Api, House, build_house, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, build_tenant, sign_in_admin
 from userflow.accounts.models import AdminUser
 from userflow.admins.actions import create_admin_user
 from userflow.sessions.assurance import REQUIREMENTS, Action
@@ -46,44 +46,44 @@ class Caller:
 
 
 @pytest.fixture(scope="module")
-def own_house(django_db_setup: None, django_db_blocker: Any) -> House:
+def own_tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     with django_db_blocker.unblock():
-        house = build_house("own-actions")
+        tenant = build_tenant("own-actions")
         deletion = {"settings": {"account_deletion": "on"}}
-        assert house.api.patch(f"/uflow/admin/tenants/{house.id}/settings", deletion).status_code == 200
-        return house
+        assert tenant.api.patch(f"/uflow/admin/tenants/{tenant.id}/settings", deletion).status_code == 200
+        return tenant
 
 
-def end_user(house: House) -> Caller:
-    ann = somebody(house)
+def end_user(tenant: TestTenant) -> Caller:
+    ann = new_user(tenant)
     token = ann.token()
     ann.enrol_totp(token=token)
     [factor] = Api(token=token).get("/webauthn/factors").json()["factors"]
-    path = {"tenant_id": str(house.id), "user_id": str(ann.id), "factor_id": factor["id"]}
+    path = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "factor_id": factor["id"]}
     return Caller(token, path, {**ann.named_with_client, **fields(ann, token)})
 
 
-def admin_user(house: House) -> Caller:
+def admin_user(tenant: TestTenant) -> Caller:
     name = f"own-{secrets.token_hex(5)}"
     email = f"{name}@example.com"
-    admin, _ = create_admin_user(tenant_id=house.id, username=name, email=email, password=PASSWORD)
+    admin, _ = create_admin_user(tenant_id=tenant.id, username=name, email=email, password=PASSWORD)
     token = sign_in_admin(name)["access_token"]
     AdminUser.objects.filter(pk=admin.pk).update(mfa_methods=["totp"])
-    other = somebody(house)
+    other = new_user(tenant)
     return Caller(token, {"user_id": str(admin.pk)}, {"email": email, **fields(other, other.token())})
 
 
-def fields(person: Somebody, token: str) -> dict[str, Any]:
+def fields(person: TestUser, token: str) -> dict[str, Any]:
     enrolling = {"phone_number": some_phone(), "secret": "JBSWY3DPEHPK3PXP", "code": "123456"}
     passkey = new_passkey(person, token=strong(token))
     return {**enrolling, **passkey, "name": "Key", "new_password": f"{PASSWORD} anew", "password": PASSWORD}
 
 
-def callers(house: House, path: str) -> Iterator[Caller]:
+def callers(tenant: TestTenant, path: str) -> Iterator[Caller]:
     if "/admin/" not in path:
-        yield end_user(house)
+        yield end_user(tenant)
     if ("/webauthn/" not in path or "/admin/" in path) and path != "/authmgr/profile/delete":
-        yield admin_user(house)
+        yield admin_user(tenant)
 
 
 def is_old(token: str) -> str:
@@ -96,22 +96,24 @@ def has_one_factor(token: str) -> str:
 
 @pytest.mark.parametrize(("operation", "row"), OWN, ids=str)
 @pytest.mark.parametrize("weak", [is_old, has_one_factor])
-def test_own_action_rejects_too_little_proof(own_house: House, operation: Any, row: Action, weak: Any) -> None:
-    for caller in callers(own_house, operation.path):
+def test_own_action_rejects_too_little_proof(own_tenant: TestTenant, operation: Any, row: Action, weak: Any) -> None:
+    for caller in callers(own_tenant, operation.path):
         if "{tenant_id}" in operation.path and "tenant_id" not in caller.path:
             continue
-        before = digests_of(own_house)
+        before = digests_of(own_tenant)
         answer = caller.call(operation, row, weak(caller.token), current_password=PASSWORD)
         assert (answer.status_code, answer.json().get("code")) == (401, "insufficient_user_authentication"), (
             answer.content
         )
-        assert digests_of(own_house) == before
+        assert digests_of(own_tenant) == before
 
 
 @pytest.mark.parametrize(("operation", "row"), WITH_PROOF, ids=str)
 @pytest.mark.parametrize("proof", [{}, {"current_password": "wrong"}, {"proof_token": "x" * 43}], ids=str)
-def test_own_action_rejects_missing_and_wrong_proof(own_house: House, operation: Any, row: Action, proof: Any) -> None:
-    caller = next(callers(own_house, operation.path))
+def test_own_action_rejects_missing_and_wrong_proof(
+    own_tenant: TestTenant, operation: Any, row: Action, proof: Any
+) -> None:
+    caller = next(callers(own_tenant, operation.path))
     caller.body.pop("code")
     before = Api(token=strong(caller.token)).get("/authmgr/profile").json()
     answer = caller.call(operation, row, strong(caller.token), **proof)

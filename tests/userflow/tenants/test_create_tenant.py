@@ -8,13 +8,13 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tenants.models import Tenant
-from tests.world import House
+from tests.world import TestTenant
 from userflow.accounts.models import AdminUser
 
 
-def test_a_taken_slug_is_refused_before_anything_is_made(house: House) -> None:
+def test_a_taken_slug_is_refused_before_anything_is_made(tenant: TestTenant) -> None:
     with pytest.raises(CommandError, match="slug") as refused:
-        call_command("create_tenant", "Other", "--slug", house.made.tenant.slug, stdout=StringIO())
+        call_command("create_tenant", "Other", "--slug", tenant.slug, stdout=StringIO())
     assert refused.value.returncode == 2
 
 

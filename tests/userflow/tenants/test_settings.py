@@ -14,14 +14,14 @@ from tenants.settings import SETTINGS, json_schema
 from tests.mfa.signin.test_admins import new_admin
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import PASSWORD, Api, House, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 from userflow.admins.actions import create_admin_user
 
 
 @pytest.fixture
-def house(house: House) -> House:
+def tenant(tenant: TestTenant) -> TestTenant:
     """The shared tenant, its admin just signed in."""
-    return replace(house, api=Api(token=sign_in_admin(house.admin.username)["access_token"]))
+    return replace(tenant, api=Api(token=sign_in_admin(tenant.admin.username)["access_token"]))
 
 
 def settings_schema(operation: str) -> dict[str, Any]:
@@ -38,27 +38,27 @@ def test_schema_lists_each_setting_with_type_and_meaning() -> None:
     assert found["access_token_seconds"]["default"] == settings.ACCESS_TOKEN_SECONDS
 
 
-def path_of(house: House) -> str:
-    return f"/uflow/admin/tenants/{house.id}/settings"
+def path_of(tenant: TestTenant) -> str:
+    return f"/uflow/admin/tenants/{tenant.id}/settings"
 
 
-def change(door: Api, house: House, **stated: Any) -> Any:
-    return door.patch(path_of(house), {"settings": stated})
+def change(api: Api, tenant: TestTenant, **stated: Any) -> Any:
+    return api.patch(path_of(tenant), {"settings": stated})
 
 
-def test_get_settings_shows_what_is_set_and_what_applies(new_house: Callable[[], House]) -> None:
-    own = new_house()
+def test_get_settings_shows_what_is_set_and_what_applies(new_tenant: Callable[[], TestTenant]) -> None:
+    own = new_tenant()
     assert change(own.api, own, password_min_length=12).status_code == 200
     found = own.api.get(path_of(own)).json()
     assert (found["tenant_id"], found["settings"]) == (str(own.id), {"password_min_length": 12})
     assert set(found["effective"]) == set(SETTINGS)
     applies = {name: found["effective"][name] for name in ("issuer_name", "password_min_length", "account_deletion")}
-    assert applies == {"issuer_name": own.made.tenant.name, "password_min_length": 12, "account_deletion": "off"}
+    assert applies == {"issuer_name": own.name, "password_min_length": 12, "account_deletion": "off"}
     assert found["effective"]["access_token_seconds"] == settings.ACCESS_TOKEN_SECONDS
 
 
-def test_patch_settings_merges_and_null_restores(new_house: Callable[[], House]) -> None:
-    own = new_house()
+def test_patch_settings_merges_and_null_restores(new_tenant: Callable[[], TestTenant]) -> None:
+    own = new_tenant()
     change(own.api, own, password_min_length=20, issuer_name=" Acme ")
     assert change(own.api, own, password_min_length=None).json()["settings"] == {"issuer_name": "Acme"}
     register = {"email": "w@example.com", "password": "nine chars 9", "tenant_id": str(own.id)}
@@ -81,20 +81,20 @@ def test_patch_settings_merges_and_null_restores(new_house: Callable[[], House])
         ({"mfa_policy": "required", "enrollment_mode": "bearer"}, "enrollment_mode"),
     ],
 )
-def test_patch_settings_rejects_a_tenant_admin(house: House, stated: dict[str, Any], named: str) -> None:
-    before = house.api.get(path_of(house)).json()
-    answer = change(house.api, house, **stated)
+def test_patch_settings_rejects_a_tenant_admin(tenant: TestTenant, stated: dict[str, Any], named: str) -> None:
+    before = tenant.api.get(path_of(tenant)).json()
+    answer = change(tenant.api, tenant, **stated)
     assert (answer.status_code, list(answer.json()["details"])) == (400, [f"settings.{named}"])
-    assert house.api.get(path_of(house)).json() == before
+    assert tenant.api.get(path_of(tenant)).json() == before
 
 
-def test_patch_settings_needs_the_settings(house: House) -> None:
+def test_patch_settings_needs_the_settings(tenant: TestTenant) -> None:
     for body in ({}, {"settings": None}, {"mfa_policy": "required"}, {"settings": []}):
-        assert house.api.patch(path_of(house), body).json()["details"].keys() == {"settings"}
+        assert tenant.api.patch(path_of(tenant), body).json()["details"].keys() == {"settings"}
 
 
-def test_tenant_admin_can_only_shorten_lifetimes(new_house: Callable[[], House], operator: Api) -> None:
-    own, longest = new_house(), settings.ACCESS_TOKEN_SECONDS
+def test_tenant_admin_can_only_shorten_lifetimes(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    own, longest = new_tenant(), settings.ACCESS_TOKEN_SECONDS
     assert change(own.api, own, access_token_seconds=longest - 60).status_code == 200
     assert change(operator, own, access_token_seconds=longest + 120).status_code == 200
     assert change(own.api, own, access_token_seconds=longest + 60).status_code == 200
@@ -103,57 +103,57 @@ def test_tenant_admin_can_only_shorten_lifetimes(new_house: Callable[[], House],
     assert change(own.api, own, access_token_seconds=longest + 60).status_code == 400
 
 
-def test_settings_of_other_tenants_are_forbidden(house: House, other_house: House, operator: Api) -> None:
-    nobody, before = uuid4(), operator.get(path_of(house)).json()
+def test_settings_of_other_tenants_are_forbidden(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+    nobody, before = uuid4(), operator.get(path_of(tenant)).json()
     for method in ("GET", "PATCH"):
         body = {"settings": {"mfa_policy": "required"}} if method == "PATCH" else None
         path = "/uflow/admin/tenants/{}/settings"
-        foreign, unknown = (other_house.api.call(method, path.format(one), body) for one in (house.id, nobody))
+        foreign, unknown = (other_tenant.api.call(method, path.format(one), body) for one in (tenant.id, nobody))
         assert (foreign.status_code, foreign.content) == (403, unknown.content)
         assert operator.call(method, path.format(nobody), body).status_code == 404
-        assert other_house.api.call(method, path.format("no-uuid"), body).status_code == 400
-    assert operator.get(path_of(house)).json() == before
+        assert other_tenant.api.call(method, path.format("no-uuid"), body).status_code == 400
+    assert operator.get(path_of(tenant)).json() == before
 
 
-def test_settings_are_for_admins_of_the_tenant(house: House) -> None:
-    user = house.as_user(house.register())
-    client = Api(token=own_token(make_client(house, scopes=["admins:write", "admins:read"])))
-    for door, status in ((user, 403), (client, 403), (Api(), 401)):
-        assert door.get(path_of(house)).status_code == status
-        assert change(door, house, mfa_policy="required").status_code == status
+def test_settings_are_for_admins_of_the_tenant(tenant: TestTenant) -> None:
+    user = tenant.as_user(tenant.register())
+    client = Api(token=own_token(make_client(tenant, scopes=["admins:write", "admins:read"])))
+    for api, status in ((user, 403), (client, 403), (Api(), 401)):
+        assert api.get(path_of(tenant)).status_code == status
+        assert change(api, tenant, mfa_policy="required").status_code == status
 
 
-def test_patch_settings_needs_admins_write(house: House) -> None:
+def test_patch_settings_needs_admins_write(tenant: TestTenant) -> None:
     name = f"user-manager-{uuid4().hex[:8]}"
     create_admin_user(
-        tenant_id=house.id, username=name, email=f"{name}@example.com", password=PASSWORD, roles=["user-manager"]
+        tenant_id=tenant.id, username=name, email=f"{name}@example.com", password=PASSWORD, roles=["user-manager"]
     )
     weak = Api(token=sign_in_admin(name)["access_token"])
-    assert weak.get(path_of(house)).status_code == 200
-    assert change(weak, house, mfa_policy="required").status_code == 403
+    assert weak.get(path_of(tenant)).status_code == 200
+    assert change(weak, tenant, mfa_policy="required").status_code == 403
 
 
-def test_tenant_admin_cannot_change_the_tenant_itself(house: House) -> None:
-    path = f"/uflow/admin/tenants/{house.id}"
+def test_tenant_admin_cannot_change_the_tenant_itself(tenant: TestTenant) -> None:
+    path = f"/uflow/admin/tenants/{tenant.id}"
     for body in ({"name": "Mine"}, {"slug": "mine"}, {"status": "suspended"}, {"settings": {}}):
-        assert house.api.patch(path, body).status_code == 403
-    renamed = house.api.patch(path_of(house), {"settings": {}, "name": "Mine", "slug": "mine", "status": "suspended"})
+        assert tenant.api.patch(path, body).status_code == 403
+    renamed = tenant.api.patch(path_of(tenant), {"settings": {}, "name": "Mine", "slug": "mine", "status": "suspended"})
     assert renamed.status_code == 200
-    house.made.tenant.refresh_from_db()
-    assert house.made.tenant.name != "Mine"
+    tenant.row.refresh_from_db()
+    assert tenant.name != "Mine"
 
 
-def test_patch_settings_needs_a_recent_sign_in(house: House, operator: Api) -> None:
-    before = house.api.get(path_of(house)).json()
-    for door, path in ((house.api, path_of(house)), (operator, path_of(house)), (operator, path_of(house)[:-9])):
-        old = Api(token=aged(str(door.token), 16))
+def test_patch_settings_needs_a_recent_sign_in(tenant: TestTenant, operator: Api) -> None:
+    before = tenant.api.get(path_of(tenant)).json()
+    for api, path in ((tenant.api, path_of(tenant)), (operator, path_of(tenant)), (operator, path_of(tenant)[:-9])):
+        old = Api(token=aged(str(api.token), 16))
         answer = old.patch(path, {"settings": {"mfa_policy": "required"}})
         assert (answer.status_code, "15 minutes" in answer.json()["message"]) == (401, True)
-    assert house.api.get(path_of(house)).json() == before
+    assert tenant.api.get(path_of(tenant)).json() == before
 
 
-def test_patch_settings_needs_the_factor_in_the_session(new_house: Callable[[], House]) -> None:
-    own = new_house()
+def test_patch_settings_needs_the_factor_in_the_session(new_tenant: Callable[[], TestTenant]) -> None:
+    own = new_tenant()
     eve = new_admin(own)
     before = Api(token=eve.sign_in().json()["access_token"])
     assert change(before, own, password_min_length=9).status_code == 200
@@ -164,8 +164,8 @@ def test_patch_settings_needs_the_factor_in_the_session(new_house: Callable[[], 
     assert change(after, own, password_min_length=10).status_code == 200
 
 
-def test_settings_of_a_suspended_tenant_are_the_operators(new_house: Callable[[], House], operator: Api) -> None:
-    own = new_house()
+def test_settings_of_a_suspended_tenant_are_the_operators(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    own = new_tenant()
     operator.patch(path_of(own)[:-9], {"status": "suspended"})
     assert own.api.get(path_of(own)).status_code == 403
     assert change(own.api, own, mfa_policy="required").status_code == 403

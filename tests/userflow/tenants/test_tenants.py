@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from django.core.management import call_command
 
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 
 TENANTS = "/uflow/admin/tenants"
 
@@ -73,8 +73,8 @@ def test_list_filters_by_name_slug_and_status(operator: Api) -> None:
     assert operator.get(TENANTS, {"status": "asleep"}).status_code == 400
 
 
-def test_tenant_admins_look_up_no_tenant(house: House, other_house: House) -> None:
-    assert house.api.get(TENANTS, {"slug": other_house.made.tenant.slug}).status_code == 403
+def test_tenant_admins_look_up_no_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    assert tenant.api.get(TENANTS, {"slug": other_tenant.slug}).status_code == 403
 
 
 def test_a_page_past_the_end_is_empty_with_the_true_total(operator: Api) -> None:
@@ -187,17 +187,17 @@ def test_an_id_that_nobody_has_is_not_found(tenant_id: str, operator: Api) -> No
     assert operator.delete(path, {"confirm": "nobody"}).status_code == 404
 
 
-def test_tenants_are_the_operators_alone(house: House, other_house: House, operator: Api) -> None:
-    user = house.as_user(house.register())
-    for door, error in ((Api(), 401), (house.api, 403), (user, 403)):
-        assert door.get(TENANTS).status_code == error
-        assert door.post(TENANTS, {"name": "Mine"}).status_code == error
-        for tenant in (house, other_house):
-            path = f"{TENANTS}/{tenant.id}"
-            assert door.get(path).status_code == error
-            assert door.patch(path, {"status": "suspended"}).status_code == error
-            assert door.delete(path, {"confirm": tenant.made.tenant.slug}).status_code == error
-    assert operator.get(f"{TENANTS}/{house.id}").json()["status"] == "active"
+def test_tenants_are_the_operators_alone(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+    user = tenant.as_user(tenant.register())
+    for api, error in ((Api(), 401), (tenant.api, 403), (user, 403)):
+        assert api.get(TENANTS).status_code == error
+        assert api.post(TENANTS, {"name": "Mine"}).status_code == error
+        for each in (tenant, other_tenant):
+            path = f"{TENANTS}/{each.id}"
+            assert api.get(path).status_code == error
+            assert api.patch(path, {"status": "suspended"}).status_code == error
+            assert api.delete(path, {"confirm": tenant.slug}).status_code == error
+    assert operator.get(f"{TENANTS}/{tenant.id}").json()["status"] == "active"
 
 
 def test_what_is_done_to_a_tenant_is_in_the_platforms_trail(operator: Api) -> None:
@@ -239,17 +239,17 @@ def test_two_changes_of_settings_at_once_lose_neither(operator: Api) -> None:
     assert operator.get(path).json()["settings"] == wanted
 
 
-def test_an_admin_of_a_deleted_tenant_is_nobody(operator: Api, new_house: Callable[[], House]) -> None:
-    house = new_house()
-    operator.delete(f"{TENANTS}/{house.id}", {"confirm": house.made.tenant.slug})
-    assert house.api.get("/uflow/admin/users/me").status_code == 401
-    body = {"username": house.admin.username, "password": house.admin.password}
+def test_an_admin_of_a_deleted_tenant_is_nobody(operator: Api, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    operator.delete(f"{TENANTS}/{tenant.id}", {"confirm": tenant.slug})
+    assert tenant.api.get("/uflow/admin/users/me").status_code == 401
+    body = {"username": tenant.admin.username, "password": tenant.admin.password}
     assert Api().post("/uflow/admin/auth/login", body).status_code == 401
 
 
-def test_settings_that_would_let_nobody_new_in_are_refused(operator: Api, new_house: Any) -> None:
-    house = new_house()
-    path = f"/uflow/admin/tenants/{house.id}"
+def test_settings_that_would_let_nobody_new_in_are_refused(operator: Api, new_tenant: Any) -> None:
+    tenant = new_tenant()
+    path = f"/uflow/admin/tenants/{tenant.id}"
     assert operator.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
     answer = operator.patch(path, {"settings": {"enrollment_mode": "bearer"}})
     assert answer.status_code == 400

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management import CommandError, call_command
 
 from tenants.context import in_tenant
-from tests.world import House
+from tests.world import TestTenant
 from userflow.models import EndUser, GroupMembership, RoleBinding
 
 
@@ -35,8 +35,8 @@ def run(*command: Any, **options: Any) -> Ended:
     return Ended(0, said.getvalue())
 
 
-def slug(house: House) -> str:
-    return house.made.tenant.slug
+def slug(tenant: TestTenant) -> str:
+    return tenant.slug
 
 
 def address() -> str:
@@ -69,15 +69,15 @@ def reported(path: Path) -> list[tuple[int, str, str]]:
     return [(row["line"], row["field"], row["reason"]) for row in map(json.loads, path.open())]
 
 
-def emails(house: House) -> list[str]:
+def emails(tenant: TestTenant) -> list[str]:
     """The addresses of a tenant's people, sorted."""
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         return sorted(EndUser.objects.values_list("email", flat=True))
 
 
-def everything(house: House) -> dict[str, dict[str, Any]]:
+def everything(tenant: TestTenant) -> dict[str, dict[str, Any]]:
     """All of a tenant's people by address, with what travels with them."""
-    with in_tenant(house.id):
+    with in_tenant(tenant.id):
         people = {user.pk: user for user in EndUser.objects.all()}
         groups = list(GroupMembership.objects.values_list("user_id", "group__name"))
         roles = list(RoleBinding.objects.values_list("user_id", "role__name"))

@@ -10,7 +10,7 @@ from uuid import UUID
 from identity_platform.audit.models import PlatformEvent
 from tenants.context import in_tenant
 from tests.userflow.transfer.files import everything, jsonl, run, slug
-from tests.world import PASSWORD, Api, House, Person
+from tests.world import PASSWORD, Api, Person, TestTenant
 from userflow.models import Client, EndUser, Group
 
 PEOPLE = [
@@ -21,17 +21,19 @@ PEOPLE = [
 ]
 
 
-def peopled(house: House, folder: Path) -> Person:
+def peopled(tenant: TestTenant, folder: Path) -> Person:
     """A tenant with all sorts of people, one of whom has a password of ours."""
-    house.api.post("/authmgr/roles", {"name": "editor", "permissions": ["pages:edit"], "description": "Edits"})
-    house.api.post("/authmgr/groups", {"name": "Staff", "roles": ["editor"]})
-    ended = run("import_users", slug(house), jsonl(folder / "in.jsonl", *PEOPLE), "--create-missing")
+    tenant.api.post("/authmgr/roles", {"name": "editor", "permissions": ["pages:edit"], "description": "Edits"})
+    tenant.api.post("/authmgr/groups", {"name": "Staff", "roles": ["editor"]})
+    ended = run("import_users", slug(tenant), jsonl(folder / "in.jsonl", *PEOPLE), "--create-missing")
     assert ended.code == 0, ended.said
-    return house.register("zoe@example.com", name="Zoe")
+    return tenant.register("zoe@example.com", name="Zoe")
 
 
-def test_people_go_from_one_tenant_to_a_fresh_one_as_they_are(new_house: Callable[[], House], tmp_path: Path) -> None:
-    old, new = new_house(), new_house()
+def test_people_go_from_one_tenant_to_a_fresh_one_as_they_are(
+    new_tenant: Callable[[], TestTenant], tmp_path: Path
+) -> None:
+    old, new = new_tenant(), new_tenant()
     zoe = peopled(old, tmp_path)
     file = tmp_path / "out.jsonl"
     assert run("export_users", slug(old), file).said == "5 end users.\n"
@@ -48,9 +50,9 @@ def test_people_go_from_one_tenant_to_a_fresh_one_as_they_are(new_house: Callabl
 
 
 def test_a_table_keeps_formulas_from_spreadsheets_and_gives_them_back(
-    new_house: Callable[[], House], tmp_path: Path
+    new_tenant: Callable[[], TestTenant], tmp_path: Path
 ) -> None:
-    old, new = new_house(), new_house()
+    old, new = new_tenant(), new_tenant()
     peopled(old, tmp_path)
     file = tmp_path / "out.csv"
     assert run("export_users", slug(old), file).code == 0
@@ -63,24 +65,24 @@ def test_a_table_keeps_formulas_from_spreadsheets_and_gives_them_back(
     assert everything(new) == everything(old)
 
 
-def test_hashes_stay_where_they_are_when_asked_to(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house = new_house()
-    house.register()
-    said = run("export_users", slug(house), "--without-hashes").said
+def test_hashes_stay_where_they_are_when_asked_to(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    tenant = new_tenant()
+    tenant.register()
+    said = run("export_users", slug(tenant), "--without-hashes").said
     assert "argon2" not in said
-    assert "argon2" in run("export_users", slug(house)).said
-    assert "password_hash" not in run("export_users", slug(house), "--without-hashes", "--format", "csv").said
-    trail = PlatformEvent.objects.filter(action="end_users.exported", tenant_id=house.id).order_by("id")
+    assert "argon2" in run("export_users", slug(tenant)).said
+    assert "password_hash" not in run("export_users", slug(tenant), "--without-hashes", "--format", "csv").said
+    trail = PlatformEvent.objects.filter(action="end_users.exported", tenant_id=tenant.id).order_by("id")
     assert [event.details["hashes"] for event in trail] == [False, True, False]
 
 
-def test_nothing_of_sessions_and_factors_is_in_it(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house = new_house()
-    person = house.register()
-    tokens = house.sign_in(person)
-    door = Api(token=tokens["access_token"])
-    begun = door.post("/mfa/totp/enroll", {"tenant_id": str(house.id), "email": person.email})
-    said = run("export_users", slug(house)).said
+def test_nothing_of_sessions_and_factors_is_in_it(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    tenant = new_tenant()
+    person = tenant.register()
+    tokens = tenant.sign_in(person)
+    api = Api(token=tokens["access_token"])
+    begun = api.post("/mfa/totp/enroll", {"tenant_id": str(tenant.id), "email": person.email})
+    said = run("export_users", slug(tenant)).said
     [row] = [row for row in map(json.loads, said.splitlines()[:-1]) if "email" in row]
     assert row.keys() <= {
         *("id", "email", "name", "active", "provider", "password_hash", "metadata", "groups", "roles"),
@@ -90,45 +92,45 @@ def test_nothing_of_sessions_and_factors_is_in_it(new_house: Callable[[], House]
     assert secret not in said
 
 
-def test_an_export_has_its_own_tenants_people_only(house: House, other_house: House) -> None:
-    mine, theirs = house.register(), other_house.register()
-    said = run("export_users", slug(house)).said
+def test_an_export_has_its_own_tenants_people_only(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    mine, theirs = tenant.register(), other_tenant.register()
+    said = run("export_users", slug(tenant)).said
     assert mine.email in said
     assert theirs.email not in said
 
 
 def test_the_lowest_id_there_is_comes_out_by_command_and_over_rest(
-    new_house: Callable[[], House], tmp_path: Path
+    new_tenant: Callable[[], TestTenant], tmp_path: Path
 ) -> None:
-    house = new_house()
+    tenant = new_tenant()
     rows = [{"id": str(UUID(int=number)), "email": f"n{number}@example.com"} for number in range(3)]
-    assert run("import_users", slug(house), jsonl(tmp_path / "in.jsonl", *rows)).code == 0
-    written = map(json.loads, run("export_users", slug(house)).said.splitlines()[:-1])
+    assert run("import_users", slug(tenant), jsonl(tmp_path / "in.jsonl", *rows)).code == 0
+    written = map(json.loads, run("export_users", slug(tenant)).said.splitlines()[:-1])
     assert [row["id"] for row in written if "email" in row] == [row["id"] for row in rows]
     seen: list[str] = []
-    asked: dict[str, Any] = {"tenant_id": str(house.id), "limit": 1}
+    asked: dict[str, Any] = {"tenant_id": str(tenant.id), "limit": 1}
     while asked.get("cursor", "") is not None:
-        page = house.api.post("/uflow/admin/enduser/export", asked).json()
+        page = tenant.api.post("/uflow/admin/enduser/export", asked).json()
         seen += [person["id"] for person in page["users"]]
         asked["cursor"] = page["next_cursor"]
     assert seen == [row["id"] for row in rows]
 
 
-def test_the_default_client_is_whatever_it_is_there(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house = new_house()
-    other = Client.objects.create(tenant_id=house.id, name="Second")
-    house.register()
+def test_the_default_client_is_whatever_it_is_there(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    tenant = new_tenant()
+    other = Client.objects.create(tenant_id=tenant.id, name="Second")
+    tenant.register()
     row = {"email": "second@example.com", "client_id": str(other.pk)}
-    run("import_users", slug(house), jsonl(tmp_path / "in.jsonl", row))
-    said = run("export_users", slug(house)).said
+    run("import_users", slug(tenant), jsonl(tmp_path / "in.jsonl", row))
+    said = run("export_users", slug(tenant)).said
     assert str(other.pk) in said
-    assert str(house.client_id) not in said
+    assert str(tenant.client_id) not in said
 
 
-def test_an_export_that_fails_leaves_the_old_file(house: House, tmp_path: Path) -> None:
+def test_an_export_that_fails_leaves_the_old_file(tenant: TestTenant, tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
     file.write_text("before")
     assert run("export_users", "no-such-tenant", file).code == 2
-    assert run("export_users", slug(house), tmp_path / "none" / "out.jsonl").code == 2
+    assert run("export_users", slug(tenant), tmp_path / "none" / "out.jsonl").code == 2
     assert file.read_text() == "before"
     assert PASSWORD not in file.read_text()

@@ -11,35 +11,35 @@ import pytest
 from tenants.context import in_tenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything, jsonl, reported, run, slug, table
-from tests.world import Api, House, Person
+from tests.world import Api, Person, TestTenant
 from userflow.models import EndUser
 
 
-def sign_in(house: House, email: str, password: str) -> int:
-    body = {"client_id": str(house.client_id), "email": email, "password": password}
+def sign_in(tenant: TestTenant, email: str, password: str) -> int:
+    body = {"client_id": str(tenant.client_id), "email": email, "password": password}
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
 
-def stored(house: House, email: str) -> EndUser:
-    with in_tenant(house.id):
+def stored(tenant: TestTenant, email: str) -> EndUser:
+    with in_tenant(tenant.id):
         return EndUser.objects.get(email=email)
 
 
-def test_every_kind_of_hash_comes_in_signs_in_and_is_made_anew(house: House, tmp_path: Path) -> None:
+def test_every_kind_of_hash_comes_in_signs_in_and_is_made_anew(tenant: TestTenant, tmp_path: Path) -> None:
     kinds = ("bcrypt 2b", "scrypt (PHC)", "pbkdf2 sha256 (passlib)", "argon2id (PHC)", "argon2id (Django)")
     people = {address(): HASHES[kind][1] for kind in kinds}
     rows = [{"email": email, "password_hash": encoded} for email, encoded in people.items()]
-    ended = run("import_users", slug(house), table(tmp_path / "people.csv", *rows))
+    ended = run("import_users", slug(tenant), table(tmp_path / "people.csv", *rows))
     assert (ended.code, ended.said.splitlines()[-1]) == (0, "5 created, 0 updated, 0 skipped, 0 failed of 5 rows.")
     for email in people:
-        assert sign_in(house, email, "wrong horse 9 b") == 401
-        assert sign_in(house, email, SECRET) == 200
-        assert stored(house, email).password.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
-        assert sign_in(house, email, SECRET) == 200
+        assert sign_in(tenant, email, "wrong horse 9 b") == 401
+        assert sign_in(tenant, email, SECRET) == 200
+        assert stored(tenant, email).password.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
+        assert sign_in(tenant, email, SECRET) == 200
 
 
-def test_all_members_come_in(new_house: Callable[[], House], tmp_path: Path) -> None:
-    house = new_house()
+def test_all_members_come_in(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+    tenant = new_tenant()
     row = {
         "id": "0d5a3f0e-6f1c-4a34-9d0a-1f4f0d6a8c11",
         "email": "Ann@Example.com",
@@ -53,32 +53,32 @@ def test_all_members_come_in(new_house: Callable[[], House], tmp_path: Path) -> 
         "created_at": "2020-01-31T12:00:00+01:00",
         "last_login": "2021-01-31T12:00:00Z",
     }
-    ended = run("import_users", slug(house), jsonl(tmp_path / "p.jsonl", row), "--create-missing")
+    ended = run("import_users", slug(tenant), jsonl(tmp_path / "p.jsonl", row), "--create-missing")
     assert ended.code == 0, ended.said
-    [(email, found)] = everything(house).items()
+    [(email, found)] = everything(tenant).items()
     assert (email, str(found["id"]), found["active"], found["verified"]) == ("Ann@example.com", row["id"], False, True)
     assert (found["name"], found["provider"], found["metadata"]) == (row["name"], "ldap", row["metadata"])
     assert (found["groups"], found["roles"]) == (["Staff"], ["editor"])
     assert found["created_at"].isoformat() == "2020-01-31T11:00:00+00:00"
 
 
-def test_a_row_without_roles_gets_what_everybody_gets(house: House, tmp_path: Path) -> None:
+def test_a_row_without_roles_gets_what_everybody_gets(tenant: TestTenant, tmp_path: Path) -> None:
     plain, bare = address(), address()
     rows = [{"email": plain}, {"email": bare, "roles": []}]
-    assert run("import_users", slug(house), jsonl(tmp_path / "p.jsonl", *rows)).code == 0
-    found = everything(house)
+    assert run("import_users", slug(tenant), jsonl(tmp_path / "p.jsonl", *rows)).code == 0
+    found = everything(tenant)
     assert (found[plain]["roles"], found[bare]["roles"]) == (["user"], [])
 
 
-def test_a_table_as_spreadsheets_write_it(house: House, tmp_path: Path) -> None:
+def test_a_table_as_spreadsheets_write_it(tenant: TestTenant, tmp_path: Path) -> None:
     mark, email = secrets.token_hex(4), address()
-    house.api.post("/authmgr/groups", {"name": f"one {mark}"})
-    house.api.post("/authmgr/groups", {"name": f"two {mark}"})
+    tenant.api.post("/authmgr/groups", {"name": f"one {mark}"})
+    tenant.api.post("/authmgr/groups", {"name": f"two {mark}"})
     text = f'Email,Name,Active,Groups,Metadata\r\n{email},"Smith, ""Ann""",FALSE,one {mark}; two {mark},"{{""a"": 1}}"\r\n\r\n'
     file = tmp_path / "people.csv"
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert run("import_users", slug(house), file).code == 0
-    found = everything(house)[email]
+    assert run("import_users", slug(tenant), file).code == 0
+    found = everything(tenant)[email]
     assert (found["name"], found["active"], found["metadata"]) == ('Smith, "Ann"', False, {"a": 1})
     assert found["groups"] == [f"one {mark}", f"two {mark}"]
 
@@ -132,21 +132,21 @@ BAD: list[tuple[Any, str, str]] = [
 ]
 
 
-def test_every_bad_row_is_in_the_report_and_no_good_one_is_held_back(house: House, tmp_path: Path) -> None:
+def test_every_bad_row_is_in_the_report_and_no_good_one_is_held_back(tenant: TestTenant, tmp_path: Path) -> None:
     good = [{"email": address()}, {"email": address()}]
     bad = [
         {**row, "email": address()} if isinstance(row, dict) and row.get("email") == "{}" else row for row, _, _ in BAD
     ]
     report = tmp_path / "bad.csv"
     file = jsonl(tmp_path / "p.jsonl", good[0], *bad, good[1])
-    ended = run("import_users", slug(house), file, "--report", report, "--batch-size", "7")
+    ended = run("import_users", slug(tenant), file, "--report", report, "--batch-size", "7")
     assert ended.code == 1
     assert f"2 created, 0 updated, 0 skipped, {len(BAD)} failed of {len(BAD) + 2} rows." in ended.said
     found = reported(report)
     for line, (_, field, says) in enumerate(BAD, 2):
         assert any(at == line and of == field and says in why for at, of, why in found), (line, field, says, found)
     assert {at for at, _, _ in found} == set(range(2, len(BAD) + 2))
-    assert set(emails(house)) >= {row["email"] for row in good}
+    assert set(emails(tenant)) >= {row["email"] for row in good}
     assert report.stat().st_mode & 0o777 == 0o600
 
 
@@ -165,16 +165,16 @@ def test_every_bad_row_is_in_the_report_and_no_good_one_is_held_back(house: Hous
     ids=range(8),
 )
 def test_a_table_whose_first_line_is_unusable_is_not_tried(
-    content: bytes, says: str, house: House, tmp_path: Path
+    content: bytes, says: str, tenant: TestTenant, tmp_path: Path
 ) -> None:
     file = tmp_path / "people.csv"
     file.write_bytes(content)
-    ended = run("import_users", slug(house), file)
+    ended = run("import_users", slug(tenant), file)
     assert ended.code == 2
     assert says in ended.said
 
 
-def test_broken_cells_of_a_table_are_in_the_report(house: House, tmp_path: Path) -> None:
+def test_broken_cells_of_a_table_are_in_the_report(tenant: TestTenant, tmp_path: Path) -> None:
     good, report = address(), tmp_path / "bad.jsonl"
     lines = [
         b"email,name,metadata",
@@ -189,7 +189,7 @@ def test_broken_cells_of_a_table_are_in_the_report(house: House, tmp_path: Path)
     ]
     file = tmp_path / "people.csv"
     file.write_bytes(b"\n".join(lines))
-    ended = run("import_users", slug(house), file, "--report", report)
+    ended = run("import_users", slug(tenant), file, "--report", report)
     assert ended.code == 1
     assert [(line, field) for line, field, _ in reported(report)] == [
         (3, ""),
@@ -200,7 +200,7 @@ def test_broken_cells_of_a_table_are_in_the_report(house: House, tmp_path: Path)
         (9, ""),
     ]
     assert "nothing after this line was read" in reported(report)[-1][2]
-    assert good in emails(house)
+    assert good in emails(tenant)
 
 
 @pytest.mark.parametrize(
@@ -212,47 +212,49 @@ def test_broken_cells_of_a_table_are_in_the_report(house: House, tmp_path: Path)
     ],
 )
 @pytest.mark.parametrize("size", [1, 100])
-def test_addresses_that_are_there(choice: str, code: int, said: str, size: int, house: House, tmp_path: Path) -> None:
-    person, new = house.register(name="Before"), address()
-    assert sign_in(house, person.email, person.password) == 200
+def test_addresses_that_are_there(
+    choice: str, code: int, said: str, size: int, tenant: TestTenant, tmp_path: Path
+) -> None:
+    person, new = tenant.register(name="Before"), address()
+    assert sign_in(tenant, person.email, person.password) == 200
     rows = [
         {"email": person.email.upper().replace("EXAMPLE.COM", "example.com"), "name": "After", "metadata": {"a": 1}},
         {"email": new, "name": "First"},
         {"email": new, "name": "Second", "password_hash": HASHES["bcrypt 2b"][1], "active": False},
     ]
     file = jsonl(tmp_path / "p.jsonl", *rows)
-    ended = run("import_users", slug(house), file, "--on-conflict", choice, "--batch-size", size)
+    ended = run("import_users", slug(tenant), file, "--on-conflict", choice, "--batch-size", size)
     assert ended.code == code
     assert said in ended.said
-    found = everything(house)
+    found = everything(tenant)
     kept = choice != "update"
     assert (found[person.email]["name"], found[new]["name"]) == (("Before", "First") if kept else ("After", "Second"))
     # Whoever can sign in still can: neither password nor activity is taken from a file.
     assert (found[new]["active"], found[new]["password"]) == (True, "")
-    assert sign_in(house, person.email, person.password) == 200
+    assert sign_in(tenant, person.email, person.password) == 200
 
 
-def test_an_id_that_is_taken_stays_its_owners(house: House, tmp_path: Path) -> None:
-    person, new, other = house.register(), address(), address()
+def test_an_id_that_is_taken_stays_its_owners(tenant: TestTenant, tmp_path: Path) -> None:
+    person, new, other = tenant.register(), address(), address()
     rows = [{"id": str(person.id), "email": new}, {"id": str(person.id), "email": other}]
-    assert run("import_users", slug(house), jsonl(tmp_path / "p.jsonl", *rows)).code == 0
-    found = everything(house)
+    assert run("import_users", slug(tenant), jsonl(tmp_path / "p.jsonl", *rows)).code == 0
+    found = everything(tenant)
     assert len({found[email]["id"] for email in (person.email, new, other)}) == 3
     assert found[person.email]["id"] == person.id
 
 
 def test_two_tenants_take_the_same_file_and_know_nothing_of_each_other(
-    house: House, other_house: House, tmp_path: Path
+    tenant: TestTenant, other_tenant: TestTenant, tmp_path: Path
 ) -> None:
     row = {"id": str(uuid4()), "email": address()}
     file = jsonl(tmp_path / "p.jsonl", row)
-    for tenant in (house, other_house):
-        assert run("import_users", slug(tenant), file).code == 0
-        assert str(everything(tenant)[row["email"]]["id"]) == row["id"]
-    stranger = {"email": address(), "client_id": str(other_house.client_id)}
-    ended = run("import_users", slug(house), jsonl(tmp_path / "q.jsonl", stranger))
+    for each in (tenant, other_tenant):
+        assert run("import_users", slug(each), file).code == 0
+        assert str(everything(each)[row["email"]]["id"]) == row["id"]
+    stranger = {"email": address(), "client_id": str(other_tenant.client_id)}
+    ended = run("import_users", slug(tenant), jsonl(tmp_path / "q.jsonl", stranger))
     assert (ended.code, "No client of this tenant" in ended.said) == (1, True)
-    assert run("import_users", slug(house), tmp_path / "q.jsonl", "--default-client").code == 0
-    assert Person(stored(house, stranger["email"]).pk, stranger["email"]).id not in {
-        found["id"] for found in everything(other_house).values()
+    assert run("import_users", slug(tenant), tmp_path / "q.jsonl", "--default-client").code == 0
+    assert Person(stored(tenant, stranger["email"]).pk, stranger["email"]).id not in {
+        found["id"] for found in everything(other_tenant).values()
     }

@@ -15,55 +15,55 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything
-from tests.world import Api, House, Person, sign_in_admin, statements
+from tests.world import Api, Person, TestTenant, sign_in_admin, statements
 from userflow.models import EndUser, WebhookEndpoint, WebhookMessage
 
 IMPORT, EXPORT = "/uflow/admin/enduser/import", "/uflow/admin/enduser/export"
 
 
-def bring(house: House, *rows: Any, door: Api | None = None, **members: Any) -> Any:
-    return (door or house.api).post(IMPORT, {"tenant_id": str(house.id), "rows": list(rows), **members})
+def bring(tenant: TestTenant, *rows: Any, api: Api | None = None, **members: Any) -> Any:
+    return (api or tenant.api).post(IMPORT, {"tenant_id": str(tenant.id), "rows": list(rows), **members})
 
 
-def admin(house: House, *roles: str) -> Api:
+def admin(tenant: TestTenant, *roles: str) -> Api:
     name = f"admin-{secrets.token_hex(4)}"
-    body = {"username": name, "email": f"{name}@example.com", "password": SECRET, "tenant_id": str(house.id)}
+    body = {"username": name, "email": f"{name}@example.com", "password": SECRET, "tenant_id": str(tenant.id)}
     body |= {"first_name": "Ann", "last_name": "Admin"}
-    answer = house.api.post("/uflow/admin/users", {**body, "roles": list(roles)})
+    answer = tenant.api.post("/uflow/admin/users", {**body, "roles": list(roles)})
     assert answer.status_code == 201, answer.content
     return Api(token=sign_in_admin(name, SECRET)["access_token"])
 
 
-def test_people_come_in_and_the_answer_names_every_bad_row(house: House) -> None:
+def test_people_come_in_and_the_answer_names_every_bad_row(tenant: TestTenant) -> None:
     good = {"email": address(), "password_hash": HASHES["bcrypt 2b"][1]}
-    answer = bring(house, good, {"email": "nobody"}, {"email": good["email"]})
+    answer = bring(tenant, good, {"email": "nobody"}, {"email": good["email"]})
     assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
     said = answer.json()
     assert (said["rows"], said["created"], said["failed"], said["dry_run"]) == (3, 1, 2, False)
     assert [(fault["line"], fault["field"]) for fault in said["report"]] == [(2, "email"), (3, "email")]
-    assert house.sign_in(Person(house.id, good["email"], password=SECRET))["access_token"]
+    assert tenant.sign_in(Person(tenant.id, good["email"], password=SECRET))["access_token"]
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_the_content_of_a_file_comes_in(form: str, house: House) -> None:
+def test_the_content_of_a_file_comes_in(form: str, tenant: TestTenant) -> None:
     email = address()
     content = f"email,name\r\n{email},Ann\r\n" if form == "csv" else f'{{"email": "{email}", "name": "Ann"}}\n'
-    body = {"tenant_id": str(house.id), "format": form, "content": content}
-    dry = house.api.post(IMPORT, {**body, "dry_run": True}).json()
-    assert (dry["created"], email in emails(house)) == (1, False)
-    assert house.api.post(IMPORT, body).json()["created"] == 1
-    assert everything(house)[email]["name"] == "Ann"
+    body = {"tenant_id": str(tenant.id), "format": form, "content": content}
+    dry = tenant.api.post(IMPORT, {**body, "dry_run": True}).json()
+    assert (dry["created"], email in emails(tenant)) == (1, False)
+    assert tenant.api.post(IMPORT, body).json()["created"] == 1
+    assert everything(tenant)[email]["name"] == "Ann"
 
 
-def test_a_dry_run_writes_nothing(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    with in_tenant(house.id):
+def test_a_dry_run_writes_nothing(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    with in_tenant(tenant.id):
         before = TenantEvent.objects.count()
     row = {"email": address(), "groups": ["New"], "roles": ["new"]}
-    assert bring(house, row, dry_run=True, create_missing=True).json()["created"] == 1
-    with in_tenant(house.id):
+    assert bring(tenant, row, dry_run=True, create_missing=True).json()["created"] == 1
+    with in_tenant(tenant.id):
         assert (EndUser.objects.count(), TenantEvent.objects.count()) == (0, before)
-    assert house.api.get("/authmgr/groups").json()["total"] == 0
+    assert tenant.api.get("/authmgr/groups").json()["total"] == 0
 
 
 @pytest.mark.parametrize(
@@ -78,79 +78,79 @@ def test_a_dry_run_writes_nothing(new_house: Callable[[], House]) -> None:
     ],
     ids=range(6),
 )
-def test_a_body_that_says_it_badly(body: dict[str, Any], member: str, house: House) -> None:
-    answer = house.api.post(IMPORT, {"tenant_id": str(house.id), **body})
+def test_a_body_that_says_it_badly(body: dict[str, Any], member: str, tenant: TestTenant) -> None:
+    answer = tenant.api.post(IMPORT, {"tenant_id": str(tenant.id), **body})
     assert answer.status_code == 400
     assert any(name.startswith(member) for name in answer.json()["details"])
 
 
-def test_too_much_or_unusable_content_is_refused(house: House) -> None:
-    body = {"tenant_id": str(house.id), "format": "csv"}
+def test_too_much_or_unusable_content_is_refused(tenant: TestTenant) -> None:
+    body = {"tenant_id": str(tenant.id), "format": "csv"}
     many = "email\n" + "a@example.com\n" * 1001
     for content, says in ((many, "1000 rows"), ("who\nann\n", "unknown: 'who'"), ("email\n" * 200_000, "1 MiB")):
-        answer = house.api.post(IMPORT, {**body, "content": content})
+        answer = tenant.api.post(IMPORT, {**body, "content": content})
         assert answer.status_code in (400, 413)
         assert says in answer.json()["message"]
 
 
-def test_one_call_does_not_make_groups_without_end(new_house: Callable[[], House]) -> None:
-    house = new_house()
+def test_one_call_does_not_make_groups_without_end(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
     rows = [{"email": address(), "groups": [f"group {row} {n}" for n in range(101)]} for row in range(2)]
-    answer = bring(house, *rows, create_missing=True)
+    answer = bring(tenant, *rows, create_missing=True)
     assert (answer.status_code, "200 different" in answer.json()["message"]) == (400, True)
-    assert house.api.get("/authmgr/groups").json()["total"] == 0
+    assert tenant.api.get("/authmgr/groups").json()["total"] == 0
 
 
-def test_nobody_grants_more_than_they_hold(house: House) -> None:
+def test_nobody_grants_more_than_they_hold(tenant: TestTenant) -> None:
     mark = secrets.token_hex(4)
     strong, plain = f"strong-{mark}", f"plain-{mark}"
-    house.api.post("/authmgr/roles", {"name": strong, "permissions": ["services:credentials"]})
-    house.api.post("/authmgr/roles", {"name": plain, "permissions": ["pages:edit"]})
-    house.api.post("/authmgr/groups", {"name": strong, "roles": [strong]})
+    tenant.api.post("/authmgr/roles", {"name": strong, "permissions": ["services:credentials"]})
+    tenant.api.post("/authmgr/roles", {"name": plain, "permissions": ["pages:edit"]})
+    tenant.api.post("/authmgr/groups", {"name": strong, "roles": [strong]})
     rows = [
         {"email": address(), "roles": [strong]},
         {"email": address(), "groups": [strong]},
         {"email": address(), "roles": [plain]},
     ]
-    said = bring(house, *rows, door=admin(house, "user-manager")).json()
+    said = bring(tenant, *rows, api=admin(tenant, "user-manager")).json()
     assert [(fault["line"], fault["field"]) for fault in said["report"]] == [(1, "roles"), (2, "groups")]
     assert "services:credentials" in said["report"][0]["reason"]
-    assert bring(house, *rows[:2]).json()["created"] == 2
+    assert bring(tenant, *rows[:2]).json()["created"] == 2
 
 
-def test_a_client_without_roles_write_names_no_roles(house: House) -> None:
-    made = house.api.post(
-        f"/clientms/tenants/{house.id}/clients",
+def test_a_client_without_roles_write_names_no_roles(tenant: TestTenant) -> None:
+    made = tenant.api.post(
+        f"/clientms/tenants/{tenant.id}/clients",
         {"name": "Importer", "type": "confidential", "scopes": ["endusers:read", "endusers:write"]},
     ).json()
     form = f"grant_type=client_credentials&client_id={made['id']}&client_secret={made['client_secret']}"
     answer = Api().post("/authmgr/token", raw=form.encode(), content_type="application/x-www-form-urlencoded")
-    door = Api(token=answer.json()["access_token"])
+    api = Api(token=answer.json()["access_token"])
     rows = [{"email": address(), "roles": ["user"]}, {"email": address(), "groups": ["x"]}, {"email": address()}]
-    said = bring(house, *rows, door=door, create_missing=True).json()
+    said = bring(tenant, *rows, api=api, create_missing=True).json()
     assert (said["created"], [fault["reason"] for fault in said["report"]]) == (
         1,
         ["This needs the permission roles:write.", "This needs the permission groups:write."],
     )
-    asked = {"tenant_id": str(house.id)}
-    assert door.post(EXPORT, asked).status_code == 200
-    assert door.post(EXPORT, {**asked, "with_hashes": True}).status_code == 403
+    asked = {"tenant_id": str(tenant.id)}
+    assert api.post(EXPORT, asked).status_code == 200
+    assert api.post(EXPORT, {**asked, "with_hashes": True}).status_code == 403
 
 
-def test_who_may_only_read_gets_no_hashes_and_brings_in_nobody(house: House) -> None:
-    auditor, person = admin(house, "auditor"), house.register()
-    assert bring(house, {"email": address()}, door=auditor).status_code == 403
-    asked = {"tenant_id": str(house.id), "limit": 500}
+def test_who_may_only_read_gets_no_hashes_and_brings_in_nobody(tenant: TestTenant) -> None:
+    auditor, person = admin(tenant, "auditor"), tenant.register()
+    assert bring(tenant, {"email": address()}, api=auditor).status_code == 403
+    asked = {"tenant_id": str(tenant.id), "limit": 500}
     page = auditor.post(EXPORT, asked)
     assert {user["password_hash"] for user in page.json()["users"]} == {None}
     assert auditor.post(EXPORT, {**asked, "with_hashes": True}).status_code == 403
-    for door, code in ((house.as_user(person), 403), (Api(), 401)):
-        assert bring(house, {"email": address()}, door=door).status_code == code
-        assert door.post(EXPORT, asked).status_code == code
+    for api, code in ((tenant.as_user(person), 403), (Api(), 401)):
+        assert bring(tenant, {"email": address()}, api=api).status_code == code
+        assert api.post(EXPORT, asked).status_code == code
 
 
-def test_a_tenant_goes_out_in_pages_that_come_in_elsewhere(new_house: Callable[[], House]) -> None:
-    old, new = new_house(), new_house()
+def test_a_tenant_goes_out_in_pages_that_come_in_elsewhere(new_tenant: Callable[[], TestTenant]) -> None:
+    old, new = new_tenant(), new_tenant()
     people = [old.register() for _ in range(3)]
     bring(old, {"email": "ann@example.com", "groups": ["Staff"], "metadata": {"a": [1]}}, create_missing=True)
     asked: dict[str, Any] = {"tenant_id": str(old.id), "limit": 2, "with_hashes": True}
@@ -169,43 +169,45 @@ def test_a_tenant_goes_out_in_pages_that_come_in_elsewhere(new_house: Callable[[
     assert [event.details for event in trail] == [{"hashes": True, "rows": 2}] * 2
 
 
-def test_one_tenants_admin_neither_brings_into_nor_takes_out_of_another(house: House, other_house: House) -> None:
+def test_one_tenants_admin_neither_brings_into_nor_takes_out_of_another(
+    tenant: TestTenant, other_tenant: TestTenant
+) -> None:
     email = address()
-    assert bring(other_house, {"email": email}, door=house.api).status_code == 403
-    assert email not in emails(other_house)
-    assert house.api.post(EXPORT, {"tenant_id": str(other_house.id)}).status_code == 403
+    assert bring(other_tenant, {"email": email}, api=tenant.api).status_code == 403
+    assert email not in emails(other_tenant)
+    assert tenant.api.post(EXPORT, {"tenant_id": str(other_tenant.id)}).status_code == 403
 
 
-def test_an_operator_says_which_tenant(new_house: Callable[[], House], operator: Api) -> None:
-    house = new_house()
+def test_an_operator_says_which_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    tenant = new_tenant()
     row = {"email": address()}
-    assert bring(house, row, door=operator).json()["created"] == 1
-    asked = {"tenant_id": str(house.id), "limit": 500, "with_hashes": True}
+    assert bring(tenant, row, api=operator).json()["created"] == 1
+    asked = {"tenant_id": str(tenant.id), "limit": 500, "with_hashes": True}
     assert row["email"] in {user["email"] for user in operator.post(EXPORT, asked).json()["users"]}
     assert operator.post(EXPORT, {"tenant_id": "00000000-0000-4000-8000-000000000000"}).status_code == 404
 
 
-def test_it_takes_as_many_statements_for_one_as_for_a_hundred(house: House) -> None:
+def test_it_takes_as_many_statements_for_one_as_for_a_hundred(tenant: TestTenant) -> None:
     def counted(number: int) -> tuple[int, int]:
         rows = [{"email": address(), "roles": ["user"]} for _ in range(number)]
         with statements() as seen:
-            assert bring(house, *rows).json()["created"] == number
+            assert bring(tenant, *rows).json()["created"] == number
         return seen.counts
 
     assert counted(1) == counted(100)
     with statements() as seen:
-        house.api.post(EXPORT, {"tenant_id": str(house.id)})
+        tenant.api.post(EXPORT, {"tenant_id": str(tenant.id)})
     assert seen.counts == (3, 1)
 
 
-def test_a_tenants_own_systems_hear_of_it(new_house: Callable[[], House]) -> None:
-    house = new_house()
-    WebhookTenant.objects.create(tenant_id=house.id)
-    with in_tenant(house.id):
+def test_a_tenants_own_systems_hear_of_it(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    WebhookTenant.objects.create(tenant_id=tenant.id)
+    with in_tenant(tenant.id):
         WebhookEndpoint.objects.create(url="https://example.com/", events=["*"], secret_sealed=b"-")
-    bring(house, {"email": "ann@example.com", "groups": ["Staff"]}, {"email": "bad"}, create_missing=True)
-    bring(house, {"email": "ann@example.com", "name": "Ann"}, on_conflict="update")
-    with in_tenant(house.id):
+    bring(tenant, {"email": "ann@example.com", "groups": ["Staff"]}, {"email": "bad"}, create_missing=True)
+    bring(tenant, {"email": "ann@example.com", "name": "Ann"}, on_conflict="update")
+    with in_tenant(tenant.id):
         heard = list(WebhookMessage.objects.order_by("id").values_list("event", "subject_id"))
         ann = EndUser.objects.get().pk
     assert heard == [
@@ -218,13 +220,13 @@ def test_a_tenants_own_systems_hear_of_it(new_house: Callable[[], House]) -> Non
     ]
 
 
-def test_calls_are_limited_by_address(house: House) -> None:
-    door = Api(token=house.api.token)
-    codes = [door.post(EXPORT, {"tenant_id": str(house.id), "limit": 1}).status_code for _ in range(31)]
+def test_calls_are_limited_by_address(tenant: TestTenant) -> None:
+    api = Api(token=tenant.api.token)
+    codes = [api.post(EXPORT, {"tenant_id": str(tenant.id), "limit": 1}).status_code for _ in range(31)]
     assert codes == [200] * 30 + [429]
 
 
-def test_an_address_that_is_registered_at_the_same_moment_comes_in_once(house: House) -> None:
+def test_an_address_that_is_registered_at_the_same_moment_comes_in_once(tenant: TestTenant) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from django.db import connections
@@ -234,8 +236,8 @@ def test_an_address_that_is_registered_at_the_same_moment_comes_in_once(house: H
     def enter(number: int) -> Any:
         try:
             if number % 2:
-                return bring(house, *({"email": one} for one in (email, address())), door=Api(token=house.api.token))
-            body = {"tenant_id": str(house.id), "client_id": str(house.client_id), "email": email}
+                return bring(tenant, *({"email": one} for one in (email, address())), api=Api(token=tenant.api.token))
+            body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email}
             return Api().post("/uflow/user/clients/register", {**body, "password": SECRET})
         finally:
             connections.close_all()
@@ -246,16 +248,16 @@ def test_an_address_that_is_registered_at_the_same_moment_comes_in_once(house: H
     imported = [answer for answer in answers if answer.status_code == 200 and answer.json()["created"] == 2]
     assert len(registered) + len(imported) == 1
     assert {answer.status_code for answer in answers} <= {200, 201, 409}
-    assert emails(house).count(email) == 1
+    assert emails(tenant).count(email) == 1
 
 
-def test_only_some_imports_run_at_once(house: House) -> None:
+def test_only_some_imports_run_at_once(tenant: TestTenant) -> None:
     # Each waits for the address that another transaction is about to take.
-    home, taken, most = house, address(), given.WEB_THREADS // 4
+    home, taken, most = tenant, address(), given.WEB_THREADS // 4
 
     def attempt(_: int) -> int:
         try:
-            return int(bring(home, {"email": taken}, door=Api(token=home.api.token)).status_code)
+            return int(bring(home, {"email": taken}, api=Api(token=home.api.token)).status_code)
         finally:
             connections.close_all()
 

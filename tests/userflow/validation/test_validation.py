@@ -6,28 +6,28 @@ from uuid import uuid4
 import pytest
 
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import Api, House, Person, statements
+from tests.world import Api, Person, TestTenant, statements
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, TENANT_PERMISSIONS
 
 PATH = "/authmgr/validate"
 
 
-def with_role(house: House, *permissions: str) -> tuple[Person, str]:
+def with_role(tenant: TestTenant, *permissions: str) -> tuple[Person, str]:
     """A user with a role of these permissions; gives the role's id too."""
-    person = house.register()
+    person = tenant.register()
     body = {"name": f"role-{uuid4().hex[:8]}", "permissions": list(permissions)}
-    role = house.api.post("/authmgr/roles", body).json()["id"]
-    bound = house.api.post(f"/authmgr/roles/{role}/bindings", {"user_ids": [str(person.id)]})
+    role = tenant.api.post("/authmgr/roles", body).json()["id"]
+    bound = tenant.api.post(f"/authmgr/roles/{role}/bindings", {"user_ids": [str(person.id)]})
     assert bound.status_code in (200, 201), bound.content
     return person, role
 
 
-def test_an_admins_token(house: House) -> None:
-    answer = house.api.get(PATH)
+def test_an_admins_token(tenant: TestTenant) -> None:
+    answer = tenant.api.get(PATH)
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
     known = answer.json()
-    assert (known["sub"], known["kind"], known["tenant_id"]) == (str(house.admin.id), "admin", str(house.id))
+    assert (known["sub"], known["kind"], known["tenant_id"]) == (str(tenant.admin.id), "admin", str(tenant.id))
     assert (known["client_id"], known["roles"], known["groups"]) == (None, ["tenant-admin"], [])
     assert known["permissions"] == known["scopes"] == sorted(TENANT_PERMISSIONS)
     assert known["expires_at"].endswith("Z")
@@ -40,23 +40,23 @@ def test_an_operators_token(operator: Api) -> None:
     assert known["permissions"] == sorted(EVERY_PERMISSION)
 
 
-def test_an_end_users_token_follows_roles_and_groups_at_once(house: House) -> None:
-    person, role = with_role(house, "invoices:read")
-    door = house.as_user(person)
-    assert "invoices:read" in door.get(PATH).json()["permissions"]
+def test_an_end_users_token_follows_roles_and_groups_at_once(tenant: TestTenant) -> None:
+    person, role = with_role(tenant, "invoices:read")
+    api = tenant.as_user(person)
+    assert "invoices:read" in api.get(PATH).json()["permissions"]
     name = f"group-{uuid4().hex[:8]}"
-    group = house.api.post("/authmgr/groups", {"name": name, "roles": []}).json()["id"]
-    house.api.post(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
-    assert door.get(PATH).json()["groups"] == [name]
-    house.api.delete(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
-    house.api.delete(f"/authmgr/roles/{role}/bindings", {"user_ids": [str(person.id)]})
-    known = door.get(PATH).json()
+    group = tenant.api.post("/authmgr/groups", {"name": name, "roles": []}).json()["id"]
+    tenant.api.post(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
+    assert api.get(PATH).json()["groups"] == [name]
+    tenant.api.delete(f"/authmgr/groups/{group}/users", {"user_ids": [str(person.id)]})
+    tenant.api.delete(f"/authmgr/roles/{role}/bindings", {"user_ids": [str(person.id)]})
+    known = api.get(PATH).json()
     assert known["groups"] == []
     assert "invoices:read" not in known["permissions"]
 
 
-def test_a_clients_token(house: House) -> None:
-    client = make_client(house, scopes=["services:read"])
+def test_a_clients_token(tenant: TestTenant) -> None:
+    client = make_client(tenant, scopes=["services:read"])
     known = Api(token=own_token(client)).get(PATH).json()
     assert (known["sub"], known["client_id"], known["kind"]) == (client["id"], client["id"], "client")
     assert (known["scopes"], known["roles"], known["groups"]) == (["services:read"], [], [])
@@ -77,35 +77,35 @@ def test_without_a_valid_token_it_is_401(api: Api, method: str, path: str, body:
         assert (answer.status_code, answer.json()["error"]) == (401, "Unauthorized")
 
 
-def test_scopes_that_are_held_and_that_are_not(house: House) -> None:
-    person, _ = with_role(house, "invoices:read", "invoices:pay")
-    door = house.as_user(person)
-    one = door.get(f"{PATH}/scope", {"scope": "invoices:read"})
+def test_scopes_that_are_held_and_that_are_not(tenant: TestTenant) -> None:
+    person, _ = with_role(tenant, "invoices:read", "invoices:pay")
+    api = tenant.as_user(person)
+    one = api.get(f"{PATH}/scope", {"scope": "invoices:read"})
     assert (one.status_code, one.json()["required"]) == (200, ["invoices:read"])
     assert {"invoices:read", "invoices:pay"} <= set(one.json()["held"])
-    assert door.get(f"{PATH}/scope", {"scope": "invoices:read invoices:pay"}).status_code == 200
-    refused = door.get(f"{PATH}/scope", {"scope": "invoices:read invoices:void"})
+    assert api.get(f"{PATH}/scope", {"scope": "invoices:read invoices:pay"}).status_code == 200
+    refused = api.get(f"{PATH}/scope", {"scope": "invoices:read invoices:void"})
     assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
     assert refused.json()["details"]["missing"] == ["invoices:void"]
 
 
-def test_a_resource_by_any_action_or_by_one(house: House) -> None:
-    person, _ = with_role(house, "invoices:read", "invoices:pay", "invoicesx:read")
-    door = house.as_user(person)
-    whole = door.get(f"{PATH}/resource", {"resource": "invoices"})
+def test_a_resource_by_any_action_or_by_one(tenant: TestTenant) -> None:
+    person, _ = with_role(tenant, "invoices:read", "invoices:pay", "invoicesx:read")
+    api = tenant.as_user(person)
+    whole = api.get(f"{PATH}/resource", {"resource": "invoices"})
     assert whole.status_code == 200
     assert (whole.json()["resource"], whole.json()["actions"]) == ("invoices", ["pay", "read"])
-    assert door.get(f"{PATH}/resource", {"resource": "invoices:pay"}).status_code == 200
+    assert api.get(f"{PATH}/resource", {"resource": "invoices:pay"}).status_code == 200
     for missing in ("invoices:void", "invoice", "services", "services:read", ":", "*", "%"):
-        assert door.get(f"{PATH}/resource", {"resource": missing}).status_code == 403
+        assert api.get(f"{PATH}/resource", {"resource": missing}).status_code == 403
 
 
-def test_permissions_all_or_any(house: House) -> None:
-    person, _ = with_role(house, "invoices:read")
-    door = house.as_user(person)
+def test_permissions_all_or_any(tenant: TestTenant) -> None:
+    person, _ = with_role(tenant, "invoices:read")
+    api = tenant.as_user(person)
 
     def ask(*permissions: str, **how: str) -> Any:
-        return door.post(f"{PATH}/permissions", {"permissions": list(permissions), **how})
+        return api.post(f"{PATH}/permissions", {"permissions": list(permissions), **how})
 
     both = ("invoices:read", "invoices:void")
     assert ask("invoices:read").json()["mode"] == "all"
@@ -131,24 +131,24 @@ def test_permissions_all_or_any(house: House) -> None:
         {"permissions": ["services:read"], "mode": "some"},
     ],
 )
-def test_a_body_of_another_form_is_named(house: House, body: dict[str, Any]) -> None:
-    answer = house.api.post(f"{PATH}/permissions", body)
+def test_a_body_of_another_form_is_named(tenant: TestTenant, body: dict[str, Any]) -> None:
+    answer = tenant.api.post(f"{PATH}/permissions", body)
     assert answer.status_code == 400
     assert answer.json()["details"]
 
 
 @pytest.mark.parametrize("path", ["scope", "scope?scope=", "scope?scope=%20", "resource", "resource?resource="])
-def test_a_query_without_its_parameter_is_400(house: House, path: str) -> None:
-    assert house.api.get(f"{PATH}/{path}").status_code == 400
+def test_a_query_without_its_parameter_is_400(tenant: TestTenant, path: str) -> None:
+    assert tenant.api.get(f"{PATH}/{path}").status_code == 400
 
 
-def test_validation_costs_no_more_than_the_authentication(house: House) -> None:
-    door = house.as_user(house.register())
+def test_validation_costs_no_more_than_the_authentication(tenant: TestTenant) -> None:
+    api = tenant.as_user(tenant.register())
     with statements() as whole:
-        door.get(PATH)
+        api.get(PATH)
     with statements() as scope:
         # One that the user holds: a rejected call writes an audit event.
-        assert door.get(f"{PATH}/scope", {"scope": "profile:read"}).status_code == 200
+        assert api.get(f"{PATH}/scope", {"scope": "profile:read"}).status_code == 200
     with statements() as admin:
-        house.api.get(PATH)
+        tenant.api.get(PATH)
     assert (whole.counts, scope.counts, admin.counts) == ((1, 1), (1, 1), (1, 0))

@@ -13,7 +13,7 @@ from django.core.management import call_command
 
 from tests.environment import DATABASE
 from tests.userflow.webhooks.consumer import Consumer
-from tests.world import House
+from tests.world import TestTenant
 
 ROOT = Path(__file__).resolve().parents[3]
 ENDPOINTS = "/uflow/webhooks/endpoints"
@@ -59,7 +59,7 @@ def bystander() -> Iterator[Consumer]:
 class Listening:
     """A tenant whose consumer listens."""
 
-    home: House
+    home: TestTenant
     endpoint_id: str
     secret: str
 
@@ -74,16 +74,16 @@ class Listening:
         return list(self.home.api.get(f"{self.path}/messages", query).json()["messages"])
 
 
-def listen(home: House, consumer: Consumer, *events: str) -> Listening:
+def listen(home: TestTenant, consumer: Consumer, *events: str) -> Listening:
     answer = home.api.post(ENDPOINTS, {"url": consumer.url, "events": list(events) or ["*"]})
     assert answer.status_code == 201, answer.content
     return Listening(home, answer.json()["id"], answer.json()["secret"])
 
 
 @pytest.fixture
-def listening(new_house: Callable[[], House], consumer: Consumer, bystander: Consumer) -> Listening:
+def listening(new_tenant: Callable[[], TestTenant], consumer: Consumer, bystander: Consumer) -> Listening:
     """A tenant of the test's own with two endpoints for everything: the consumer's, and one that nothing is done to."""
-    home = new_house()
+    home = new_tenant()
     listen(home, bystander)
     return listen(home, consumer)
 

@@ -16,13 +16,13 @@ from tests.tenants.conftest import said_by
 from tests.userflow.mailbox import mails_to
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer
-from tests.world import Api, House
+from tests.world import Api, TestTenant
 from userflow.events.outbox import publish
 
 Deliverers = Callable[[], "subprocess.Popen[str]"]
 
 
-def tell(home: House, name: str = "a") -> None:
+def tell(home: TestTenant, name: str = "a") -> None:
     with in_tenant(home.id), tenant_atomic():
         publish("group.created", {"name": name})
 
@@ -39,15 +39,15 @@ def tell(home: House, name: str = "a") -> None:
     ],
 )
 def test_an_address_inside_is_refused_at_its_making_and_at_a_change(
-    new_house: Callable[[], House], settings: Any, url: str
+    new_tenant: Callable[[], TestTenant], settings: Any, url: str
 ) -> None:
-    house = new_house()
-    made = house.api.post(ENDPOINTS, {"url": "http://127.0.0.1:9/"}).json()
+    tenant = new_tenant()
+    made = tenant.api.post(ENDPOINTS, {"url": "http://127.0.0.1:9/"}).json()
     settings.WEBHOOK_ALLOWED_NETWORKS = []
-    refused = house.api.post(ENDPOINTS, {"url": url})
+    refused = tenant.api.post(ENDPOINTS, {"url": url})
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["url"])
-    assert house.api.patch(f"{ENDPOINTS}/{made['id']}", {"url": url}).status_code == 400
-    assert house.api.delete(f"{ENDPOINTS}/{made['id']}").status_code == 200
+    assert tenant.api.patch(f"{ENDPOINTS}/{made['id']}", {"url": url}).status_code == 400
+    assert tenant.api.delete(f"{ENDPOINTS}/{made['id']}").status_code == 200
 
 
 def test_an_address_that_leads_inside_later_is_not_called(
@@ -79,9 +79,9 @@ def test_a_hint_that_is_lost_is_made_up_for(listening: Listening, consumer: Cons
 
 
 def test_a_slow_consumer_holds_up_nobody_else(
-    new_house: Callable[[], House], consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers
+    new_tenant: Callable[[], TestTenant], consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers
 ) -> None:
-    slow, quick = new_house(), new_house()
+    slow, quick = new_tenant(), new_tenant()
     consumer.slowness = 2.5
     listen(slow, consumer)
     listen(quick, other_consumer)
@@ -139,10 +139,10 @@ def test_endpoints_that_a_backup_brings_back_hear_again(
     listening: Listening, consumer: Consumer, tmp_path: Path
 ) -> None:
     home, file = listening.home, tmp_path / "home.zip"
-    said_by("backup_tenant", home.made.tenant.slug, str(file))
+    said_by("backup_tenant", home.slug, str(file))
     home.api.delete(listening.path)
     WebhookTenant.objects.filter(pk=home.id).delete()
-    said_by("restore_tenant", home.made.tenant.slug, str(file), yes=True)
+    said_by("restore_tenant", home.slug, str(file), yes=True)
     home.api.post("/authmgr/groups", {"name": "Readers"})
     deliver()
     assert consumer.names() == ["Readers"]

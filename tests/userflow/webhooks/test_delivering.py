@@ -13,13 +13,13 @@ from tenants.context import in_tenant, tenant_atomic
 from tests.machine.conftest import within
 from tests.userflow.webhooks.conftest import Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer, verifies
-from tests.world import House
+from tests.world import TestTenant
 from userflow.events.outbox import publish, publish_for_each
 
 Deliverers = Callable[[], "subprocess.Popen[str]"]
 
 
-def publish_named(home: House, *names: object) -> None:
+def publish_named(home: TestTenant, *names: object) -> None:
     with in_tenant(home.id), tenant_atomic():
         publish_for_each("group.created", ({"name": str(name)} for name in names))
 
@@ -159,9 +159,9 @@ def test_a_person_that_many_change_at_once_ends_as_the_last_event_says(
 
 
 def test_an_endpoint_hears_only_what_it_listens_to_and_only_of_its_tenant(
-    new_house: Callable[[], House], consumer: Consumer, other_consumer: Consumer
+    new_tenant: Callable[[], TestTenant], consumer: Consumer, other_consumer: Consumer
 ) -> None:
-    mine, theirs = new_house(), new_house()
+    mine, theirs = new_tenant(), new_tenant()
     listen(mine, consumer, "group.created")
     listen(theirs, other_consumer, "end_user.*")
     for home in (mine, theirs):

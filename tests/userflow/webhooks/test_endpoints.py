@@ -19,7 +19,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer
-from tests.world import PASSWORD, Api, House, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
 from userflow.admins.actions import create_admin_user
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.events.outbox import publish_for_each
@@ -28,17 +28,17 @@ URL = "http://127.0.0.1:9/hooks"
 
 
 @pytest.fixture
-def home(new_house: Callable[[], House]) -> House:
-    return new_house()
+def home(new_tenant: Callable[[], TestTenant]) -> TestTenant:
+    return new_tenant()
 
 
-def made(home: House, **members: Any) -> dict[str, Any]:
+def made(home: TestTenant, **members: Any) -> dict[str, Any]:
     answer = home.api.post(ENDPOINTS, {"url": URL, **members})
     assert answer.status_code == 201, answer.content
     return dict(answer.json())
 
 
-def test_an_endpoint_from_its_making_to_its_end(home: House) -> None:
+def test_an_endpoint_from_its_making_to_its_end(home: TestTenant) -> None:
     endpoint = made(home, description="CRM", events=["group.*", "group.*"])
     assert endpoint.pop("secret").startswith("whsec_")
     assert endpoint["events"] == ["group.*"]
@@ -54,7 +54,7 @@ def test_an_endpoint_from_its_making_to_its_end(home: House) -> None:
     assert actions == {"webhook.created", "webhook.updated", "webhook.deleted"}
 
 
-def test_the_secret_is_sealed_and_shown_once(home: House) -> None:
+def test_the_secret_is_sealed_and_shown_once(home: TestTenant) -> None:
     endpoint = made(home)
     assert b'secret"' not in home.api.get(f"{ENDPOINTS}/{endpoint['id']}").content
     with in_tenant(home.id):
@@ -74,13 +74,13 @@ def test_the_secret_is_sealed_and_shown_once(home: House) -> None:
         ({"url": URL, "enabled": "yes"}, "enabled"),
     ],
 )
-def test_what_is_no_endpoint_is_refused_by_name(home: House, body: dict[str, Any], member: str) -> None:
+def test_what_is_no_endpoint_is_refused_by_name(home: TestTenant, body: dict[str, Any], member: str) -> None:
     answer = home.api.post(ENDPOINTS, body)
     assert answer.status_code == 400
     assert member in answer.json()["details"]
 
 
-def test_a_tenant_has_so_many_endpoints_and_no_more_also_in_a_race(home: House, settings: Any) -> None:
+def test_a_tenant_has_so_many_endpoints_and_no_more_also_in_a_race(home: TestTenant, settings: Any) -> None:
     settings.WEBHOOK_ENDPOINTS_PER_TENANT = 3
     answers: list[int] = []
 
@@ -95,7 +95,7 @@ def test_a_tenant_has_so_many_endpoints_and_no_more_also_in_a_race(home: House, 
     assert sorted(answers) == [201] * 3 + [409] * 5
 
 
-def test_reading_and_writing_need_their_permissions(home: House, operator: Api) -> None:
+def test_reading_and_writing_need_their_permissions(home: TestTenant, operator: Api) -> None:
     name = f"auditor-{home.admin.username}"
     create_admin_user(
         tenant_id=home.id, username=name, email=f"{name}@example.com", password=PASSWORD, roles=["auditor"]
@@ -109,24 +109,26 @@ def test_reading_and_writing_need_their_permissions(home: House, operator: Api) 
     assert operator.get(ENDPOINTS, headers={"X-Tenant-ID": str(home.id)}).status_code == 200
 
 
-def test_a_neighbour_neither_sees_nor_touches_it(home: House, other_house: House) -> None:
+def test_a_neighbour_neither_sees_nor_touches_it(home: TestTenant, other_tenant: TestTenant) -> None:
     endpoint = made(home)
     path = f"{ENDPOINTS}/{endpoint['id']}"
     calls = [
-        other_house.api.get(path),
-        other_house.api.patch(path, {"enabled": False}),
-        other_house.api.delete(path),
-        other_house.api.post(f"{path}/secret"),
-        other_house.api.post(f"{path}/test"),
-        other_house.api.get(f"{path}/messages"),
-        other_house.api.post(f"{path}/replay", {"status": "dead"}),
+        other_tenant.api.get(path),
+        other_tenant.api.patch(path, {"enabled": False}),
+        other_tenant.api.delete(path),
+        other_tenant.api.post(f"{path}/secret"),
+        other_tenant.api.post(f"{path}/test"),
+        other_tenant.api.get(f"{path}/messages"),
+        other_tenant.api.post(f"{path}/replay", {"status": "dead"}),
     ]
     assert [answer.status_code for answer in calls] == [404] * len(calls)
-    assert other_house.api.get(f"{ENDPOINTS}?tenant_id={home.id}").status_code == 403
+    assert other_tenant.api.get(f"{ENDPOINTS}?tenant_id={home.id}").status_code == 403
     assert home.api.get(path).json()["enabled"]
 
 
-def test_a_test_event_goes_to_its_endpoint_alone(home: House, consumer: Consumer, other_consumer: Consumer) -> None:
+def test_a_test_event_goes_to_its_endpoint_alone(
+    home: TestTenant, consumer: Consumer, other_consumer: Consumer
+) -> None:
     mine = listen(home, consumer, "group.created")
     listen(home, other_consumer)
     message_id = home.api.post(f"{mine.path}/test").json()["message_id"]
@@ -271,7 +273,7 @@ def test_what_waits_too_long_for_an_endpoint_that_is_off_is_purged(listening: Li
         # The first of each endpoint: the other endpoint is on and keeps its own.
         oldest = WebhookMessage.objects.order_by("pk").values("pk")[:2]
         WebhookMessage.objects.filter(pk__in=oldest).update(queued_at=now() - timedelta(days=31))
-    owner = audit_trails.Owner(home.made.tenant.slug, home.id)
+    owner = audit_trails.Owner(home.slug, home.id)
     assert "webhook messages" not in retention.purge(owner).rows
     home.api.patch(listening.path, {"enabled": False})
     assert retention.purge(owner).rows["webhook messages"] == 1
@@ -279,7 +281,7 @@ def test_what_waits_too_long_for_an_endpoint_that_is_off_is_purged(listening: Li
 
 
 def test_a_tenant_without_endpoints_pays_nothing_and_one_with_them_one_statement(
-    home: House, consumer: Consumer
+    home: TestTenant, consumer: Consumer
 ) -> None:
     def counts() -> tuple[int, int]:
         with statements() as seen:
@@ -294,7 +296,7 @@ def test_a_tenant_without_endpoints_pays_nothing_and_one_with_them_one_statement
     assert counts() == (shared, own + 1)
 
 
-def test_events_are_listed(home: House) -> None:
+def test_events_are_listed(home: TestTenant) -> None:
     listed = home.api.get("/uflow/webhooks/events").json()
     assert "end_user.created" in {each["event"] for each in listed["events"]}
     assert "end_user.*" in listed["filters"]
@@ -309,13 +311,13 @@ def test_messages_that_have_had_their_time_are_purged(listening: Listening) -> N
         oldest = WebhookMessage.objects.filter(endpoint_id=listening.endpoint_id).order_by("pk").first()
         assert oldest is not None
         WebhookMessage.objects.filter(pk=oldest.pk).update(settled_at=now() - timedelta(days=8))
-    owner = audit_trails.Owner(home.made.tenant.slug, home.id)
+    owner = audit_trails.Owner(home.slug, home.id)
     assert retention.purge(owner).rows["webhook messages"] == 1
     home.api.delete(listening.path)
     assert retention.purge(owner).rows["webhook messages"] == 2
 
 
-def test_only_some_requests_wait_for_name_servers_at_once(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_requests_wait_for_name_servers_at_once(home: TestTenant, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"{ENDPOINTS}/{made(home)['id']}"
     asked, answered, honest = threading.Semaphore(0), threading.Event(), socket.getaddrinfo
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenants.models import Tenant
-from tests.mfa.people import somebody
+from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to, token_in
 from tests.userflow.webhooks.conftest import Listening, deliver
 from tests.userflow.webhooks.consumer import Consumer
@@ -136,7 +136,7 @@ def test_groups_and_roles_with_their_people(listening: Listening, heard: Heard) 
 
 
 def test_factors(listening: Listening, heard: Heard) -> None:
-    ann = somebody(listening.home).enrol_totp()
+    ann = new_user(listening.home).enrol_totp()
     answer = listening.home.api.post(
         "/webauthn/factors/reset", {"user_id": str(ann.id), "tenant_id": str(listening.home.id), "reason": "lost phone"}
     )

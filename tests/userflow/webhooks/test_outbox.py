@@ -8,15 +8,15 @@ import pytest
 
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
-from tests.world import House
+from tests.world import TestTenant
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.events.outbox import publish, publish_for_each
 
 
 @pytest.fixture
-def listening(new_house: Callable[[], House]) -> House:
+def listening(new_tenant: Callable[[], TestTenant]) -> TestTenant:
     """A tenant with an endpoint for groups and one for everything."""
-    home = new_house()
+    home = new_tenant()
     WebhookTenant.objects.create(tenant_id=home.id)
     with in_tenant(home.id):
         for events in (["group.*"], ["*"]):
@@ -24,12 +24,12 @@ def listening(new_house: Callable[[], House]) -> House:
     return home
 
 
-def messages(home: House) -> list[Any]:
+def messages(home: TestTenant) -> list[Any]:
     with in_tenant(home.id):
         return list(WebhookMessage.objects.order_by("id"))
 
 
-def test_a_deed_that_is_undone_tells_nobody(listening: House) -> None:
+def test_a_deed_that_is_undone_tells_nobody(listening: TestTenant) -> None:
     def fail_late() -> None:
         with tenant_atomic():
             publish("group.created", {"group_id": "1"})
@@ -40,7 +40,7 @@ def test_a_deed_that_is_undone_tells_nobody(listening: House) -> None:
     assert messages(listening) == []
 
 
-def test_a_number_that_jsonb_writes_out_in_digits_holds_no_deed_up(listening: House) -> None:
+def test_a_number_that_jsonb_writes_out_in_digits_holds_no_deed_up(listening: TestTenant) -> None:
     person = listening.register()
     own, metadata = f"/uflow/user/enduser/{listening.id}/{person.id}", {"moles": 6.02214076e23}
     assert listening.api.put(own, {"metadata": metadata}).status_code == 200
@@ -49,7 +49,7 @@ def test_a_number_that_jsonb_writes_out_in_digits_holds_no_deed_up(listening: Ho
     assert orjson.loads(messages(listening)[-1].body)["data"]["metadata"] == metadata
 
 
-def test_who_listens_gets_one_message_for_each_event_in_their_order(listening: House) -> None:
+def test_who_listens_gets_one_message_for_each_event_in_their_order(listening: TestTenant) -> None:
     with in_tenant(listening.id), tenant_atomic():
         publish("group.created", {"group_id": "1"})
         publish_for_each("end_user.created", ({"user_id": None, "name": str(n)} for n in range(1001)))
