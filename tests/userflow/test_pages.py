@@ -104,7 +104,7 @@ def test_a_person_sets_a_new_password(place: str, tenant: TestTenant, browser: w
     browser.get(f"{place}/password/reset#realm=enduser&token={ask(tenant, person)}")
     assert WebDriverWait(browser, 60).until(lambda _: "token" not in browser.current_url)
     submit(browser, password=NEW, again=NEW + "x")
-    assert says(browser, "problem", "The two passwords are not the same.")
+    assert says(browser, "problem", "The passwords do not match.")
     submit(browser, password="Password2026!", again="Password2026!")
     assert says(browser, "problem", "breaches")
     submit(browser, password=NEW, again=NEW)
@@ -123,7 +123,7 @@ def test_a_person_confirms_an_address_with_one_click(
     # Opening the page proves nothing: programs that look at the links in mails do that too.
     assert try_to_sign_in(strict, person.email).status_code == 403
     submit(browser)
-    assert says(browser, "done", f"{person.email} is confirmed")
+    assert says(browser, "done", f"{person.email} is verified")
     assert try_to_sign_in(strict, person.email).status_code == 200
 
 
@@ -153,7 +153,7 @@ def test_an_invited_admin_chooses_a_name_too(place: str, tenant: TestTenant, bro
 def test_an_address_without_its_token_is_called_incomplete(place: str, browser: webdriver.Chrome) -> None:
     for page in PAGES:
         browser.get(place + page)
-        assert says(browser, "problem", "follow the link in the mail")
+        assert says(browser, "problem", "Open the link from the mail again")
         assert not element(browser, "form").is_displayed()
 
 

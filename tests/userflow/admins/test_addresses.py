@@ -17,7 +17,7 @@ from userflow.accounts.models import AdminUser
 
 USERS, LOGIN, VERIFY = "/uflow/admin/users", "/uflow/admin/auth/login", "/uflow/user/email/verify"
 INVITATIONS = "/uflow/admin/invitations"
-PROOF = "is this your address"
+PROOF = "verify your e-mail address"
 
 
 def address() -> str:

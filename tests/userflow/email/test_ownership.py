@@ -20,7 +20,7 @@ from userflow.accounts.models import AdminUser, EndUser
 
 VERIFY, NEW = "/uflow/user/email/verify", "another horse 8 battery"
 FORGOT, RESET = "/uflow/auth/enduser/password/forgot", "/uflow/auth/enduser/password/reset"
-PROOF, ENDED = "is this your address", "your address is verified"
+PROOF, ENDED = "verify your e-mail address", "your address is verified"
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_strangers_session_ends_with_verification(tenant: TestTenant) -> None:
     assert verify(person).status_code == 200
     assert (is_signed_in(token), person.row().mfa_methods) == (False, [])
     (told,) = mails_to(person.email, ENDED)
-    assert "somebody else has chosen the password" in told.body
+    assert "another person has chosen the password" in told.body
 
 
 def test_strangers_ticket_and_window_end_with_verification(tenant: TestTenant) -> None:

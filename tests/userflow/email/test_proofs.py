@@ -23,7 +23,7 @@ from userflow.credentials.models import EmailProof
 
 VERIFY, RESEND = "/uflow/user/email/verify", "/uflow/user/email/resend"
 NOBODY = "00000000-0000-4000-8000-000000000000"
-PROOF, TOLD = "is this your address", "address is changing"
+PROOF, TOLD = "verify your e-mail address", "address is changing"
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_a_changed_address_counts_only_once_proven_and_the_old_one_is_told(stric
     )
     assert (sign_in(strict, person.email).status_code, sign_in(strict, new).status_code) == (200, 401)
     (told,) = mails_to(person.email, TOLD)
-    assert "counts once it is verified" in told.body
+    assert "replaces this one once it is verified" in told.body
     assert new not in told.body
     assert by_code(strict, new, code_in(last_proof(new))).json()["email"] == new
     assert (sign_in(strict, person.email).status_code, sign_in(strict, new).status_code) == (401, 200)

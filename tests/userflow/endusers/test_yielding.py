@@ -132,7 +132,7 @@ def test_only_a_verified_change_replaces_an_unused_registration(tenant: TestTena
     assert tenant.api.put(f"{users}/{person.id}", {"email": squatter.email}).status_code == 409
     assert tenant.api.put(f"{users}/{careful.id}", {"email": squatter.email}).status_code == 200
     assert tenant.api.get(f"{users}/{squatter.id}").status_code == 200
-    token = token_in(mails_to(squatter.email, "is this your address")[-1])
+    token = token_in(mails_to(squatter.email, "verify your e-mail address")[-1])
     assert Api().post("/uflow/user/email/verify", {"token": token}).json()["user_id"] == str(careful.id)
     assert tenant.api.get(f"{users}/{squatter.id}").status_code == 404
 

@@ -33,7 +33,7 @@ def mails_to(address: str) -> list[Any]:
     """All mails but the one that every registration sends."""
     assert mail.settle(60)
     sent_there = [sent for sent in django_mail.outbox if sent.to == [address]]
-    return [sent for sent in sent_there if "is this your address" not in sent.subject]
+    return [sent for sent in sent_there if "verify your e-mail address" not in sent.subject]
 
 
 def ask(tenant: TestTenant, person: Person) -> str:

@@ -65,7 +65,7 @@ class Victim:
 
     def confirms_what_a_stranger_registered(self) -> None:
         """Follow the link of a registration that was not the owner's, and then ask for a new password."""
-        links = [token for sent in mails_to(self.email, "is this your address") for token in tokens_in_mail(sent)]
+        links = [token for sent in mails_to(self.email, "verify your e-mail address") for token in tokens_in_mail(sent)]
         for token in links:
             self.api.post(VERIFY, {"token": token})
         self.resets()

@@ -33,7 +33,7 @@ def test_hash_export_is_mailed_to_the_tenants_active_admins(new_tenant: Any) -> 
         (mail,) = mails_to(address, SUBJECT)
         assert f"By: the admin user {tenant.admin.username}\n" in mail.body
         assert "Users: 1\n" in mail.body
-        assert f"From the address: {tenant.api.address}\n" in mail.body
+        assert f"Network address: {tenant.api.address}\n" in mail.body
     assert mails_to(gone["email"], SUBJECT) == []
     event = PlatformEvent.objects.get(tenant_id=tenant.id, action="end_users.exported")
     assert (event.details, event.actor_id) == ({"hashes": True, "rows": 1}, str(tenant.admin.id))
