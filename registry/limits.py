@@ -3,8 +3,9 @@
 from django.conf import settings
 
 from identity_platform.api import daily_counters
+from identity_platform.api.client_address import network_of
 from identity_platform.api.errors import TooManyRequests
-from identity_platform.api.ratelimit import Usage, count, network_of
+from identity_platform.api.ratelimit import Usage, count
 from identity_platform.audit.origin import current_origin
 from userflow.accounts.principals import Principal
 
@@ -25,10 +26,10 @@ def count_call(principal: Principal) -> Usage:
     key = f"tenant:{principal.tenant_id}" if works_here else f"{principal.kind}:{principal.tenant_id}:{principal.id}"
     caller = str(principal.tenant_id) if principal.tenant_id else OPERATORS
     limit, period = settings.LIMITS["registry"]
-    daily_counters.piggyback(CALLS, caller)
+    daily_counters.add(CALLS, caller)
     usage = count(group="registry", key=key, limit=limit, period=period)
     if usage.limited:
-        daily_counters.add_later(REFUSED, caller)
+        daily_counters.add(REFUSED, caller)
     return usage
 
 

@@ -16,7 +16,7 @@ from django.test.client import ClientHandler
 from django.test.utils import override_settings
 from django_ratelimit.core import _get_window
 
-from identity_platform.api.ratelimit import network_of
+from identity_platform.api.client_address import network_of
 from tenants.models import Tenant
 from userflow.sessions import signing
 from userflow.tenants.actions import NewTenant, open_tenant

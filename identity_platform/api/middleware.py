@@ -11,8 +11,8 @@ from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api import errors, handlers, metrics
+from identity_platform.api.client_address import client_address, is_callers_own
 from identity_platform.api.cors import CrossOrigin
-from identity_platform.api.ratelimit import client_address, is_callers_own
 from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.postgresql import statement_timeout
 

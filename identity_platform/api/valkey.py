@@ -1,7 +1,7 @@
-"""The one way to Valkey or Redis: a bounded wait, no hidden retries, a pool per process.
+"""Connections to Valkey or Redis: short timeouts, no hidden retries, one pool per process.
 
-Valkey is an accelerator here and never the truth, so waiting for it is worse than doing without it. redis-py's own
-settings wait 5 s for an answer, and its plain client tries ten times more.
+Valkey holds nothing that the platform cannot do without, so a long wait is worse than no reply. By default redis-py waits
+5 s for a reply and tries ten times more.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-PAUSE_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 
 @functools.cache
 def pool(url: str) -> redis.ConnectionPool:
-    """The process's connections to a server. redis-py drops them in a child after a fork.
+    """Return this process's connection pool for a server. redis-py drops the connections in a child after a fork.
 
-    Raises ValueError when the URL is none.
+    Raises ValueError if the URL is invalid.
     """
     return redis.ConnectionPool.from_url(url, **_options(settings.REDIS_TIMEOUT_SECONDS))
 
 
 def client() -> redis.Redis:
-    """A client of `settings.REDIS_URL` over the process's pool; its calls raise `redis.RedisError`."""
+    """Return a client of `settings.REDIS_URL` over the process's pool; its calls raise `redis.RedisError`."""
     return redis.Redis(connection_pool=pool(settings.REDIS_URL))
 
 
 def is_connected(timeout: float) -> bool:
-    """Whether the server answers a PING within about `timeout` seconds; asks over a connection of its own."""
+    """Return whether the server answers a PING within about `timeout` seconds, on a connection of its own."""
     try:
         with redis.Redis.from_url(settings.REDIS_URL, **_options(timeout)) as probe:
             return bool(probe.ping())
@@ -42,40 +42,48 @@ def is_connected(timeout: float) -> bool:
         return False
 
 
-class Pause:
-    """When a server that failed may be asked again, so that a hung one costs one request a second its timeout, not all."""
+class CircuitBreaker:
+    """Stop asking a server that failed, except once a second, so that a hung server does not delay every request."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # 0 while the server answers, else the time before which it is not asked.
-        self._until = 0.0
+        # 0 while the server answers, else the time of the next attempt.
+        self._next_attempt = 0.0
 
     @property
-    def lasts(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the server has failed and has not answered since."""
-        return self._until > 0
+        return self._next_attempt > 0
 
-    def may_ask(self) -> bool:
-        """Whether to ask now. After a failure whoever comes first asks; the others go on without until `answered`."""
-        if not self.lasts:
+    def allows_request(self) -> bool:
+        """Return whether to ask now. While open, one caller each second may."""
+        if not self.is_open:
             return True
         with self._lock:
-            moment = time.monotonic()
-            if moment < self._until:
+            now = time.monotonic()
+            if now < self._next_attempt:
                 return False
-            self._until = moment + PAUSE_SECONDS
+            self._next_attempt = now + RETRY_SECONDS
             return True
 
-    def failed(self) -> bool:
-        """The server did not answer. Tells whether that is news."""
+    def record_failure(self) -> bool:
+        """Open the breaker. Return whether it was closed."""
         with self._lock:
-            news, self._until = not self._until, time.monotonic() + PAUSE_SECONDS
-        return news
+            was_closed, self._next_attempt = not self._next_attempt, time.monotonic() + RETRY_SECONDS
+        return was_closed
 
-    def answered(self) -> None:
-        """The server answers again."""
+    def record_success(self) -> None:
+        """Close the breaker."""
         with self._lock:
-            self._until = 0.0
+            self._next_attempt = 0.0
+
+
+_breakers: dict[str, CircuitBreaker] = {}
+
+
+def breaker(url: str) -> CircuitBreaker:
+    """Return this process's circuit breaker of a server."""
+    return _breakers.setdefault(url, CircuitBreaker())
 
 
 def _options(timeout: float) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from prometheus_client import Counter
 
 from identity_platform.api import ratelimit
 from identity_platform.api.cache import degraded
+from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import keyed_digest
@@ -83,7 +84,7 @@ def _until(oldest: Any, seconds: int) -> int:
 def _count_address() -> None:
     address = current_origin().address
     most, seconds = settings.SMS_LIMITS["address_hour"]
-    network = ratelimit.network_of(address) if address else "local"
+    network = network_of(address) if address else "local"
     _check(ratelimit.count(group="sms_address", key=network, limit=most, period=seconds))
 
 

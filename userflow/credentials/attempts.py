@@ -11,6 +11,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
+from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import keyed_digest
 from identity_platform.postgresql.parts import Part
@@ -100,7 +101,7 @@ def login_budget(realm: Realm, *, user: str, network: str) -> str:
 def caller_network() -> str | None:
     """The network that the caller's address belongs to; None for a caller without one."""
     address = current_origin().address
-    return ratelimit.network_of(address) if address else None
+    return network_of(address) if address else None
 
 
 def is_locked(realm: Realm, *, subject: str, factor: str, caller: str) -> str:

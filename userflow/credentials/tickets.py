@@ -11,7 +11,7 @@ from django.db import connections
 from django.db.models import F
 from django.utils.timezone import now
 
-from identity_platform.api.ratelimit import network_of
+from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.parts import Part, together

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.utils.timezone import now
 
-from identity_platform.api.ratelimit import network_of
+from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_each_in_tenant
 from userflow.accounts.models import EndUser

@@ -16,7 +16,7 @@ from identity_platform.api import valkey
 
 log = structlog.get_logger("identity.webhooks")
 
-_pause = valkey.Pause()
+_breaker = valkey.CircuitBreaker()
 
 
 def _name() -> str:
@@ -26,16 +26,16 @@ def _name() -> str:
 
 def wake(tenant_id: UUID, *, seconds: float = 0.0) -> None:
     """Have a deliverer look at the tenant in so many seconds; an earlier wish stands. Never raises for Valkey's absence."""
-    if not _pause.may_ask():
+    if not _breaker.allows_request():
         return
     try:
         valkey.client().zadd(_name(), {str(tenant_id): time.time() + seconds}, lt=True)
     except (redis.RedisError, OSError) as problem:
-        _pause.failed()
+        _breaker.record_failure()
         log.warning("webhook_hint_lost", reason=type(problem).__name__)
     else:
-        if _pause.lasts:
-            _pause.answered()
+        if _breaker.is_open:
+            _breaker.record_success()
 
 
 def due(most: int) -> Sequence[UUID]:

@@ -7,7 +7,8 @@ from django_ratelimit.core import EXPIRATION_FUDGE
 from pytest_django.fixtures import Settings
 
 from identity_platform.api.cache import degraded
-from identity_platform.api.ratelimit import Limit, Usage, client_address, count, count_and_peek, network_of, peek
+from identity_platform.api.client_address import client_address, network_of
+from identity_platform.api.ratelimit import Limit, Usage, count, count_and_peek, peek
 from identity_platform.api.valkey import client, is_connected
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.world import window_left
