@@ -217,7 +217,7 @@ def _fill(sizes: dict[str, int], say: Callable[[str], None]) -> dict[str, str]:
     from django.db import connection, connections
     from django.utils.timezone import now
 
-    from console.figures import queries
+    from console.metrics import queries
     from tenants.context import in_tenant, tenant_atomic
     from userflow.tenants.actions import open_tenant
     from userflow.webhooks.actions import create_endpoint

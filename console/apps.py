@@ -16,12 +16,12 @@ class ConsoleAdminConfig(admin_apps.AdminConfig):
     """Django's admin; `admin.site` is the console."""
 
     default = False
-    default_site = "console.site.ConsoleSite"
+    default_site = "console.frame.site.ConsoleSite"
 
     def ready(self) -> None:
         super().ready()
         from django.contrib import admin
 
-        from console.words import name_columns
+        from console.frame.labels import name_columns
 
         name_columns(admin.site)

@@ -189,13 +189,13 @@ MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
     "tenants.rejections.RejectedCalls",
     "identity_platform.api.cors.CrossOrigin",
-    "console.middleware.ConsoleStaticFiles",
-    "console.middleware.ConsoleLanguage",
-    "console.middleware.ConsoleSessions",
-    "console.middleware.ConsoleForgeryProtection",
-    "console.middleware.ConsoleSignIn",
-    "console.signin.verified.ConsoleSecondFactor",
-    "console.middleware.ConsoleMessages",
+    "console.frame.middleware.ConsoleStaticFiles",
+    "console.frame.middleware.ConsoleLanguage",
+    "console.frame.middleware.ConsoleSessions",
+    "console.frame.middleware.ConsoleForgeryProtection",
+    "console.frame.middleware.ConsoleSignIn",
+    "console.signin.otp_middleware.ConsoleSecondFactor",
+    "console.frame.middleware.ConsoleMessages",
 ]
 ROOT_URLCONF = "identity_platform.urls"
 WSGI_APPLICATION = "identity_platform.wsgi.application"
@@ -246,7 +246,7 @@ COOKIE_PREFIX = "" if EMBEDDED else "__Host-"
 SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}sessionid"
 CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}csrftoken"
 LANGUAGE_COOKIE_NAME = f"{COOKIE_PREFIX}language"
-MESSAGE_STORAGE = "console.message_storage.MessageStorage"
+MESSAGE_STORAGE = "console.frame.message_storage.MessageStorage"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_ENGINE = "console.signin.store"
@@ -282,10 +282,10 @@ UNFOLD = {
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": f"{STATIC_URL}console/icon.svg"}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
-    "DASHBOARD_CALLBACK": "console.figures.dashboard.context",
-    "SIDEBAR": {"navigation": "console.navigation.sidebar"},
+    "DASHBOARD_CALLBACK": "console.metrics.dashboard.context",
+    "SIDEBAR": {"navigation": "console.frame.navigation.sidebar"},
     "STYLES": [f"{STATIC_URL}console/records.css"],
-    "ACCOUNT": {"navigation": "console.navigation.own_links"},
+    "ACCOUNT": {"navigation": "console.frame.navigation.own_links"},
 }
 
 # --- signing in ------------------------------------------------------------------------------------------------------

@@ -11,14 +11,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from unfold.decorators import display
 
-from console.access import must_grant_tenant_admin, require, staff_at
-from console.confirm import confirmed
-from console.figures.tables import ago
+from console.frame.access import must_grant_tenant_admin, require, staff_at
+from console.frame.confirm import confirmed
+from console.frame.lists import ConsoleModelAdmin, uuid_or_none
 from console.jobs.actions import run_job_again
 from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
-from console.lists import ConsoleModelAdmin, uuid_or_none
-from console.tenants import work
-from console.tenants.work import KIND_NAMES
+from console.metrics.tables import ago
+from console.tenants import job_kinds
+from console.tenants.job_kinds import KIND_NAMES
 from tenants.models import Tenant
 from tenants.states import State
 from userflow.sessions.assurance import Action
@@ -31,7 +31,7 @@ STATE_NAMES = {
     INTERRUPTED: gettext_lazy("interrupted"),
 }
 # What a kind of job does that is in the action table.
-_ACTIONS = {work.PROVISION: Action.GRANT_ROLES, work.DELETE: Action.CHANGE_TENANT_STATE}
+_ACTIONS = {job_kinds.PROVISION: Action.GRANT_ROLES, job_kinds.DELETE: Action.CHANGE_TENANT_STATE}
 STATE_COLOURS = {RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
 
 
@@ -85,7 +85,7 @@ class JobAdmin(ConsoleModelAdmin):
         """Run a job again that failed or was interrupted."""
         require(request, "tenants:write")
         job = self._job(request, job_id)
-        if job.kind == work.PROVISION:
+        if job.kind == job_kinds.PROVISION:
             must_grant_tenant_admin(request)
         page = reverse("admin:console_job_change", args=[job.pk])
         return confirmed(
@@ -96,7 +96,7 @@ class JobAdmin(ConsoleModelAdmin):
             action=_ACTIONS.get(job.kind),
             act=lambda _data: self._again(request, job),
             submit=_("Run again"),
-            dangerous=job.kind == work.DELETE,
+            dangerous=job.kind == job_kinds.DELETE,
             shown=lambda request: HttpResponseRedirect(page),
         )
 

@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
-from console.access import require
-from console.scope import RECENT, choose_tenant, chosen_tenant
+from console.frame.access import require
+from console.frame.scope import RECENT, choose_tenant, chosen_tenant
 from tenants.errors import UnknownTenant
 from tenants.models import Tenant
 from tenants.states import State

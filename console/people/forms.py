@@ -14,7 +14,7 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from console.forms import Members
+from console.frame.forms import Members
 from userflow.accounts.models import Client, Group, Role
 from userflow.endusers.serializers import EndUserChanges, RegisterIn
 from userflow.groups.serializers import GroupIn

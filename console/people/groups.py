@@ -9,11 +9,11 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.access import staff_at
-from console.confirm import TypedName, confirmed
-from console.inside import inside
-from console.people import forms, members
-from console.people.person import of_person
+from console.frame.access import staff_at
+from console.frame.confirm import TypedName, confirmed
+from console.frame.tenant_pages import inside
+from console.people import forms, memberships
+from console.people.end_user import of_person
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from userflow.accounts.models import EndUser, Group, GroupMembership
@@ -43,7 +43,7 @@ def group(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
         "title": shown.name,
         "group": shown,
         "roles": sorted(shown.roles.all(), key=lambda role: role.name.lower()),
-        "members": members.page_of(request, bonds) if sees_people else None,
+        "members": memberships.page_of(request, bonds) if sees_people else None,
         "may_write": staff.may("groups:write"),
         "may_see_roles": staff.may("roles:read"),
         "tenant": tenant,
@@ -132,7 +132,7 @@ def delete(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse
 def add_members(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
     """Find people and take them into the group."""
     shown = _found(group_id)
-    return members.add_members(
+    return memberships.add_members(
         request,
         tenant,
         title=_("Add members to %(name)s") % {"name": shown.name},

@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.access import staff_at
-from console.confirm import confirmed
-from console.inside import inside, looking
+from console.frame.access import staff_at
+from console.frame.confirm import confirmed
+from console.frame.tenant_pages import inside, looking
 from console.people import forms
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant

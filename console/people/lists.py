@@ -16,8 +16,8 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
-from console.lists import TenantModelAdmin
-from console.scope import tenant_at
+from console.frame.lists import TenantModelAdmin
+from console.frame.scope import tenant_at
 from mfa import factors
 from tenants.context import TENANT_ALIAS
 from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role

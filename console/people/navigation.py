@@ -8,8 +8,8 @@ from django.urls import reverse, reverse_lazy
 from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy
 
-from console.access import staff_at
-from console.scope import chosen_tenant
+from console.frame.access import staff_at
+from console.frame.scope import chosen_tenant
 
 # Title, icon, name of the page, permissions.
 PAGES: Final[tuple[tuple[str | Promise, str, str, str], ...]] = (

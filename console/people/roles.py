@@ -9,11 +9,11 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.access import staff_at
-from console.confirm import TypedName, confirmed
-from console.inside import inside
-from console.people import forms, members
-from console.people.person import of_person
+from console.frame.access import staff_at
+from console.frame.confirm import TypedName, confirmed
+from console.frame.tenant_pages import inside
+from console.people import forms, memberships
+from console.people.end_user import of_person
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from userflow.accounts.models import EndUser, Role, RoleBinding
@@ -43,8 +43,8 @@ def role(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
         "title": shown.name,
         "role": shown,
         "permissions": [(permission, permission in EVERY_PERMISSION) for permission in shown.permissions],
-        "groups": list(shown.groups.order_by("name")[: members.ON_A_PAGE]) if staff.may("groups:read") else None,
-        "members": members.page_of(request, bonds) if staff.may("endusers:read") else None,
+        "groups": list(shown.groups.order_by("name")[: memberships.ON_A_PAGE]) if staff.may("groups:read") else None,
+        "members": memberships.page_of(request, bonds) if staff.may("endusers:read") else None,
         "may_write": staff.may("roles:write"),
         "tenant": tenant,
     }
@@ -130,7 +130,7 @@ def delete(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
 def add_members(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
     """Find people and give them the role."""
     shown = _found(role_id)
-    return members.add_members(
+    return memberships.add_members(
         request,
         tenant,
         title=_("Give the role %(name)s") % {"name": shown.name},

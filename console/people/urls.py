@@ -3,27 +3,27 @@
 from django.contrib.admin import AdminSite
 from django.urls import URLPattern, path
 
-from console.people import chooser, groups, invitations, person, person_changes, roles, trail
+from console.people import audit_logs, chooser, end_user, end_user_changes, groups, invitations, roles
 
 
 def pages(site: AdminSite) -> list[URLPattern]:
     """The pages beside the lists."""
     views = {
         "inside/": ("choose_tenant", chooser.chooser),
-        "inside/people/register/": ("register_person", person_changes.register),
-        "inside/people/<uuid:user_id>/": ("person", person.person),
-        "inside/people/<uuid:user_id>/edit/": ("edit_person", person_changes.edit),
-        "inside/people/<uuid:user_id>/activity/": ("person_activity", person_changes.activity),
-        "inside/people/<uuid:user_id>/erase/": ("erase_person", person_changes.erase),
-        "inside/people/<uuid:user_id>/factors/reset/": ("reset_person_factors", person_changes.reset_factors),
-        "inside/people/<uuid:user_id>/enrollment-pass/": ("issue_person_pass", person_changes.issue_pass),
-        "inside/people/<uuid:user_id>/sessions/end/": ("end_person_sessions", person_changes.end_sessions),
+        "inside/people/register/": ("register_person", end_user_changes.register),
+        "inside/people/<uuid:user_id>/": ("person", end_user.person),
+        "inside/people/<uuid:user_id>/edit/": ("edit_person", end_user_changes.edit),
+        "inside/people/<uuid:user_id>/activity/": ("person_activity", end_user_changes.activity),
+        "inside/people/<uuid:user_id>/erase/": ("erase_person", end_user_changes.erase),
+        "inside/people/<uuid:user_id>/factors/reset/": ("reset_person_factors", end_user_changes.reset_factors),
+        "inside/people/<uuid:user_id>/enrollment-pass/": ("issue_person_pass", end_user_changes.issue_pass),
+        "inside/people/<uuid:user_id>/sessions/end/": ("end_person_sessions", end_user_changes.end_sessions),
         "inside/people/<uuid:user_id>/sessions/<uuid:session_id>/end/": (
             "end_person_session",
-            person_changes.end_session,
+            end_user_changes.end_session,
         ),
-        "inside/people/<uuid:user_id>/groups/": ("person_groups", person_changes.groups),
-        "inside/people/<uuid:user_id>/roles/": ("person_roles", person_changes.roles),
+        "inside/people/<uuid:user_id>/groups/": ("person_groups", end_user_changes.groups),
+        "inside/people/<uuid:user_id>/roles/": ("person_roles", end_user_changes.roles),
         "inside/people/<uuid:user_id>/groups/<uuid:group_id>/leave/": ("leave_group", groups.take_out),
         "inside/people/<uuid:user_id>/roles/<uuid:role_id>/take/": ("take_role", roles.take_away),
         "inside/groups/new/": ("new_group", groups.create),
@@ -40,6 +40,6 @@ def pages(site: AdminSite) -> list[URLPattern]:
         "inside/invitations/new/": ("invite_person", invitations.invite),
         "inside/invitations/<uuid:invitation_id>/resend/": ("resend_invitation", invitations.resend),
         "inside/invitations/<uuid:invitation_id>/cancel/": ("cancel_invitation", invitations.cancel),
-        "inside/trail/": ("tenant_trail", trail.trail),
+        "inside/trail/": ("tenant_trail", audit_logs.trail),
     }
     return [path(route, site.admin_view(view), name=name) for route, (name, view) in views.items()]

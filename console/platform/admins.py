@@ -9,15 +9,15 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console import enrollment_passes
-from console.access import Staff, needs, staff_at
-from console.confirm import confirmed
-from console.forms import Reason
-from console.lists import uuid_or_none
+from console.frame.access import Staff, needs, staff_at
+from console.frame.confirm import confirmed
+from console.frame.forms import Reason
+from console.frame.lists import uuid_or_none
+from console.frame.records import BAD, GOOD, NOTHING, Button, Cell, Record, Table, moment, record_page
+from console.frame.scope import chosen_tenant
+from console.platform.audit_logs import of_target
 from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, roles_for
-from console.platform.trail import of_target
-from console.records import BAD, GOOD, NOTHING, Button, Cell, Record, Table, moment, record_page
-from console.scope import chosen_tenant
+from console.signin import enrollment_passes
 from console.signin.proofs import proof_in, with_proof
 from console.signin.views import agent
 from mfa.factors import reset_factors

@@ -7,23 +7,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.access import Staff, needs, staff_at
-from console.confirm import confirmed
-from console.lists import uuid_or_none
+from console.frame.access import Staff, needs, staff_at
+from console.frame.confirm import confirmed
+from console.frame.lists import uuid_or_none
+from console.frame.records import BAD, GOOD, NOTHING, Button, Cell, Record, moment, record_page, secret_page, yes_or_no
+from console.frame.scope import tenant_at
 from console.platform.forms import ClientForm, OverlapForm
-from console.records import (
-    BAD,
-    GOOD,
-    NOTHING,
-    Button,
-    Cell,
-    Record,
-    moment,
-    record_page,
-    secret_page,
-    yes_or_no,
-)
-from console.scope import tenant_at
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
 from userflow.sessions.assurance import Action

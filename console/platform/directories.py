@@ -9,11 +9,10 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console import words
-from console.access import Staff, needs, staff_at
-from console.confirm import confirmed
-from console.platform.forms import ScheduleForm, SyncForm
-from console.records import (
+from console.frame import labels
+from console.frame.access import Staff, needs, staff_at
+from console.frame.confirm import confirmed
+from console.frame.records import (
     BAD,
     GOOD,
     MIND,
@@ -28,7 +27,8 @@ from console.records import (
     record_page,
     yes_or_no,
 )
-from console.scope import tenant_at
+from console.frame.scope import tenant_at
+from console.platform.forms import ScheduleForm, SyncForm
 from userflow.directory import actions, synchronising
 from userflow.directory.models import FAILED, INCOMPLETE, INTERRUPTED, REFUSED, RUNNING, SUCCEEDED, DirectoryRun
 from userflow.sessions.assurance import Action
@@ -61,7 +61,7 @@ def _page_of(config_id: UUID) -> str:
 def _run_state(run: DirectoryRun | None) -> Cell:
     if run is None:
         return Cell(_("never"), tone=PLAIN)
-    shown = words.state(run.state)
+    shown = labels.state(run.state)
     return Cell(f"{shown} ({_('dry run')})" if run.dry_run else shown, tone=_TONES[run.state])
 
 

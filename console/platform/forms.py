@@ -9,8 +9,8 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminPasswordWidget
 
-from console.access import Staff
-from console.forms import Address, ApiForm, Line, Lines, Number, Pick, Tick
+from console.frame.access import Staff
+from console.frame.forms import Address, ApiForm, Line, Lines, Number, Pick, Tick
 from console.signin.forms import ProofForm
 from tenants.models import Tenant
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole

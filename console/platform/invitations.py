@@ -8,24 +8,13 @@ from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
-from console import words
-from console.access import needs, require, staff_at
-from console.confirm import confirmed
-from console.lists import uuid_or_none
+from console.frame import labels
+from console.frame.access import needs, require, staff_at
+from console.frame.confirm import confirmed
+from console.frame.lists import uuid_or_none
+from console.frame.records import BAD, GOOD, MIND, NOTHING, PLAIN, Button, Cell, Record, moment, record_page
+from console.frame.scope import chosen_tenant
 from console.platform.forms import InvitationForm
-from console.records import (
-    BAD,
-    GOOD,
-    MIND,
-    NOTHING,
-    PLAIN,
-    Button,
-    Cell,
-    Record,
-    moment,
-    record_page,
-)
-from console.scope import chosen_tenant
 from userflow.invitations import actions
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
 from userflow.sessions.assurance import Action
@@ -62,7 +51,7 @@ def show(request: HttpRequest, invitation_id: str) -> HttpResponse:
             Button(_("Cancel it"), reverse("admin:invitation_cancel", args=[row.pk])),
         ]
     facts = [
-        (_("State"), Cell(words.state(status), tone=TONES[status])),
+        (_("State"), Cell(labels.state(status), tone=TONES[status])),
         (_("Works for"), Cell(row.tenant.name if row.tenant else _("the platform"))),
         (_("Roles"), Cell(", ".join(row.roles) or NOTHING)),
         (_("Invited"), Cell(moment(row.created_at))),

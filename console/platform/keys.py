@@ -8,22 +8,11 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console import words
-from console.access import needs, staff_at
-from console.confirm import confirmed
+from console.frame import labels
+from console.frame.access import needs, staff_at
+from console.frame.confirm import confirmed
+from console.frame.records import BAD, GOOD, MIND, PLAIN, Button, Cell, Record, Table, moment, record_page
 from console.platform.forms import AtOnceForm
-from console.records import (
-    BAD,
-    GOOD,
-    MIND,
-    PLAIN,
-    Button,
-    Cell,
-    Record,
-    Table,
-    moment,
-    record_page,
-)
 from identity_platform.crypto import key_ring
 from tenants import keys
 from userflow.sessions import signing
@@ -44,7 +33,7 @@ def signing_keys(request: HttpRequest) -> HttpResponse:
         rows=[
             (
                 Cell(key.kid, mono=True),
-                Cell(words.state(key.state), tone=_TONES[key.state]),
+                Cell(labels.state(key.state), tone=_TONES[key.state]),
                 Cell(moment(key.signs_from)),
                 Cell(_days((now() - key.signs_from).days)),
                 Cell(moment(key.verifies_until)),

@@ -9,12 +9,12 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from console.access import staff_at
-from console.lists import ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
+from console.frame.access import staff_at
+from console.frame.labels import labelled
+from console.frame.lists import ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
+from console.frame.records import NOTHING
+from console.frame.scope import chosen_tenant
 from console.platform import admins, clients, invitations, roles
-from console.records import NOTHING
-from console.scope import chosen_tenant
-from console.words import labelled
 from userflow.accounts.models import AdminRole, AdminUser, Client
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
 from userflow.invitations.queries import with_status

@@ -5,8 +5,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.access import needs, staff_at
-from console.records import Cell, Record, Table, record_page, yes_or_no
+from console.frame.access import needs, staff_at
+from console.frame.records import Cell, Record, Table, record_page, yes_or_no
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 

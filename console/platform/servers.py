@@ -10,22 +10,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.access import needs, staff_at
-from console.confirm import confirmed
+from console.frame.access import needs, staff_at
+from console.frame.confirm import confirmed
+from console.frame.records import BAD, GOOD, MIND, NOTHING, Button, Cell, Record, Table, moment, record_page, yes_or_no
 from console.platform.forms import ServerForm
-from console.records import (
-    BAD,
-    GOOD,
-    MIND,
-    NOTHING,
-    Button,
-    Cell,
-    Record,
-    Table,
-    moment,
-    record_page,
-    yes_or_no,
-)
 from console.tenants.labels import state_label
 from tenants import servers
 from tenants.capacity import change_database_server

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.admin import AdminSite
 from django.urls import URLPattern, path
 
-from console.platform import directories, keys, servers, trail, webhooks
+from console.platform import audit_logs, directories, keys, servers, webhooks
 
 
 def pages(site: AdminSite) -> list[URLPattern]:
@@ -29,8 +29,8 @@ def pages(site: AdminSite) -> list[URLPattern]:
         path("platform/servers/", site.admin_view(servers.listed), name="servers"),
         path("platform/servers/<int:server_id>/", site.admin_view(servers.show), name="server"),
         path("platform/servers/<int:server_id>/change/", site.admin_view(servers.change), name="server_change"),
-        path("platform/audit/", site.admin_view(trail.listed), name="audit_trail"),
-        path("platform/audit/export/", site.admin_view(trail.export), name="audit_export"),
+        path("platform/audit/", site.admin_view(audit_logs.listed), name="audit_trail"),
+        path("platform/audit/export/", site.admin_view(audit_logs.export), name="audit_export"),
         path("platform/webhooks/", site.admin_view(webhooks.listed), name="webhooks"),
         path("platform/webhooks/add/", site.admin_view(webhooks.create), name="webhook_add"),
         path("platform/webhooks/<uuid:endpoint_id>/", site.admin_view(webhooks.show), name="webhook"),

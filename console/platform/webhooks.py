@@ -8,12 +8,10 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console import words
-from console.access import Staff, needs, staff_at
-from console.confirm import confirmed
-from console.inside import looking
-from console.platform.forms import EndpointChangesForm, EndpointForm, MessageSearch
-from console.records import (
+from console.frame import labels
+from console.frame.access import Staff, needs, staff_at
+from console.frame.confirm import confirmed
+from console.frame.records import (
     BAD,
     GOOD,
     MIND,
@@ -27,7 +25,9 @@ from console.records import (
     record_page,
     secret_page,
 )
-from console.scope import tenant_at
+from console.frame.scope import tenant_at
+from console.frame.tenant_pages import looking
+from console.platform.forms import EndpointChangesForm, EndpointForm, MessageSearch
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 from userflow.sessions.assurance import Action
 from userflow.webhooks import actions
@@ -134,7 +134,7 @@ def _message(row: dict[str, Any]) -> tuple[Cell, ...]:
     return (
         Cell(moment(row["created_at"])),
         Cell(row["event"]),
-        Cell(words.state(row["status"]), tone=_TONES[row["status"]]),
+        Cell(labels.state(row["status"]), tone=_TONES[row["status"]]),
         Cell(row["attempts"]),
         Cell(answer or NOTHING),
         Cell(moment(row["next_attempt_at"]) if row["status"] == PENDING else NOTHING),

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from console.forms import ApiForm, Line, Members, Moment, Paragraph, Pick, Tick, as_sent
+from console.frame.forms import ApiForm, Line, Members, Moment, Paragraph, Pick, Tick, as_sent
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 from registry.models import ACTIVE, API_KEY, CREDENTIAL_TYPES, STATUSES

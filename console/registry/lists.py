@@ -10,10 +10,10 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from console.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin, Pages
+from console.frame.labels import labelled
+from console.frame.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin, Pages
+from console.frame.scope import tenant_at
 from console.registry import pages
-from console.scope import tenant_at
-from console.words import labelled
 from registry.models import STATUSES, Service, ServiceCount
 
 _CREDENTIAL = "credentials/<uuid:credential_id>"

@@ -14,12 +14,12 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console import words
-from console.access import Staff, needs, staff_at
-from console.confirm import confirmed
-from console.forms import Reason
-from console.lists import uuid_or_none
-from console.records import (
+from console.frame import labels
+from console.frame.access import Staff, needs, staff_at
+from console.frame.confirm import confirmed
+from console.frame.forms import Reason
+from console.frame.lists import uuid_or_none
+from console.frame.records import (
     BAD,
     GOOD,
     MIND,
@@ -33,8 +33,8 @@ from console.records import (
     record_page,
     secret_page,
 )
+from console.frame.scope import tenant_at
 from console.registry.forms import CredentialForm, ExpiryForm, SecretForm, ServiceForm
-from console.scope import tenant_at
 from registry import actions
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from tenants import lookup
@@ -88,7 +88,7 @@ def show(request: HttpRequest, service_id: str) -> HttpResponse:
     if staff.may("services:delete"):
         buttons.append(Button(_("Delete"), reverse("admin:registry_service_delete", args=[service.pk])))
     facts = (
-        (_("Status"), Cell(words.state(service.status), tone=GOOD if service.status == ACTIVE else PLAIN)),
+        (_("Status"), Cell(labels.state(service.status), tone=GOOD if service.status == ACTIVE else PLAIN)),
         (_("Type"), Cell(service.type)),
         (_("Base URL"), Cell(service.base_url, mono=True)),
         (_("API version"), Cell(service.api_version or NOTHING)),
@@ -122,7 +122,7 @@ def _credentials(staff: Staff, service: Service) -> Table:
             (
                 Cell(row.name),
                 Cell(row.type),
-                Cell(words.state(actions.status_of(row, at)), tone=_TONES[actions.status_of(row, at)]),
+                Cell(labels.state(actions.status_of(row, at)), tone=_TONES[actions.status_of(row, at)]),
                 Cell(moment(row.expires_at)),
                 Cell(moment(row.last_read_at)),
                 Cell(moment(row.updated_at)),

@@ -16,14 +16,14 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from console.access import Page, staff_at, staff_or_none
-from console.confirm import confirmed
-from console.lists import uuid_or_none
-from console.signin import forms, refusals, steps
+from console.frame.access import Page, staff_at, staff_or_none
+from console.frame.confirm import confirmed
+from console.frame.lists import uuid_or_none
+from console.frame.step_up import step_up_first, to_step_up
+from console.signin import errors, forms, steps
+from console.signin.errors import page
 from console.signin.proofs import passkeys_possible, proof_in, with_proof
-from console.signin.refusals import page
 from console.signin.views import agent, only_forms
-from console.step_up import step_up_first, to_step_up
 from identity_platform.api.errors import ApiError
 from mfa.enrollment import Caller
 from mfa.errors import SecretNotIssued
@@ -57,7 +57,7 @@ class Enroller:
     @property
     def frame(self) -> str:
         """The template around the page."""
-        return "console/signin/inside.html" if self.inside else "console/signin/frame.html"
+        return "console/signin/signed_in_frame.html" if self.inside else "console/signin/frame.html"
 
 
 def enroller_at(request: HttpRequest) -> Enroller | None:
@@ -149,7 +149,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
             raise
         except ApiError as problem:
             error = problem
-            refusals.add_to(form, problem)
+            errors.add_to(form, problem)
         else:
             if done.tokens is not None:
                 _enter(request, who, done.user, done.tokens, amr=SECOND_STEP_AMR)
@@ -167,7 +167,7 @@ def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
     try:
         options = passkeys.begin_registration(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
     except ApiError as error:
-        return JsonResponse({"message": refusals.in_words(error)}, status=refusals.status_of(error))
+        return JsonResponse({"message": errors.in_words(error)}, status=errors.status_of(error))
     return JsonResponse(options)
 
 
@@ -179,7 +179,7 @@ def _enter(request: HttpRequest, who: Enroller, user: Any, tokens: TokenPair, *,
 def _begin_again(request: HttpRequest, who: Enroller, problem: ApiError) -> HttpResponseRedirect:
     """Back to the password: the sign-in that the factor would complete has expired."""
     request.session.flush()
-    messages.error(request, refusals.in_words(problem))
+    messages.error(request, errors.in_words(problem))
     return HttpResponseRedirect(steps.with_next("admin:login", who.next))
 
 
@@ -219,7 +219,7 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
     except InsufficientAuthentication:
         raise
     except ApiError as problem:
-        refusals.add_to(form, problem)
+        errors.add_to(form, problem)
         return _same_secret(request, who, form, error=problem)
     if done.tokens is not None:
         _enter(request, who, done.user, done.tokens, amr=totp.AMR)
@@ -241,7 +241,7 @@ def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
     except InsufficientAuthentication:
         raise
     except ApiError as problem:
-        messages.error(request, refusals.in_words(problem))
+        messages.error(request, errors.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
     return _app_page(request, who, forms.NewAppForm(initial={"secret": setup.secret}), setup)
 
@@ -259,7 +259,7 @@ def _same_secret(
     except InsufficientAuthentication:
         raise
     except ApiError as problem:
-        messages.error(request, refusals.in_words(problem))
+        messages.error(request, errors.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
     return _app_page(request, who, form, setup, error=error)
 
@@ -296,7 +296,7 @@ def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
     except InsufficientAuthentication:
         raise
     except ApiError as problem:
-        messages.error(request, refusals.in_words(problem))
+        messages.error(request, errors.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
     return _codes_page(request, who, codes, _("These codes are new; the ones before are void."))
 
@@ -381,7 +381,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
             return to_step_up(request)
         except ApiError as problem:
             error = problem
-            refusals.add_to(form, problem)
+            errors.add_to(form, problem)
         else:
             request.session.cycle_key()
             messages.success(

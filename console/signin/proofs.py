@@ -8,8 +8,8 @@ from django import forms
 from django.conf import settings
 from django.http import HttpRequest
 
-from console.access import staff_at
-from console.signin import refusals, steps
+from console.frame.access import staff_at
+from console.signin import errors, steps
 from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm, ProofForm
 from identity_platform.api.errors import ApiError
 from mfa.enrollment import Caller
@@ -77,7 +77,7 @@ class Asked:
     def reject(self, error: ApiError) -> None:
         """Show an error at the form that was sent."""
         assert self.sent is not None  # only what was sent can be rejected
-        refusals.add_to(self.forms[self.sent], error)
+        errors.add_to(self.forms[self.sent], error)
 
     def context(self) -> dict[str, object]:
         """The forms for the template, by the names it knows them by."""

@@ -14,10 +14,10 @@ from django.middleware.csrf import rotate_token
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from console import access
-from console.access import KIND, SEEN, SESSION, TENANT, USER
-from console.middleware import CONSOLE
-from console.signin.verified import DEVICE_ID_SESSION_KEY, mark_verified
+from console.frame import access
+from console.frame.access import KIND, SEEN, SESSION, TENANT, USER
+from console.frame.middleware import CONSOLE
+from console.signin.otp_middleware import DEVICE_ID_SESSION_KEY, mark_verified
 from userflow.accounts import principals
 from userflow.accounts.models import AdminUser
 from userflow.accounts.session_policy import AAL2, SECOND_FACTORS, acr_of

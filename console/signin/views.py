@@ -9,9 +9,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.access import is_signed_in, staff_at, staff_or_none
-from console.signin import forms, proofs, refusals, steps
-from console.signin.refusals import page
+from console.frame.access import is_signed_in, staff_at, staff_or_none
+from console.signin import errors, forms, proofs, steps
+from console.signin.errors import page
 from identity_platform.api.errors import ApiError, NotSignedIn
 from mfa.enrollment import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
@@ -49,7 +49,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     try:
         done = sign_in_admin(**form.cleaned_data, user_agent=agent(request))
     except ApiError as error:
-        form.add_error(None, refusals.in_words(error))
+        form.add_error(None, errors.in_words(error))
         return _sign_in_page(request, form, next_path, error=error)
     end_earlier(request)
     return steps.after_password(request, done, next_path=next_path)
@@ -70,7 +70,7 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
             caller=Caller(user_agent=agent(request)),
         )
     except ApiError as error:
-        messages.error(request, refusals.in_words(error))
+        messages.error(request, errors.in_words(error))
         return _sign_in_page(request, form, next_path, error=error)
     assert done.tokens is not None  # a ceremony that names nobody ends with a session or an error
     end_earlier(request)
@@ -178,7 +178,7 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
     elif stage == "reauthenticate" and staff is not None:
         stepping_up = staff.principal
     elif stage != "sign_in":
-        return JsonResponse({"message": refusals.in_words(NotSignedIn(_("Sign in again.")))}, status=403)
+        return JsonResponse({"message": errors.in_words(NotSignedIn(_("Sign in again.")))}, status=403)
     try:
         options: Any = (
             options_for_step_up(principal=stepping_up)
@@ -186,7 +186,7 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
             else passkeys.begin_authentication(realm=ADMINS, tenant_id=None, email=email)
         )
     except ApiError as error:
-        return JsonResponse({"message": refusals.in_words(error)}, status=refusals.status_of(error))
+        return JsonResponse({"message": errors.in_words(error)}, status=errors.status_of(error))
     return JsonResponse(options)
 
 
@@ -210,7 +210,7 @@ def forgotten(request: HttpRequest) -> HttpResponse:
             ask_for_admin_reset(email=form.cleaned_data["email"])
         except ApiError as problem:
             error = problem
-            refusals.add_to(form, problem)
+            errors.add_to(form, problem)
         else:
             messages.success(
                 request, _("If somebody who works here has this address, a mail with a link is on its way to it.")

@@ -9,9 +9,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from unfold.decorators import display
 
-from console.access import staff_at, staff_or_none
-from console.lists import ConsoleModelAdmin, uuid_or_none
-from console.tenants import pages, steps
+from console.frame.access import staff_at, staff_or_none
+from console.frame.lists import ConsoleModelAdmin, uuid_or_none
+from console.tenants import changes, pages
 from console.tenants.filters import SchemaFilter, ServerFilter, StateFilter
 from console.tenants.labels import STATE_COLOURS, STATE_NAMES, size_label
 from tenants.models import Tenant
@@ -60,8 +60,8 @@ class TenantAdmin(ConsoleModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         site = self.admin_site.admin_view
-        own = [path("provision/", site(steps.provision), name="tenants_tenant_provision")]
-        for name, page in steps.STEPS.items():
+        own = [path("provision/", site(changes.provision), name="tenants_tenant_provision")]
+        for name, page in changes.STEPS.items():
             own.append(path(f"<str:tenant_id>/{name}/", site(page), name=f"tenants_tenant_{name}"))
         return own + super().get_urls()
 

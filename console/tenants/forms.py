@@ -14,7 +14,7 @@ from unfold.widgets import (
     UnfoldBooleanWidget,
 )
 
-from console.confirm import TypedName
+from console.frame.confirm import TypedName
 from identity_platform.api.fields import Choice, Flag, Items, Whole
 from tenants.models import DatabaseServer, Tenant
 from tenants.settings import SETTINGS, Setting

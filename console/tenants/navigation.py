@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
-from console.access import staff_or_none
+from console.frame.access import staff_or_none
 from console.tenants.pages import may_look
 
 

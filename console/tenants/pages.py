@@ -11,13 +11,13 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
-from console.access import Staff, staff_at
-from console.figures.tables import linked, recent_events, when
+from console.frame.access import Staff, staff_at
+from console.frame.lists import uuid_or_none
+from console.frame.scope import chosen_tenant, may_see_tenant
 from console.jobs.models import Job
-from console.lists import uuid_or_none
-from console.scope import chosen_tenant, may_see_tenant
+from console.metrics.tables import linked, recent_events, when
+from console.tenants.job_kinds import KIND_NAMES
 from console.tenants.labels import STATE_COLOURS, size_label, state_label
-from console.tenants.work import KIND_NAMES
 from registry.models import Service, ServiceCount
 from tenants.fleet import MIGRATED
 from tenants.models import Tenant

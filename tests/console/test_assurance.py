@@ -128,7 +128,7 @@ def test_forms_below_their_level_lead_to_step_up(world: World, staff: Staff, wea
     before = stored(world)
     wrong, rejected = [], set()
     for name in forms:
-        path, body = path_of(name, world.ids_of_a), {"drawn_for": str(world.a.id)}
+        path, body = path_of(name, world.ids_of_a), {"form_tenant_id": str(world.a.id)}
         if name in OUTSIDE_THE_TABLE:
             wrong += [(name, "needs no entry in OUTSIDE_THE_TABLE")] if leads(staff.get(path)) else []
             continue
@@ -173,7 +173,7 @@ def test_without_the_required_factor_no_page_opens(world: World, settings: Any, 
     for name in pages(staff):
         if PAGES[name].public or name in ("my_sign_in", "new_backup_codes"):
             continue
-        path, body = path_of(name, world.ids_of_a), {"drawn_for": str(world.a.id)}
+        path, body = path_of(name, world.ids_of_a), {"form_tenant_id": str(world.a.id)}
         for answer in (staff.get(path), staff.post(path, body)):
             out = answer.status_code == 302 and answer.headers["Location"].startswith("/admin/login/")
             wrong += [] if out or answer.status_code == 405 else [(name, answer.status_code)]

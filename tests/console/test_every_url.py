@@ -133,11 +133,11 @@ def path_of(name: str, ids: Ids) -> str:
     return reverse(f"admin:{name}", args=[ids[kind] for kind in PAGES[name].of])
 
 
-def answers(browser: Client, name: str, ids: Ids, drawn_for: TestTenant) -> list[tuple[str, int, str]]:
+def answers(browser: Client, name: str, ids: Ids, form_tenant_id: TestTenant) -> list[tuple[str, int, str]]:
     """How the page answers to a look and to an empty form, and where it leads."""
     found = []
     for method in ("get", "post"):
-        answer = getattr(browser, method)(path_of(name, ids), {"drawn_for": str(drawn_for.id)})
+        answer = getattr(browser, method)(path_of(name, ids), {"form_tenant_id": str(form_tenant_id.id)})
         found.append((f"{method} {name}", answer.status_code, answer.headers.get("Location", "")))
     return found
 
@@ -263,7 +263,7 @@ def test_forms_that_are_sent_empty_make_no_fault(world: World) -> None:
             if operator.get("/admin/").status_code != 200:
                 # One of the pages has ended the session.
                 operator = new_operator().sign_in().choose(world.a)
-            answer = operator.post(path_of(name, world.ids_of_a), {"drawn_for": str(world.a.id)})
+            answer = operator.post(path_of(name, world.ids_of_a), {"form_tenant_id": str(world.a.id)})
             wrong += those_not({200, 302, 400, 403, 404, 405, 409}, [(name, answer.status_code, "")])
     assert wrong == []
 

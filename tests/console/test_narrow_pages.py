@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from console.figures.models import TenantFigures
 from console.jobs.models import Job
+from console.metrics.models import TenantFigures
 from tenants.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
 from tests.console.staff import new_auditor, new_operator, new_tenant_admin
@@ -121,7 +121,7 @@ def test_provisioning_makes_an_admin_only_for_who_could_make_one(tenant: TestTen
 def test_no_second_door_leads_around_the_fresh_sign_in(tenant: TestTenant) -> None:
     person = tenant.register()
     admin, operator = new_tenant_admin(tenant).sign_in(), new_operator().sign_in()
-    form = {"drawn_for": str(tenant.id)}
+    form = {"form_tenant_id": str(tenant.id)}
     name = f"clerks-{secrets.token_hex(4)}"
     assert admin.post("/admin/inside/roles/new/", {**form, "name": name, "permissions": "bills:pay"}).status_code == 302
     with in_tenant(tenant.id):
@@ -147,7 +147,7 @@ def test_json_that_the_api_would_not_take_is_not_taken_here(new_world: Callable[
     tenant = new_world()
     ids = furnish(tenant)
     operator = new_operator().sign_in().choose(tenant)
-    form = {"drawn_for": str(tenant.id)}
+    form = {"form_tenant_id": str(tenant.id)}
     service = {**form, "name": "n", "type": "t", "base_url": "https://x.example.com", "status": "active"}
     for odd in ODD_JSON:
         path, body = {

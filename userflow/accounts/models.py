@@ -328,7 +328,7 @@ class AdminUser(AbstractBaseUser):
         return self.active
 
     def has_perm(self, permission: str, obj: object = None) -> bool:
-        """Never: Django's permissions mean nothing here. The console asks for the platform's own (console.access)."""
+        """Never: Django's permissions mean nothing here. The console asks for the platform's own (console.frame.access)."""
         return False
 
     def has_module_perms(self, app_label: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from console.figures.actions import SETTLED_SECONDS, Outcome, collect_figures
+from console.metrics.actions import SETTLED_SECONDS, Outcome, collect_figures
 from identity_platform.api.errors import ApiError
 from tenants.management import terminal
 

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.console.people.inside import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, trail
+from tests.console.people.browsing import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, trail
 from tests.console.staff import new_operator
 from tests.machine.conftest import within
 from tests.mfa.people import new_user

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.console.people.inside import CHOOSER, PEOPLE, USERS, look_into, operator_in, send, text_of, trail
+from tests.console.people.browsing import CHOOSER, PEOPLE, USERS, look_into, operator_in, send, text_of, trail
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.world import TestTenant
 
@@ -81,7 +81,7 @@ def test_a_form_of_one_tenant_does_nothing_when_another_is_chosen_in_a_second_ta
     person = tenant.register()
     staff = operator_in(tenant)
     path = f"{PEOPLE}{person.id}/edit/"
-    assert f'name="drawn_for" value="{tenant.id}"' in text_of(staff.get(path))
+    assert f'name="form_tenant_id" value="{tenant.id}"' in text_of(staff.get(path))
     look_into(other_tenant, staff)
     answer = send(staff, tenant, path, name="Somebody Else", email=person.email)
     assert answer.status_code == 409
@@ -93,7 +93,7 @@ def test_a_form_of_one_tenant_does_nothing_when_another_is_chosen_in_a_second_ta
 def test_a_form_that_does_not_say_for_which_tenant_it_was_drawn_does_nothing(tenant: TestTenant) -> None:
     person = tenant.register()
     staff = new_tenant_admin(tenant).sign_in()
-    for body in ({}, {"drawn_for": ""}, {"drawn_for": "nonsense"}, {"drawn_for": str(uuid4())}):
+    for body in ({}, {"form_tenant_id": ""}, {"form_tenant_id": "nonsense"}, {"form_tenant_id": str(uuid4())}):
         assert staff.post(f"{PEOPLE}{person.id}/activity/", body).status_code == 409
     assert not [event for event in trail(tenant, "end_user.deactivated") if event.target_id == str(person.id)]
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.console.people.inside import GROUPS, ROLES, look_into, operator_in, send, text_of, trail
+from tests.console.people.browsing import GROUPS, ROLES, look_into, operator_in, send, text_of, trail
 from tests.console.staff import Staff, new_tenant_admin
 from tests.world import TestTenant
 

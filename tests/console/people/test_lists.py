@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.console.people.inside import GROUPS, PEOPLE, ROLES, SESSIONS, USERS, look_into, operator_in, text_of, trail
+from tests.console.people.browsing import GROUPS, PEOPLE, ROLES, SESSIONS, USERS, look_into, operator_in, text_of, trail
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.world import TestTenant
 

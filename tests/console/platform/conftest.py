@@ -21,4 +21,4 @@ def head(home: TestTenant) -> Staff:
 
 def send(staff: Staff, tenant: TestTenant, path: str, **form: Any) -> Any:
     """A form as the page has drawn it: it says for which tenant."""
-    return staff.post(path, {"drawn_for": str(tenant.id), **form})
+    return staff.post(path, {"form_tenant_id": str(tenant.id), **form})

@@ -24,8 +24,8 @@ def at(client: Client, page: str = "change") -> str:
 
 def made(head: Staff, **members: Any) -> tuple[Client, Any]:
     name = f"Client {secrets.token_hex(5)}"
-    drawn_for = {"drawn_for": str(head.tenant_id)}
-    body = {"name": name, "type": "confidential", "scopes": "services:read", **drawn_for, **members}
+    form_tenant_id = {"form_tenant_id": str(head.tenant_id)}
+    body = {"name": name, "type": "confidential", "scopes": "services:read", **form_tenant_id, **members}
     answer = head.post(f"{LIST}add/", body)
     return Client.objects.get(name=name), answer
 
@@ -73,7 +73,7 @@ def test_a_client_is_changed_switched_off_and_deleted(head: Staff) -> None:
 
 
 def test_what_the_api_refuses_stands_at_the_field(head: Staff, tenant: TestTenant) -> None:
-    body = {"drawn_for": str(tenant.id), "name": "x", "type": "public"}
+    body = {"form_tenant_id": str(tenant.id), "name": "x", "type": "public"}
     answer = head.post(f"{LIST}add/", {**body, "scopes": "tenants:write"})
     assert (answer.status_code, "scopes" in answer.context["form"].errors) == (400, True)
     answer = head.post(f"{LIST}add/", {**body, "redirect_uris": "javascript:alert(1)"})

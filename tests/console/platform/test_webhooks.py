@@ -94,7 +94,7 @@ def test_dead_letters_are_shown_and_replayed(head: Staff, home: TestTenant, endp
 
 
 def test_a_form_of_another_tenant_is_refused(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
-    answer = head.post(at(endpoint, "delete/"), {"drawn_for": str(uuid4())})
+    answer = head.post(at(endpoint, "delete/"), {"form_tenant_id": str(uuid4())})
     assert (answer.status_code, head.get(at(endpoint)).status_code) == (409, 200)
 
 

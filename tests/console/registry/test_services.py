@@ -46,7 +46,7 @@ def a_service(tenant: TestTenant, **members: Any) -> Service:
 
 def add(staff: Staff, tenant: TestTenant, **form: str) -> Any:
     """The form as the page has drawn it: it says for which tenant."""
-    return staff.post(f"{LIST}add/", {"drawn_for": str(tenant.id), **FORM, **form})
+    return staff.post(f"{LIST}add/", {"form_tenant_id": str(tenant.id), **FORM, **form})
 
 
 def at(service: Service, page: str = "change/") -> str:
@@ -70,16 +70,16 @@ def test_a_form_that_is_older_than_somebody_elses_change_takes_nothing_of_it_bac
 ) -> None:
     service = a_service(tenant)
     typed = {**FORM, "name": service.name, "base_url": "https://old.example.com"}
-    drawn = {"drawn_from": manager.get(at(service, "edit/")).text.partition('name="drawn_from" value="')[2][:32]}
+    drawn = {"form_state": manager.get(at(service, "edit/")).text.partition('name="form_state" value="')[2][:32]}
     assert tenant.api.put(f"/exsvc/api/v1/services/{service.pk}", {"status": "inactive"}).status_code == 200
     # Typed once more it is no newer; a page that is opened now is.
     for _ in range(2):
         late = manager.post(at(service, "edit/"), {**typed, **drawn})
         assert (late.status_code, "Somebody else has changed this" in late.text) == (400, True)
-        assert late.text.partition('name="drawn_from" value="')[2][:32] == drawn["drawn_from"]
+        assert late.text.partition('name="form_state" value="')[2][:32] == drawn["form_state"]
     service.refresh_from_db()
     assert (service.status, service.base_url) == ("inactive", "https://a.example.com")
-    drawn = {"drawn_from": manager.get(at(service, "edit/")).text.partition('name="drawn_from" value="')[2][:32]}
+    drawn = {"form_state": manager.get(at(service, "edit/")).text.partition('name="form_state" value="')[2][:32]}
     assert manager.post(at(service, "edit/"), {**typed, **drawn}).status_code == 302
 
 

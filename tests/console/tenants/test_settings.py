@@ -104,10 +104,10 @@ def test_a_page_that_was_opened_before_somebody_elses_change_takes_nothing_of_it
 ) -> None:
     tenant = new_tenant()
     shown = operator.get(page(tenant, "settings")).content.decode()
-    found = re.search(r'name="drawn_from" value="([^"]+)"', shown)
+    found = re.search(r'name="form_state" value="([^"]+)"', shown)
     assert found is not None
-    first = operator.post(page(tenant, "settings"), form(tenant, drawn_from=found[1], mfa_policy="required"))
+    first = operator.post(page(tenant, "settings"), form(tenant, form_state=found[1], mfa_policy="required"))
     assert first.status_code == 302
-    late = operator.post(page(tenant, "settings"), form(tenant, drawn_from=found[1], name="Renamed"))
+    late = operator.post(page(tenant, "settings"), form(tenant, form_state=found[1], name="Renamed"))
     assert (late.status_code, settings_of(tenant)) == (400, {"mfa_policy": "required"})
     assert "Somebody else has changed this since you opened the page" in late.content.decode()

@@ -1,1 +1,0 @@
-"""Rolled-up figures of all tenants in the global database, so that no page walks tenant databases."""

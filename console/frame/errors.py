@@ -1,0 +1,53 @@
+"""What a page of the console cannot show, said in the console's own frame."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+
+from console.frame.scope import NoTenantChosen, to_the_chooser
+from console.frame.step_up import to_step_up
+from identity_platform.api.errors import ApiError
+from identity_platform.api.handlers import note_rejection
+from userflow.errors import InsufficientAuthentication
+
+
+def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """The page, with 403, 404 and every error of an action answered as a page with the way back.
+
+    Whoever is not signed in has been sent to the sign-in by then, so the frame tells nothing to strangers.
+    """
+
+    @wraps(page)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return page(request, *args, **kwargs)
+        except NoTenantChosen:
+            return HttpResponseRedirect(to_the_chooser(request))
+        except PermissionDenied as error:
+            if isinstance(error.__cause__, ApiError):
+                note_rejection(request, error.__cause__)
+            text = str(error) or _(
+                "Your roles do not allow this. Ask who manages admin users to give you one that does."
+            )
+            return _answer(site, request, 403, _("Not allowed"), text)
+        except Http404:
+            text = _("There is nothing here that you may see: it was removed, or belongs to somebody else.")
+            return _answer(site, request, 404, _("Not found"), text)
+        except InsufficientAuthentication:
+            return to_step_up(request)
+        except ApiError as error:
+            note_rejection(request, error)
+            return _answer(site, request, error.status, error.phrase, error.text)
+
+    return guarded
+
+
+def _answer(site: AdminSite, request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
+    context = {**site.each_context(request), "title": title, "text": text}
+    return TemplateResponse(request, "console/error.html", context, status=status)

@@ -1,0 +1,239 @@
+"""What the console's lists have in common: permissions of the API, no writing past the actions, bounded counting."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from uuid import UUID
+
+from django.contrib.admin import ModelAdmin as DjangoModelAdmin
+from django.contrib.admin import ShowFacets
+from django.contrib.admin.views.main import SEARCH_VAR
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils.functional import Promise
+from unfold.admin import ModelAdmin
+from unfold.views import ChangeList
+
+from console.frame.access import Page, needed, staff_at, staff_or_none
+from console.frame.labels import counted
+from console.frame.scope import tenant_at
+from console.frame.tenant_pages import draw_inside
+from identity_platform.audit.writer import record_for_tenant
+from tenants.context import TENANT_ALIAS
+from tenants.models import Tenant
+
+COUNTED_AT_MOST: Final = 10_000
+
+if TYPE_CHECKING:
+    AnyPaginator = Paginator[Any]
+else:
+    # Generic for the type checker only.
+    AnyPaginator = Paginator
+
+
+class BoundedPaginator(AnyPaginator):
+    """Counts no further than COUNTED_AT_MOST: nobody turns to page 200, and counting a large table takes its whole length."""
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows there are, or COUNTED_AT_MOST + 1 when there are more."""
+        if isinstance(self.object_list, QuerySet):
+            return self.object_list.order_by()[: COUNTED_AT_MOST + 1].count()
+        return len(self.object_list)
+
+
+class ConsoleChangeList(ChangeList):  # type: ignore[misc]  # unfold has no types
+    """A list that knows how many rows it found, and of no other number."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        # Without it the frame offers to "show all", which these lists do not.
+        self.full_result_count = self.result_count
+        self.counted_all = self.result_count <= COUNTED_AT_MOST
+        self.counted_kind = counted(str(self.opts.verbose_name), self.result_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The pages behind a list, in the place of Django's forms: each checks the permission itself and calls actions.
+
+    `show` and `delete` take the row's id as it stands in the address. `of_one` are the other pages of a row: name of the
+    URL, what stands behind the row's id, the page, which takes the id as `key`.
+    """
+
+    show: Page
+    add: Page | None = None
+    # To whom it is offered.
+    add_needs: tuple[str, ...] = ()
+    delete: Page | None = None
+    key: str = ""
+    of_one: tuple[tuple[str, str, Page], ...] = ()
+
+
+class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
+    """A list of a model that is read only here; what changes something are `own_pages`.
+
+    `view_permission` is the permission of the API that opens it. `operators_only` keeps tenant admins out; without it
+    `get_queryset` must be limited by `of_tenant` to what belongs to the person's tenant.
+    """
+
+    view_permission: ClassVar[str]
+    # Another one that it takes as well.
+    also_needs: ClassVar[str] = ""
+    operators_only: ClassVar[bool] = False
+    # Path of the model to its tenant's id, e.g. `tenant_id`; rows of other tenants are not there for tenant admins.
+    of_tenant: ClassVar[str | None] = None
+    own_pages: ClassVar[Pages | None] = None
+
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    # Figures beside the filters would be a count of the whole table for each of them.
+    show_facets = ShowFacets.NEVER
+    list_per_page = 50
+    list_max_show_all = 0
+    list_filter_submit = True
+    actions = None
+    compressed_fields = True
+    # What stands above the list, and what an empty one says: why it is empty and what to do next.
+    list_title: ClassVar[str | Promise] = ""
+    empty_title: ClassVar[str | Promise] = ""
+    empty_text: ClassVar[str | Promise] = ""
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        title = {"title": self.list_title} if self.list_title else {}
+        answer: HttpResponse = super().changelist_view(request, {**title, **(extra_context or {})})
+        return answer
+
+    def get_urls(self) -> list[URLPattern]:
+        # Django's own journal is not kept, the audit trail is; the path without a name is an old spelling.
+        urls: list[URLPattern] = super().get_urls()
+        kept = [url for url in urls if url.name and not url.name.endswith("_history")]
+        pages = self.own_pages
+        if pages is None:
+            return kept
+        view = self.admin_site.admin_view
+        return [*(path(f"<uuid:{pages.key}>/{to}/", view(page), name=name) for name, to, page in pages.of_one), *kept]
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        page = self.own_pages.add if self.own_pages else None
+        return page(request) if page else super().add_view(request, form_url, extra_context)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        page = self.own_pages.show if self.own_pages else None
+        return page(request, object_id) if page else super().change_view(request, object_id, form_url, extra_context)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        page = self.own_pages.delete if self.own_pages else None
+        return page(request, object_id) if page else super().delete_view(request, object_id, extra_context)
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        raise Http404
+
+    def get_changelist(self, request: HttpRequest, **_: Any) -> type[ChangeList]:
+        return ConsoleChangeList
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        # Asked by the frame of the sign-in's pages too, where nobody is known yet.
+        staff = staff_or_none(request)
+        if staff is None or not staff.may(self.view_permission) or (self.also_needs and not staff.may(self.also_needs)):
+            return False
+        return staff.is_operator or not self.operators_only
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        # Django lets any column of the model be asked about, character by character also a password's hash. The filters
+        # are all there is.
+        assert request is not None  # Django's list passes it
+        return lookup in {each.parameter_name for each in self.get_list_filter(request)}
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        staff = staff_or_none(request)
+        if staff is None or self.own_pages is None or self.own_pages.add is None:
+            return False
+        return all(staff.may(permission) for permission in self.own_pages.add_needs)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        own = staff_at(request).user.tenant_id
+        if own is not None and self.operators_only:
+            return rows.none()
+        if own is not None:
+            assert self.of_tenant is not None, f"{type(self).__name__} must say of_tenant or operators_only"
+            rows = rows.filter(**{self.of_tenant: own})
+        return rows
+
+
+class ChosenTenantModelAdmin(ConsoleModelAdmin):
+    """A list of what the chosen tenant has in the global database."""
+
+    of_tenant = "tenant_id"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).filter(tenant_id=tenant_at(request).pk)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied(needed(self.view_permission))
+        tenant_at(request)
+        return super().changelist_view(request, extra_context)
+
+
+class TenantModelAdmin(ConsoleModelAdmin):
+    """A list of what stands in the chosen tenant's own database. Every look is audited there."""
+
+    # What the audit trail calls such a row, e.g. `end_user`.
+    audited_as: ClassVar[str]
+    # What can be made here: words, the page, and the permission that it needs.
+    ways_on: ClassVar[tuple[tuple[str | Promise, str, str], ...]] = ()
+    list_before_template = "console/people/links.html"
+    # The filters are links and act at once.
+    list_filter_submit = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        # The database is the tenant's own; there is nothing of others in it.
+        return DjangoModelAdmin.get_queryset(self, request).using(TENANT_ALIAS)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied(needed(self.view_permission))
+        filters = [name for name in self._filter_names() if request.GET.get(name)]
+
+        def draw(tenant: Tenant) -> HttpResponse:
+            # Which filters, never what for: that may be somebody's address.
+            record_for_tenant(f"{self.audited_as}.listed", details={"console": True, "filters": filters})
+            staff = staff_at(request)
+            ways_on = [(words, page) for words, page, permission in self.ways_on if staff.may(permission)]
+            answer: HttpResponse = super(TenantModelAdmin, self).changelist_view(
+                request, {"ways_on": ways_on, **(extra_context or {})}
+            )
+            return answer
+
+        return draw_inside(request, draw)
+
+    def _filter_names(self) -> list[str]:
+        return [SEARCH_VAR, *(str(each.parameter_name) for each in self.list_filter)]
+
+    def get_urls(self) -> list[URLPattern]:
+        # The record of one row is a page of the room; Django's own would query outside the tenant.
+        return [each for each in super().get_urls() if str(each.name).endswith("_changelist")]
+
+
+def uuid_or_none(text: str) -> UUID | None:
+    """The id, or None for what is none: such a page is then not found."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,89 @@
+"""Django's console middlewares, for console pages only: the API pays nothing for sessions, forms and messages."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.core.exceptions import MiddlewareNotUsed
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.middleware.locale import LocaleMiddleware
+from django.utils import translation
+from django.utils.deprecation import MiddlewareMixin
+from django.utils.functional import SimpleLazyObject
+from whitenoise.middleware import WhiteNoiseMiddleware
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+    from userflow.accounts.models import AdminUser
+
+CONSOLE = "/admin/"
+
+
+class ConsoleOnly(MiddlewareMixin):
+    """Passes API requests by without touching them."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path.startswith(CONSOLE):
+            return super().__call__(request)  # type: ignore[return-value]  # MiddlewareMixin may be async, ours is not
+        return self.get_response(request)  # type: ignore[return-value]  # MiddlewareMixin may be async, ours is not
+
+
+class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has no types
+    """Static files by whitenoise."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        answer: HttpResponse = (super().__call__ if request.path.startswith("/static/") else self.get_response)(request)
+        return answer
+
+
+class ConsoleLanguage(ConsoleOnly, LocaleMiddleware):
+    """The browser's language where a catalogue is there for it, else English. The API speaks English."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        if len(settings.LANGUAGES) == 1:
+            raise MiddlewareNotUsed
+        super().__init__(get_response)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        try:
+            return super().__call__(request)
+        finally:
+            # What else this thread does is nobody's language.
+            translation.deactivate()
+
+
+class ConsoleSessions(ConsoleOnly, SessionMiddleware):
+    """Sessions of the console."""
+
+
+class ConsoleSignIn(ConsoleOnly, AuthenticationMiddleware):
+    """`request.user` of the console: whoever has finished the platform's own sign-in."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        request.user = SimpleLazyObject(lambda: _user_of(request))  # type: ignore[assignment]  # Django does the same
+
+
+def _user_of(request: HttpRequest) -> "AdminUser | AnonymousUser":
+    # Models are not there yet when this module is read.
+    from django.contrib.auth.models import AnonymousUser
+
+    from console.frame.access import staff_or_none
+
+    staff = staff_or_none(request)
+    return staff.user if staff else AnonymousUser()
+
+
+class ConsoleMessages(ConsoleOnly, MessageMiddleware):
+    """Messages of the console."""
+
+
+class ConsoleForgeryProtection(CsrfViewMiddleware):
+    """Forged cross-site requests. The API carries no cookie, so it is checked on console pages only."""
+
+    def process_view(self, request: HttpRequest, *args: object) -> HttpResponse | None:  # type: ignore[override]
+        return super().process_view(request, *args) if request.path.startswith(CONSOLE) else None  # type: ignore[arg-type]

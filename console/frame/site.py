@@ -1,0 +1,64 @@
+"""The admin site: who gets in, which pages there are beside the lists, what stands in the sidebar and the header."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern
+from unfold.sites import UnfoldAdminSite
+
+from console.frame import errors
+from console.frame.access import is_signed_in
+from console.frame.records import NOTHING
+from console.frame.scope import chosen_tenant
+
+
+class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
+    """The operators' console at /admin/."""
+
+    enable_nav_sidebar = True
+    empty_value_display = NOTHING
+    index_template = "console/dashboard.html"
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Operators and tenant admins who have finished every step of their sign-in."""
+        return is_signed_in(request)
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The platform's own sign-in in the place of Django's."""
+        from console.signin.views import sign_in
+
+        return sign_in(request)
+
+    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Ends the session in the platform's table too."""
+        from console.signin.views import sign_out_here
+
+        return sign_out_here(request)
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Audited, and the end of every other session, as over the API."""
+        from console.signin.own import new_password
+
+        return new_password(request)
+
+    def get_urls(self) -> list[Any]:
+        """Without Django's pages that look up any object of any model: nothing here leads to them."""
+        urls: list[Any] = super().get_urls()
+        return [url for url in urls if getattr(url, "name", None) not in ("view_on_site", "autocomplete")]
+
+    def extra_urls(self) -> list[URLPattern]:
+        """Pages that belong to no list."""
+        from console import urls
+
+        return urls.pages(self)
+
+    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+        """A page behind the sign-in; what it rejects is answered in the console's frame."""
+        return errors.framed(self, super().admin_view(view, cacheable))
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """What every page's frame shows; the chosen tenant stands in the header."""
+        context: dict[str, Any] = super().each_context(request)
+        if self.has_permission(request):
+            context["console_tenant"] = chosen_tenant(request)
+        return context

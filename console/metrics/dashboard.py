@@ -1,0 +1,158 @@
+"""What the dashboard shows: a handful of statements on the global database, whatever the number of tenants."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Count, Max, Q, Sum
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+
+from console.frame.access import Staff, staff_at
+from console.metrics import plots, queries, tables
+from console.metrics.models import PlatformDay, TenantDay, TenantFigures
+from console.tenants.labels import STATE_COLOURS, state_label
+from tenants.models import TenantDatabase
+from tenants.states import State
+
+DAYS: Final = 30
+# Older figures are pointed at: the worker collects every five minutes.
+STALE: Final = timedelta(minutes=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose figures: a tenant's own, or without an id the platform's."""
+
+    staff: Staff
+    tenant_id: UUID | None
+
+    @property
+    def sees_figures(self) -> bool:
+        """Operators need tenants:read, a tenant's own people what lets them see the users."""
+        return self.staff.may("tenants:read" if self.tenant_id is None else "endusers:read")
+
+
+def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """The dashboard's part of the page's context (unfold's DASHBOARD_CALLBACK)."""
+    staff = staff_at(request)
+    scope = Scope(staff, staff.user.tenant_id)
+    context["title"] = _("Dashboard")
+    context["scope"] = scope
+    if scope.sees_figures:
+        context |= _figures(scope)
+    if staff.may("services:read"):
+        context["registry_plot"] = _registry(scope)
+    if staff.may("audit:read"):
+        context["events"] = tables.recent_events(scope.tenant_id, reader=staff.user.tenant_id)
+    if staff.may("invitations:read"):
+        context["invitations"] = tables.pending_invitations(scope.tenant_id)
+    if staff.may("directory:read"):
+        context["failed_runs"] = tables.failed_runs(scope.tenant_id)
+    return context
+
+
+def _figures(scope: Scope) -> dict[str, Any]:
+    mine = TenantFigures.objects.all() if scope.tenant_id is None else TenantFigures.objects.filter(pk=scope.tenant_id)
+    sums = mine.aggregate(
+        users=Sum("users"),
+        active=Sum("active_users"),
+        protected=Sum("protected_users"),
+        newest=Max("collected_at"),
+        failing=Count("pk", filter=~Q(failure="")),
+    )
+    shown: dict[str, Any] = {
+        "sums": {name: sums[name] or 0 for name in ("users", "active", "protected", "failing")},
+        "freshness": _freshness(sums["newest"]),
+        "sign_in_plot": _sign_ins(scope),
+        "adoption": _adoption(scope, sums["active"] or 0, sums["protected"] or 0),
+    }
+    if scope.tenant_id is None:
+        shown["states"] = _states()
+        shown["failing"] = tables.failing(mine)
+        shown["slowest"] = tables.slowest()
+    else:
+        shown["own"] = TenantDatabase.objects.select_related("tenant").get(pk=scope.tenant_id)
+    return shown
+
+
+def _states() -> list[dict[str, Any]]:
+    counted = dict(TenantDatabase.objects.values_list("status").annotate(Count("pk")).order_by())
+    tenants = reverse("admin:tenants_tenant_changelist")
+    return [
+        {
+            "name": state_label(state),
+            "count": counted[state],
+            "href": f"{tenants}?state={state}",
+            "colour": STATE_COLOURS.get(state, ""),
+        }
+        for state in State
+        if state in counted and state != State.DELETED
+    ]
+
+
+def _freshness(newest: datetime | None) -> dict[str, Any]:
+    return {
+        "collected": newest,
+        "age": tables.ago(newest) if newest else "",
+        "stale": newest is None or newest < now() - STALE,
+    }
+
+
+def _days(scope: Scope) -> Any:
+    if scope.tenant_id is None:
+        return PlatformDay.objects.filter(day__gte=_first_day())
+    return TenantDay.objects.filter(tenant_id=scope.tenant_id, day__gte=_first_day())
+
+
+def _first_day() -> Any:
+    return now().date() - timedelta(days=DAYS - 1)
+
+
+def _sign_ins(scope: Scope) -> plots.Plot:
+    found = {day: (good, bad) for day, good, bad in _days(scope).values_list("day", "sign_ins", "failures")}
+    return plots.by_day(
+        _("Sign-ins of end users"),
+        first=_first_day(),
+        days=DAYS,
+        found=found,
+        good=_("Signed in"),
+        bad=_("Refused"),
+    )
+
+
+def _registry(scope: Scope) -> plots.Plot:
+    columns = ["day", "registry_calls", "registry_refused"]
+    own = [] if scope.tenant_id else ["operator_calls", "operator_refused"]
+    found = {}
+    for day, calls, refused, *operators in _days(scope).values_list(*columns, *own):
+        every, limited = calls + sum(operators[:1]), refused + sum(operators[1:])
+        found[day] = (max(0, every - limited), limited)
+    return plots.by_day(
+        _("Registry calls"),
+        first=_first_day(),
+        days=DAYS,
+        found=found,
+        good=_("Answered"),
+        bad=_("Over the limit (429)"),
+    )
+
+
+def _adoption(scope: Scope, active: int, protected: int) -> list[dict[str, Any]]:
+    names = {
+        "webauthn": _("Passkey"),
+        "totp": _("Authenticator app"),
+        "sms": _("SMS"),
+        "backup_code": _("Backup codes"),
+        "push": _("Push"),
+    }
+    counted = queries.factors(scope.tenant_id)
+    rows = [(_("Any factor"), protected)]
+    rows += [(names.get(method, method), total) for method, total in sorted(counted.items(), key=lambda each: -each[1])]
+    return [
+        {"name": name, "count": total, "percent": round(100 * total / active, 1) if active else 0}
+        for name, total in rows
+    ]

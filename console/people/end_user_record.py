@@ -1,0 +1,155 @@
+"""What the page of one person shows, in a fixed number of statements however much there is of it."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from django.utils.timezone import now
+
+from console.frame.access import Staff
+from identity_platform.audit.models import TenantEvent
+from mfa import factors
+from tenants.models import Tenant
+from tenants.states import Purpose
+from userflow.accounts.models import AdminUser, Client, EndUser, Group, GroupMembership, RoleBinding
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
+from userflow.accounts.principals import ADMIN, OPERATOR
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.credentials.models import EmailProof
+from userflow.errors import UnknownUser
+from userflow.ids import id_or
+
+LOOK: Final = "end_user.viewed"
+SHOWN_SESSIONS: Final = 20
+SHOWN_EVENTS: Final = 25
+SHOWN_GROUPS: Final = 100
+
+
+@dataclass
+class HeldRole:
+    """A role that a person has: by a binding of their own, by groups, or both."""
+
+    id: UUID
+    name: str
+    permissions: list[str]
+    direct: bool = False
+    groups: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Record:
+    """Everything about one person; a part that the reader may not see is None."""
+
+    user: EndUser
+    client: str
+    pending_email: str
+    factors: dict[str, Any]
+    groups: list[GroupMembership] | None
+    roles: list[HeldRole] | None
+    # Each permission with the roles that give it; `platform` where it counts for the platform itself.
+    permissions: list[tuple[str, list[str], bool]] | None
+    sessions: list[EndUserSession] | None
+    events: list[dict[str, Any]] | None
+
+    @property
+    def metadata(self) -> str:
+        """The metadata as it is typed."""
+        return json.dumps(self.user.metadata, indent=2, ensure_ascii=False)
+
+
+def find_person(user_id: UUID) -> EndUser:
+    """The person; UnknownUser if the tenant that is entered has none of this id."""
+    user = EndUser.objects.filter(pk=user_id).first()
+    if user is None:
+        raise UnknownUser
+    return user
+
+
+def record_of(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) -> Record:
+    """All that the reader may see of a person of the tenant that is entered."""
+    client = Client.objects.filter(tenant_id=tenant.pk, pk__in=[user.client_id] if user.client_id else []).first()
+    proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
+    roles = held_roles(user) if staff.may("roles:read") else None
+    return Record(
+        user=user,
+        client=client.name if client is not None else "",
+        pending_email=proof.email if proof is not None else "",
+        factors=factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose),
+        groups=_groups(user) if staff.may("groups:read") else None,
+        roles=roles,
+        permissions=None if roles is None else effective(roles),
+        sessions=standing_sessions(user) if staff.may("sessions:read") else None,
+        events=_events(user, staff) if staff.may("audit:read") else None,
+    )
+
+
+def held_roles(user: EndUser) -> list[HeldRole]:
+    """The person's roles by name, each with how the person comes by it."""
+    held: dict[UUID, HeldRole] = {}
+    for binding in RoleBinding.objects.filter(user=user).select_related("role"):
+        role = binding.role
+        held[role.pk] = HeldRole(role.pk, role.name, role.permissions, direct=True)
+    carried = Group.roles.through.objects.filter(group__memberships__user=user).select_related("role", "group")
+    for each in carried.order_by("group__name"):
+        role = each.role
+        known = held.setdefault(role.pk, HeldRole(role.pk, role.name, role.permissions))
+        known.groups.append(each.group.name)
+    return sorted(held.values(), key=lambda role: role.name.lower())
+
+
+def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
+    """Every permission that the roles give together, and which of them give it."""
+    given: dict[str, list[str]] = {}
+    for role in roles:
+        for permission in role.permissions:
+            given.setdefault(permission, []).append(role.name)
+    return [(permission, given[permission], permission in EVERY_PERMISSION) for permission in sorted(given)]
+
+
+def standing_sessions(user: EndUser) -> list[EndUserSession]:
+    """The newest sessions of the person that stand."""
+    standing = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now())
+    return list(standing.order_by("-created_at")[:SHOWN_SESSIONS])
+
+
+def _groups(user: EndUser) -> list[GroupMembership]:
+    return list(
+        GroupMembership.objects.filter(user=user).select_related("group").order_by("group__name")[:SHOWN_GROUPS]
+    )
+
+
+def _events(user: EndUser, staff: Staff) -> list[dict[str, Any]]:
+    key = str(user.pk)
+    # Events about the user and by the user; each query has its own index.
+    columns = (
+        "id",
+        "at",
+        "action",
+        "outcome",
+        "actor_kind",
+        "actor_id",
+        "target_kind",
+        "target_id",
+        "address",
+        "details",
+    )
+    # Looks of staff would push everything else out of the page; the trail has them.
+    of = TenantEvent.objects.filter(target_id=key).exclude(action=LOOK).order_by("-id").values(*columns)[:SHOWN_EVENTS]
+    by = TenantEvent.objects.filter(actor_id=key).exclude(target_id=key).order_by("-id").values(*columns)[:SHOWN_EVENTS]
+    rows = sorted([*of, *by], key=lambda event: -event["id"])[:SHOWN_EVENTS]
+    return with_actors(rows, staff)
+
+
+def with_actors(rows: list[dict[str, Any]], staff: Staff) -> list[dict[str, Any]]:
+    """The events, each with who did it as far as the reader may know: admin users by name, in one statement."""
+    wanted = {row["actor_id"] for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
+    admins = AdminUser.objects.filter(pk__in={id_or(key, UnknownUser) for key in wanted})
+    own = staff.user.tenant_id
+    if own is not None:
+        # Who works for the platform is not the tenant's business.
+        admins = admins.filter(tenant_id=own)
+    names = {str(key): name for key, name in admins.values_list("pk", "username")} if wanted else {}
+    return [{**row, "actor": names.get(row["actor_id"], "")} for row in rows]

@@ -1,0 +1,50 @@
+"""django-otp's middleware for the console: `request.user.is_verified()` says whether a second factor was part of the sign-in.
+
+Its own devices are models that it would look up with every request. What counts here is which factor the sign-in was
+done with, and that stands in the session; whether the factor is still enrolled is asked with the person (console.frame.access).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django_otp import DEVICE_ID_SESSION_KEY
+from django_otp import login as keep_device
+from django_otp.middleware import OTPMiddleware
+
+from console.frame.middleware import CONSOLE
+
+__all__ = ["DEVICE_ID_SESSION_KEY", "ConsoleSecondFactor", "EnrolledFactor", "mark_verified"]
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolledFactor:
+    """What django-otp calls a device: the kind of factor that a person signed in with."""
+
+    kind: str
+    user_id: UUID
+    confirmed: bool = True
+
+    @property
+    def persistent_id(self) -> str:
+        """How it is named in the session."""
+        return f"{self.kind}/{self.user_id}"
+
+
+class ConsoleSecondFactor(OTPMiddleware):  # type: ignore[misc]  # django-otp has no types
+    """`request.user.otp_device` and `request.user.is_verified()` on console pages."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Pass API requests by without touching them."""
+        answer: HttpResponse = (super().__call__ if request.path.startswith(CONSOLE) else self.get_response)(request)
+        return answer
+
+    def _device_from_persistent_id(self, persistent_id: str) -> EnrolledFactor:
+        kind, _, user_id = persistent_id.partition("/")
+        return EnrolledFactor(kind, UUID(user_id))
+
+
+def mark_verified(request: HttpRequest, *, kind: str, user: Any) -> None:
+    """The person at `request.user` has proven a factor of this kind."""
+    keep_device(request, EnrolledFactor(kind, user.pk))

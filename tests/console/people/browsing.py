@@ -1,0 +1,47 @@
+"""What the tests of pages inside a tenant have in common."""
+
+from typing import Any
+
+from identity_platform.audit.models import TenantEvent
+from tenants.context import in_tenant
+from tenants.states import Purpose
+from tests.console.staff import Staff, new_operator
+from tests.world import TestTenant
+
+CHOOSER = "/admin/inside/"
+USERS = "/admin/userflow/enduser/"
+GROUPS = "/admin/userflow/group/"
+ROLES = "/admin/userflow/role/"
+SESSIONS = "/admin/userflow/endusersession/"
+PEOPLE = "/admin/inside/people/"
+
+
+def look_into(tenant: TestTenant, staff: Staff) -> Staff:
+    """Choose the tenant."""
+    answer = staff.post(CHOOSER, {"tenant": str(tenant.id)})
+    assert answer.status_code == 302, answer.content.decode()
+    return staff
+
+
+def operator_in(tenant: TestTenant, *permissions: str) -> Staff:
+    """An operator, signed in, who looks into the tenant; with `permissions` one who holds exactly these to look there."""
+    held = ("tenants:read", *permissions) if permissions else ()
+    return look_into(tenant, new_operator(*held).sign_in())
+
+
+def send(staff: Staff, tenant: TestTenant, path: str, **members: Any) -> Any:
+    """A form that was drawn for the tenant."""
+    return staff.post(path, {"form_tenant_id": str(tenant.id), **members})
+
+
+def text_of(answer: Any) -> str:
+    """The page, which must be one."""
+    page: str = answer.content.decode()
+    assert "<html" in page
+    return page
+
+
+def trail(tenant: TestTenant, action: str) -> list[TenantEvent]:
+    """The tenant's events of this action, the newest first."""
+    with in_tenant(tenant.id, Purpose.INSPECT):
+        return list(TenantEvent.objects.filter(action=action).order_by("-id"))

@@ -1,0 +1,132 @@
+"""Invitations and the audit trail of the tenant that is looked into."""
+
+import secrets
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from tests.console.people.browsing import operator_in, send, text_of, trail
+from tests.console.staff import Staff, new_tenant_admin
+from tests.userflow.mailbox import mails_to
+from tests.world import TestTenant
+
+INVITATIONS = "/admin/inside/invitations/"
+TRAIL = "/admin/inside/trail/"
+
+
+@pytest.fixture
+def staff(tenant: TestTenant) -> Staff:
+    return operator_in(tenant)
+
+
+def invited(staff: Staff, tenant: TestTenant) -> tuple[str, str]:
+    """The address and the invitation's id."""
+    email = f"guest-{secrets.token_hex(5)}@example.com"
+    answer = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
+    assert answer.status_code == 302, answer.content.decode()
+    rows = tenant.api.get("/uflow/admin/invitations", {"limit": 100}).json()["invitations"]
+    return email, next(row["id"] for row in rows if row["email"] == email)
+
+
+def test_a_person_is_invited_again_and_the_invitation_is_cancelled(tenant: TestTenant, staff: Staff) -> None:
+    email, key = invited(staff, tenant)
+    assert len(mails_to(email)) == 1
+    assert email in text_of(staff.get(INVITATIONS))
+    send(staff, tenant, f"{INVITATIONS}{key}/resend/")
+    assert len(mails_to(email)) == 2
+    send(staff, tenant, f"{INVITATIONS}{key}/cancel/")
+    assert email in text_of(staff.get(INVITATIONS, status="cancelled"))
+    assert email not in text_of(staff.get(INVITATIONS, status="pending"))
+    closed = send(staff, tenant, f"{INVITATIONS}{key}/resend/")
+    assert closed.status_code == 400
+    assert "accepted or cancelled" in text_of(closed)
+    (event,) = [event for event in trail(tenant, "invitation.made") if event.target_id == key]
+    assert event.actor_id == str(staff.id)
+
+
+def test_the_form_rejects_a_second_open_invitation(tenant: TestTenant, staff: Staff) -> None:
+    email, key = invited(staff, tenant)
+    answer = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
+    assert (answer.status_code, "This address has an open invitation" in text_of(answer)) == (400, True)
+    send(staff, tenant, f"{INVITATIONS}{key}/cancel/")
+    invited_again = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
+    assert invited_again.status_code == 302
+
+
+def test_whoever_is_a_user_is_not_invited(tenant: TestTenant, staff: Staff) -> None:
+    person = tenant.register()
+    tenant.sign_in(person)
+    answer = send(staff, tenant, f"{INVITATIONS}new/", email=person.email, client_id=str(tenant.client_id))
+    assert "A user with this e-mail address exists" in text_of(answer)
+
+
+def test_invitations_need_their_permission_and_stay_in_their_tenant(
+    tenant: TestTenant, other_tenant: TestTenant, staff: Staff
+) -> None:
+    email, key = invited(operator_in(other_tenant), other_tenant)
+    assert email not in text_of(staff.get(INVITATIONS))
+    for path in ("resend", "cancel"):
+        for someone in (staff, new_tenant_admin(tenant).sign_in()):
+            assert someone.get(f"{INVITATIONS}{key}/{path}/").status_code == 404
+            assert send(someone, tenant, f"{INVITATIONS}{key}/{path}/").status_code == 404
+    assert len(mails_to(email)) == 1
+    reader = operator_in(tenant, "invitations:read")
+    for path in ("new/", f"{key}/resend/", f"{key}/cancel/"):
+        assert reader.get(f"{INVITATIONS}{path}").status_code == 403
+        assert send(reader, tenant, f"{INVITATIONS}{path}").status_code == 403
+
+
+@pytest.mark.parametrize("query", [{"status": "nonsense"}, {"page": "0"}, {"page": "x"}, {"page": "1001"}])
+def test_odd_queries_show_the_first_page(staff: Staff, query: dict[str, str]) -> None:
+    assert staff.get(INVITATIONS, **query).status_code == 200
+
+
+def test_the_trail_is_searched_by_target_action_actor_and_time(tenant: TestTenant, staff: Staff) -> None:
+    person = tenant.register()
+    tenant.sign_in(person)
+    page = text_of(staff.get(TRAIL, target=str(person.id)))
+    assert "end_user.registered" in page
+    for query, shown in (
+        ({"target": str(person.id), "action": "end_user.registered"}, True),
+        ({"target": str(person.id), "action": "end_user.erased"}, False),
+        ({"target": str(person.id), "since": "2020-01-01T00:00"}, True),
+        ({"target": str(person.id), "until": "2020-01-01T00:00"}, False),
+        ({"actor": str(uuid4())}, False),
+    ):
+        assert ("No event is found" not in text_of(staff.get(TRAIL, **query))) is shown, query
+
+
+def test_the_trail_is_paged_by_what_was_last(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    staff = operator_in(tenant)
+    for _ in range(60):
+        staff.get(TRAIL)
+    first = text_of(staff.get(TRAIL, action="audit.viewed"))
+    assert first.count("<details") == 50
+    query = first.split('">Older</a>')[0].rsplit('href="?', 1)[1].replace("&amp;", "&")
+    second = text_of(staff.browser.get(f"{TRAIL}?{query}"))
+    assert second.count("<details") == 11
+    assert ">Older</a>" not in second
+    assert ">Newest</a>" in second
+
+
+def test_the_trail_of_another_tenant_is_not_shown(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
+    stranger = other_tenant.register()
+    for someone in (staff, new_tenant_admin(tenant).sign_in()):
+        assert "No event is found" in text_of(someone.get(TRAIL, target=str(stranger.id)))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"since": "yesterday"},
+        {"until": "9999-99-99"},
+        {"before": "x"},
+        {"before": "-1"},
+        {"before": "9" * 30},
+        {"action": "\x00"},
+    ],
+)
+def test_odd_searches_of_the_trail_are_said_and_break_nothing(staff: Staff, query: dict[str, str]) -> None:
+    assert staff.get(TRAIL, **query).status_code == 200
