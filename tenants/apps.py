@@ -7,6 +7,6 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants import lookup
+        from tenants import checks, lookup  # noqa: F401  # importing `checks` registers the system checks
 
-        lookup.forget_at_request_ends()
+        lookup.cache_per_request()

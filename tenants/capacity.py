@@ -1,134 +1,130 @@
-"""Which database servers there are, and which of them takes the next tenant."""
+"""The database servers, and which of them takes the next tenant."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 import psycopg
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Count, F, Q
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import servers
 from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer
 from tenants.models import DatabaseServer
+from tenants.servers import Connection, Parameters
 from tenants.states import State
 
-# CREATE DATABASE … STRATEGY wal_log came with it.
+# The first release with CREATE DATABASE … STRATEGY wal_log.
 OLDEST_POSTGRESQL = 150_000
 
 
-# Deleted tenants leave a row behind and no database. Every new tenant asks this: counted beside the servers, not joined to
-# them, and without the time that the ORM takes to say it.
-_ROOMIEST = """
-SELECT s.*, s.capacity - (SELECT count(*) FROM tenants_tenantdatabase d
-  WHERE d.server_id = s.id AND d.status <> %(deleted)s::text) AS room
-FROM tenants_databaseserver s WHERE s.accepts_tenants AND (%(name)s::text IS NULL OR s.name = %(name)s::text)
-ORDER BY room DESC, s.id LIMIT 1
-"""
+class _Changes(TypedDict, total=False):
+    capacity: int
+    accepts_tenants: bool
 
 
 def main_server() -> DatabaseServer:
-    """The server of the global database; its row is made at first use."""
+    """Return the server of the global database. Its row is created at first use."""
     server, _ = DatabaseServer.objects.get_or_create(
-        name=servers.MAIN, defaults={"host": shown_host(settings.DATABASES["default"]["HOST"])}
+        name=servers.MAIN, defaults={"host": displayed_host(settings.DATABASES["default"]["HOST"])}
     )
     return server
 
 
-def shown_host(host: str | None) -> str:
-    """What answers show as the host: a socket's directory is a path of the machine, so its name is shown instead."""
+def displayed_host(host: str | None) -> str:
+    """Return what responses show as the host. A socket's directory is a path of the machine and is not shown."""
     return "localhost" if not host or host.startswith("/") else host
 
 
 def server_with_room(name: str | None) -> DatabaseServer:
-    """The server of that name, or the one with most room; NoRoom if it is full or takes none, UnknownServer."""
-    for roomiest in DatabaseServer.objects.raw(_ROOMIEST, {"deleted": State.DELETED.value, "name": name}):
-        if roomiest.room > 0:  # type: ignore[attr-defined]  # a column of the statement
-            return roomiest
+    """Return the server of that name, or the one with most room. Raises NoRoom, UnknownServer."""
+    # Deleted tenants keep their row but have no database.
+    tenants = Count("databases", filter=~Q(databases__status=State.DELETED))
+    accepting = DatabaseServer.objects.filter(accepts_tenants=True).annotate(room=F("capacity") - tenants)
+    if name is not None:
+        accepting = accepting.filter(name=name)
+    roomiest = accepting.filter(room__gt=0).order_by("-room", "pk").first()
+    if roomiest is not None:
+        return roomiest
     if name is None:
         raise NoRoom
     known = sorted(DatabaseServer.objects.values_list("name", flat=True))
     if name not in known:
-        raise UnknownServer(f"No database server is called {name!r}. There are: {', '.join(known)}.")
+        raise UnknownServer(f"No database server has the name {name!r}. Known servers: {', '.join(known)}.")
     raise NoRoom(
-        f"The database server {name!r} takes no more tenants: `change_database_server {name} --accepts --capacity N` "
-        "lets it, or name another one."
+        f"The database server {name!r} is full or accepts no tenants. Run `change_database_server {name} --accepts "
+        "--capacity N`, or name another server."
     )
 
 
 def add_database_server(
     *, name: str, url: str, admin_url: str | None = None, capacity: int | None = None, replace: bool = False
 ) -> DatabaseServer:
-    """Add a server that takes tenants, once it has been seen to work; its URLs are sealed.
+    """Check that a server works, then store it with sealed URLs.
 
-    `admin_url` goes straight to the server where `url` leads through a pooler. With `replace` a known server gets a new
-    URL, which counts from the next request on; `admin_url` and `capacity` change only if they are given (an empty
-    `admin_url` removes it). Raises ServerExists, ServerUnfit.
+    `admin_url` bypasses a pooler that `url` goes through. With `replace` an existing server gets a new URL, which applies
+    from the next request on; `admin_url` and `capacity` change only if given (an empty `admin_url` removes it). Raises
+    ServerExists, ServerUnfit.
     """
-    parts = _parts(url)
-    known = DatabaseServer.objects.filter(name=name).first() if replace else None
-    if admin_url is None and known is not None and known.admin_url_sealed is not None:
-        # The old one stays, so it must still lead to a server that fits.
-        direct = partial(servers.maintenance, known)
+    parameters = _parse(url)
+    existing = DatabaseServer.objects.filter(name=name).first() if replace else None
+    if admin_url is None and existing is not None and existing.admin_url_sealed is not None:
+        # The stored admin URL stays, so it is checked too.
+        connect = partial(servers.maintenance, existing)
     else:
-        direct = partial(servers.connect_for_maintenance, _parts(admin_url or url))
-    with _reached(direct) as raw:
+        connect = partial(servers.connect_for_maintenance, _parse(admin_url or url))
+    with _connect(connect) as raw:
         _check_fitness(raw)
-    _reached(partial(servers.connect_for_maintenance, parts)).close()
-    sealed: dict[str, Any] = {
-        "url_sealed": servers.seal_url(name, "url_sealed", url),
-        "host": shown_host(parts.get("host")),
-    }
-    if admin_url is not None:
-        sealed["admin_url_sealed"] = servers.seal_url(name, "admin_url_sealed", admin_url) if admin_url else None
-    if capacity is not None:
-        sealed["capacity"] = capacity
+    _connect(partial(servers.connect_for_maintenance, parameters)).close()
     with transaction.atomic():
         server = DatabaseServer.objects.select_for_update().filter(name=name).first()
         if server is None:
-            server = DatabaseServer.objects.create(name=name, **sealed)
+            server = DatabaseServer(name=name)
         elif not replace or server.name == servers.MAIN:
             raise ServerExists
         else:
-            for column, value in sealed.items():
-                setattr(server, column, value)
-            # Connections to the old place are not used again.
+            # Pooled connections to the old URL are not used again.
             server.revision += 1
-            server.save()
+        server.url_sealed = servers.seal_url(name, "url_sealed", url)
+        server.host = displayed_host(parameters.get("host"))
+        if admin_url is not None:
+            server.admin_url_sealed = servers.seal_url(name, "admin_url_sealed", admin_url) if admin_url else None
+        if capacity is not None:
+            server.capacity = capacity
+        server.save()
         action = "database_server.replaced" if replace else "database_server.added"
         record_for_platform(action, target=("database_server", server.pk))
     return server
 
 
-def _parts(url: str) -> dict[str, Any]:
+def _parse(url: str) -> Parameters:
     try:
-        return servers.of_url(url)
+        return servers.parse_url(url)
     except psycopg.ProgrammingError as problem:
-        raise ServerUnfit("This is no PostgreSQL URL: postgresql://user:password@host:port/") from problem
+        raise ServerUnfit("The URL is invalid. Use the form postgresql://user:password@host:port/") from problem
 
 
-def _reached(connect: Callable[[], "psycopg.Connection[Any]"]) -> "psycopg.Connection[Any]":
+def _connect(connect: Callable[[], Connection]) -> Connection:
     try:
         return connect()
     except psycopg.OperationalError as problem:
-        # The driver's message names hosts and users of the URL, which is what its owner needs; never the password.
-        raise ServerUnfit(f"The server does not let us in: {problem}") from problem
+        # The driver's message shows hosts and users of the URL to its owner, but never the password.
+        raise ServerUnfit(f"The connection failed: {problem}") from problem
 
 
-def _check_fitness(raw: "psycopg.Connection[Any]") -> None:
+def _check_fitness(raw: Connection) -> None:
     if raw.info.server_version < OLDEST_POSTGRESQL:
         raise ServerUnfit("The server must be PostgreSQL 15 or newer.")
     may = raw.execute("SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
     if may is None or not may[0]:
-        raise ServerUnfit("This login may not make databases: ALTER ROLE … CREATEDB.")
+        raise ServerUnfit("This login cannot create databases. Grant it with ALTER ROLE … CREATEDB.")
 
 
 def change_database_server(*, name: str, capacity: int | None = None, accepts: bool | None = None) -> DatabaseServer:
-    """Change how many tenants a server takes, or whether it takes new ones; those it has stay. Raises
-    UnknownServer.
-    """
-    changes: dict[str, Any] = {}
+    """Change how many tenants a server takes, or whether it accepts new ones. Existing tenants stay. Raises UnknownServer."""
+    changes: _Changes = {}
     if capacity is not None:
         changes["capacity"] = capacity
     if accepts is not None:
@@ -139,6 +135,6 @@ def change_database_server(*, name: str, capacity: int | None = None, accepts: b
     with transaction.atomic():
         if changes:
             DatabaseServer.objects.filter(pk=server.pk).update(**changes)
-            record_for_platform("database_server.changed", target=("database_server", server.pk), details=changes)
+            record_for_platform("database_server.changed", target=("database_server", server.pk), details=dict(changes))
     server.refresh_from_db()
     return server

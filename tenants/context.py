@@ -1,121 +1,65 @@
-"""How the tenant travels: a ContextVar that fails closed (DESIGN.md section 4)."""
+"""Entering a tenant: the ContextVars that carry it, and what fails when no tenant is entered."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 import structlog
-from django.db import ProgrammingError, connections, transaction
+from django.db import ProgrammingError, transaction
 from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
 from tenants import lookup
-from tenants.errors import NoActiveTenant, TenantBehind, TenantSwitchInTransaction
+from tenants.errors import NoActiveTenant, TenantBehind
+from tenants.lookup import TenantContext
+from tenants.models import TenantDatabase
+from tenants.schema import schema_version
 from tenants.states import Purpose
-
-if TYPE_CHECKING:
-    from tenants.backend.base import DatabaseWrapper
+from tenants.target import TENANT_ALIAS, current_target, in_target
 
 log = structlog.get_logger("identity.tenants")
 
-TENANT_ALIAS = "tenant"
-_NOT_THERE = (UndefinedColumn, UndefinedFunction, UndefinedTable)
+_MISSING_IN_SCHEMA = (UndefinedColumn, UndefinedFunction, UndefinedTable)
+_entered: ContextVar[TenantContext | None] = ContextVar("tenant_context", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A database to connect to. `key` names it in the pool; a direct place is maintenance and bypasses the pool."""
-
-    server_id: int
-    server_revision: int
-    database: str
-    direct: bool = False
-    # The tenant whose place it is; none while a template or a spare database is made.
-    tenant: lookup.TenantContext | None = field(default=None, compare=False)
-
-    @property
-    def key(self) -> tuple[int, int, str]:
-        return (self.server_id, self.server_revision, self.database)
-
-
-_place: ContextVar[Place | None] = ContextVar("tenant_place", default=None)
-
-
-def is_entered() -> bool:
-    """Whether tenant models mean a database at the moment."""
-    return _place.get() is not None
-
-
-def entered() -> Place | None:
-    """The place that is entered, if one is."""
-    return _place.get()
-
-
-def current_place() -> Place:
-    """Where tenant models go at the moment; NoActiveTenant outside `in_tenant()`."""
-    place = _place.get()
-    if place is None:
-        raise NoActiveTenant("A tenant model was used outside in_tenant(): the action must say which tenant it means.")
-    return place
-
-
-def current_tenant() -> lookup.TenantContext:
-    """The tenant that is entered; NoActiveTenant if none is."""
-    tenant = current_place().tenant
-    if tenant is None:
+def current_tenant() -> TenantContext:
+    """Return the tenant that is entered. Raises NoActiveTenant."""
+    target, tenant = current_target(), _entered.get()
+    if tenant is None or tenant.tenant_id != target.tenant_id:
         raise NoActiveTenant("A database is entered for maintenance, not for a tenant.")
     return tenant
 
 
-def _wrapper() -> "DatabaseWrapper":
-    return cast("DatabaseWrapper", connections[TENANT_ALIAS])
-
-
 @contextmanager
-def in_place(place: Place) -> Iterator[None]:
-    """Enter a database by its place; used by `in_tenant` and by maintenance."""
-    outer = _place.get()
-    if outer is not None and outer == place:
-        yield
-        return
-    wrapper = _wrapper()
-    if wrapper.in_atomic_block:
-        raise TenantSwitchInTransaction("Another tenant was entered inside an open tenant transaction.")
-    wrapper.leave()
-    token = _place.set(place)
-    try:
-        yield
-    finally:
-        try:
-            wrapper.leave()
-        finally:
-            _place.reset(token)
+def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[TenantContext]:
+    """Enter a tenant: inside the block, tenant models use its database. No connection is opened before the first statement.
 
-
-@contextmanager
-def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[lookup.TenantContext]:
-    """Enter a tenant: from here tenant models mean its database.
-
-    Takes the tenant's id and what it is entered for. Gives the tenant's context (settings, state). Raises
-    UnknownTenant, TenantSuspended or TenantBusy; with TenantBehind when a statement misses what this release's migrations
-    make. No connection is opened before the first statement.
+    Raises UnknownTenant, TenantSuspended, TenantBusy; TenantBehind when a statement fails because the database lacks
+    migrations of this release.
     """
     tenant = lookup.find(tenant_id)
     tenant.check(purpose)
+    token = _entered.set(tenant)
     try:
-        with in_place(Place(tenant.server_id, tenant.server_revision, tenant.database, tenant=tenant)):
+        with in_target(tenant.target):
             yield tenant
     except ProgrammingError as problem:
-        # Asked only now: whether a tenant is migrated costs no request that goes well.
-        if isinstance(problem.__cause__, _NOT_THERE) and lookup.is_behind(tenant_id):
+        # Checked only after a failure, so successful requests pay nothing.
+        if isinstance(problem.__cause__, _MISSING_IN_SCHEMA) and _is_behind(tenant_id):
             log.warning("tenant_behind", tenant=str(tenant_id), next="run migrate_tenants")
             raise TenantBehind from problem
         raise
+    finally:
+        _entered.reset(token)
+
+
+def _is_behind(tenant_id: UUID) -> bool:
+    """Return whether the tenant's database has another schema than this release expects."""
+    return TenantDatabase.objects.filter(pk=tenant_id).exclude(schema_version=schema_version()).exists()
 
 
 def tenant_atomic() -> AbstractContextManager[None]:
-    """A transaction in the tenant's database. Django's bare `atomic()` would open one in the global database."""
-    current_place()
+    """Open a transaction in the tenant's database. Django's bare `atomic()` opens one in the global database."""
+    current_target()
     return transaction.atomic(using=TENANT_ALIAS)

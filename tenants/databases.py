@@ -18,10 +18,10 @@ from psycopg.errors import InsufficientPrivilege
 
 from tenants import servers
 from tenants.backend.base import POOL
-from tenants.context import Place
 from tenants.errors import CopyFailed, JobRunning
 from tenants.models import DatabaseServer
 from tenants.schema import schema_version, upgrade
+from tenants.target import DatabaseTarget
 
 Raw = psycopg.Connection[Any]
 
@@ -259,7 +259,7 @@ def ensure_template(server: DatabaseServer) -> str:
         # Only an invalid one is left under this name by now.
         drop(raw, name)
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(making)))
-        upgrade(Place(server.pk, server.revision, making, direct=True))
+        upgrade(DatabaseTarget.for_maintenance(server, making))
         raw.execute(
             sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false").format(sql.Identifier(making))
         )

@@ -18,12 +18,12 @@ from django.db.models import Q
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import databases, steps
-from tenants.context import Place
 from tenants.errors import JobRunning, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, TenantDatabase
 from tenants.provisioning import change_state
 from tenants.schema import schema_version, upgrade, why
 from tenants.states import State
+from tenants.target import DatabaseTarget
 
 # Suspended tenants are migrated as well, or they could not be resumed; they stay suspended.
 MIGRATED = (State.ACTIVE, State.SUSPENDED, State.MIGRATING)
@@ -176,7 +176,7 @@ def _migrate_alone(mapping: TenantDatabase) -> tuple[Result, str]:
     problem: UpgradeFailed | DatabaseError | None = None
     reason, ran = "", []
     try:
-        ran = upgrade(Place(mapping.server_id, mapping.server.revision, found.name, direct=True))
+        ran = upgrade(DatabaseTarget.for_maintenance(mapping.server, found.name))
     except (UpgradeFailed, DatabaseError) as failure:
         problem, reason = failure, why(failure)
     steps.completed("migrated")

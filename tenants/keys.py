@@ -30,7 +30,7 @@ _opened: OrderedDict[str, bytes] = OrderedDict()
 _lock = Lock()
 
 
-def make(owner: str) -> None:
+def create(owner: str) -> None:
     """Make the owner's data key unless it exists; twice at once makes one."""
     wrapped = wrap_data_key(new_data_key(), owner=owner)
     DataKey.objects.bulk_create(
@@ -55,7 +55,7 @@ def _unwrapped(owner: str) -> bytes:
     """Read and open the owner's data key. The platform's key is created on first use. Raises DataKeyLocked."""
     row = DataKey.objects.filter(pk=owner).first()
     if row is None and owner == DataKey.PLATFORM:
-        make(owner)
+        create(owner)
         row = DataKey.objects.get(pk=owner)
     try:
         if row is None:

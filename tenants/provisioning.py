@@ -1,8 +1,8 @@
-"""A tenant's database from the promise to the tombstone. Every job can be killed anywhere and run again.
+"""Create, suspend, resume and delete tenants. Every job can be killed at any point and run again.
 
-The mapping row comes first: it is the promise that the database's name belongs to the tenant. A database is copied from
-a migrated template (STRATEGY wal_log), or claimed from the warm pool of ready-made ones, and counts only when the
-mapping says `active`. Whoever works on a tenant's database holds that tenant's lock (`databases.job_lock`).
+The mapping row comes first: it reserves the database's name for the tenant. The database is taken from the warm pool or
+copied from a migrated template (STRATEGY wal_log), and is used only once the mapping says `active`. A job holds the tenant's
+lock while it works on its database (`databases.job_lock`).
 """
 
 import re
@@ -13,40 +13,39 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.chain import PLATFORM
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.postgresql import statement_timeout
+from identity_platform.postgresql.statement_timeout import no_timeout
 from tenants import databases, final_backups, keys, lookup, steps, warm_pool
 from tenants.capacity import server_with_room
-from tenants.context import Place
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
 from tenants.final_backups import Deletion
 from tenants.models import DatabaseServer, DataKey, FinalBackup, Tenant, TenantDatabase
-from tenants.reservations import reserve
 from tenants.schema import is_current, schema_version, upgrade
+from tenants.signals import tenant_created
 from tenants.slugs import slug_of
 from tenants.states import FOLLOWS, State
+from tenants.target import DatabaseTarget
 from tenants.webauthn_claims import claim
 
-Furnish = Callable[[Tenant], None]
-# What a tenant gets, in the transaction that makes it active, when its maker does not say (a repair, for one): apps
-# above this one put it here.
-standard_furniture: list[Furnish] = []
-
+# Creates what the caller wants to exist with the tenant, in the transaction that activates it.
+Initialize = Callable[[Tenant], None]
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# A generated slug gets a random suffix when it is taken.
+SLUG_TRIES = 8
 
 
 def is_reserved(slug: str) -> bool:
-    """Whether commands take it for something else: for the platform's own trail, or for a tenant's id."""
+    """Return whether commands use this word for something else: the platform's audit trail, or a tenant's id."""
     return slug == PLATFORM or _ID.fullmatch(slug) is not None
 
 
-# --- making ----------------------------------------------------------------------------------------------------------
+# --- creating --------------------------------------------------------------------------------------------------------
 
 
 def create_tenant(
@@ -55,110 +54,126 @@ def create_tenant(
     slug: str | None = None,
     tenant_settings: dict[str, Any] | None = None,
     server: str | None = None,
-    furnish: Furnish | None = None,
+    initialize: Initialize | None = None,
 ) -> Tenant:
-    """Make a tenant with a database of its own, ready when this returns.
+    """Create a tenant with a database of its own, ready when this returns.
 
-    Takes the name, optionally a slug (made from the name else), settings and the server's name. `furnish` puts into the
-    same transaction what must exist with the tenant (its default client, its first admin). A tenant of this slug whose
-    making was interrupted is finished, under the name and settings that are given now. Raises SlugTaken,
-    NoRoom, RelyingPartyTaken; the database server's errors come as they are.
+    Without `slug` one is generated from the name. If the provisioning of a tenant with this slug was interrupted, it is
+    finished, with the name and settings given now. Raises SlugTaken, NoRoom, RelyingPartyTaken and what `initialize`
+    raises; errors of the database server are not translated.
     """
-    stated = slug is not None
-    slug = slug or slug_of(name)
-    if stated and (begun := _begun(slug)) is not None:
-        return _finish_begun(begun, name, tenant_settings or {}, furnish)
+    own = tenant_settings or {}
+    if slug is not None and (interrupted := _interrupted(slug)) is not None:
+        return _finish_interrupted(interrupted, name, own, initialize)
     chosen = server_with_room(server)
     with ExitStack() as job:
         with transaction.atomic():
-            tenant = _reserved(chosen, name, slug, stated, tenant_settings or {})
-            claim(tenant.pk, before={}, after=tenant.settings)
+            tenant = _reserve(chosen, name, slug, own)
+            claim(tenant.pk, before={}, after=own)
             mapping = tenant.database
             if mapping.status == State.ACTIVE:
-                _furnish(tenant, furnish)
+                _initialize(tenant, initialize)
                 return tenant
-            # Before anybody can see the row: who finds it unlocked may take it for one that was left behind.
+            # Locked before the row is visible: an unlocked one counts as interrupted.
             raw = job.enter_context(databases.job_lock(chosen, tenant.pk))
         steps.completed("mapped")
         try:
-            _finish(raw, mapping, furnish)
+            _finish(raw, mapping, initialize)
         except ApiError:
-            # Rejected (the admin's name is taken), not interrupted: nothing of it stays.
+            # Rejected (the admin's name is taken), not interrupted: nothing is kept.
             _undo(raw, mapping)
             raise
     return tenant
 
 
-def _reserved(server: DatabaseServer, name: str, slug: str, stated: bool, tenant_settings: dict[str, Any]) -> Tenant:
-    # Only a slug that we made ourselves may be varied.
-    made = [] if stated else [f"{slug[:45]}-{secrets.token_hex(2)}" for _ in range(7)]
-    variants = made if made and is_reserved(slug) else [slug, *made]
-    for candidate in variants:
-        tenant = reserve(server, name=name, slug=candidate, tenant_settings=tenant_settings)
-        if tenant is not None:
-            return tenant
+def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str, Any]) -> Tenant:
+    """Write the tenant's rows, in the caller's transaction. The mapping is active if the warm pool had a database."""
+    tenant = _insert(name, slug, own)
+    keys.create(str(tenant.pk))
+    ready = warm_pool.claim_one(server)
+    TenantDatabase.objects.create(
+        tenant=tenant,
+        server=server,
+        name=ready or warm_pool.new_database_name(),
+        status=State.ACTIVE if ready else State.PROVISIONING,
+        schema_version=schema_version() if ready else "",
+    )
+    return tenant
+
+
+def _insert(name: str, slug: str | None, own: dict[str, Any]) -> Tenant:
+    """Insert the tenant's row. Raises SlugTaken."""
+    generated = slug or slug_of(name)
+    # A stated slug is taken as it is.
+    suffixed = [] if slug else [f"{generated[:45]}-{secrets.token_hex(2)}" for _ in range(SLUG_TRIES - 1)]
+    for candidate in suffixed if suffixed and is_reserved(generated) else [generated, *suffixed]:
+        try:
+            with transaction.atomic():
+                return Tenant.objects.create(name=name, slug=candidate, settings=own)
+        except IntegrityError:
+            continue
     raise SlugTaken
 
 
-def _begun(slug: str) -> TenantDatabase | None:
+def _interrupted(slug: str) -> TenantDatabase | None:
     found = TenantDatabase.objects.select_related("tenant", "server").filter(tenant__slug__iexact=slug)
     return found.filter(status=State.PROVISIONING).first()
 
 
-def _finish_begun(begun: TenantDatabase, name: str, tenant_settings: dict[str, Any], furnish: Furnish | None) -> Tenant:
+def _finish_interrupted(
+    mapping: TenantDatabase, name: str, own: dict[str, Any], initialize: Initialize | None
+) -> Tenant:
+    tenant = mapping.tenant
     try:
-        with databases.job_lock(begun.server, begun.pk) as raw:
-            begun.refresh_from_db()
-            # Not left behind, but made by somebody else in the meantime.
-            if begun.status != State.PROVISIONING:
+        with databases.job_lock(mapping.server, mapping.pk) as raw:
+            mapping.refresh_from_db(fields=["status"])
+            # Finished by another process in the meantime.
+            if mapping.status != State.PROVISIONING:
                 raise SlugTaken
             with transaction.atomic():
-                claim(begun.pk, before=begun.tenant.settings, after=tenant_settings)
-                begun.tenant.name, begun.tenant.settings = name, tenant_settings
-                begun.tenant.save(update_fields=["name", "settings", "updated_at"])
-            _finish(raw, begun, furnish)
+                claim(mapping.pk, before=tenant.settings, after=own)
+                tenant.name, tenant.settings = name, own
+                tenant.save(update_fields=["name", "settings", "updated_at"])
+            _finish(raw, mapping, initialize)
     except JobRunning as running:
         raise SlugTaken from running
-    return begun.tenant
+    return tenant
 
 
-def finish_provisioning(*, tenant_id: UUID, furnish: Furnish | None = None) -> Tenant:
-    """Go on with a tenant that is not active yet, from whatever step it reached; harmless when it is done.
+def finish_provisioning(*, tenant_id: UUID) -> Tenant:
+    """Finish an interrupted provisioning, from the step it reached. Does nothing if the tenant is ready.
 
-    Raises UnknownTenant, JobRunning; the database server's errors come as they are.
+    Raises UnknownTenant, JobRunning; errors of the database server are not translated.
     """
     mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
     if mapping is None:
         raise UnknownTenant
     with databases.job_lock(mapping.server, tenant_id) as raw:
-        mapping.refresh_from_db()
+        mapping.refresh_from_db(fields=["status"])
         if mapping.status == State.PROVISIONING:
-            _finish(raw, mapping, furnish)
+            _finish(raw, mapping, None)
     return mapping.tenant
 
 
-def _finish(raw: databases.Raw, mapping: TenantDatabase, furnish: Furnish | None) -> None:
-    server, tenant = mapping.server, mapping.tenant
-    warm_pool.copy(raw, server, mapping.name)
-    place = Place(server.pk, server.revision, mapping.name, direct=True)
-    if not is_current(place):
+def _finish(raw: databases.Raw, mapping: TenantDatabase, initialize: Initialize | None) -> None:
+    warm_pool.copy(raw, mapping.server, mapping.name)
+    target = DatabaseTarget.for_maintenance(mapping.server, mapping.name)
+    if not is_current(target):
         # Copied before a crash, finished by newer code.
-        upgrade(place)
+        upgrade(target)
     steps.completed("verified")
     with transaction.atomic():
-        TenantDatabase.objects.filter(pk=mapping.pk).update(
-            status=State.ACTIVE, schema_version=schema_version(), reason=""
-        )
-        _furnish(tenant, furnish)
+        mapping.status, mapping.schema_version, mapping.reason = State.ACTIVE, schema_version(), ""
+        mapping.save(update_fields=["status", "schema_version", "reason", "updated_at"])
+        _initialize(mapping.tenant, initialize)
     steps.completed("activated")
-    mapping.refresh_from_db(fields=["status", "schema_version", "reason"])
-    tenant.database = mapping
     lookup.forget()
 
 
-def _furnish(tenant: Tenant, furnish: Furnish | None) -> None:
-    for put in [furnish] if furnish is not None else standard_furniture:
-        put(tenant)
+def _initialize(tenant: Tenant, initialize: Initialize | None) -> None:
+    tenant_created.send(sender=Tenant, tenant=tenant)
+    if initialize is not None:
+        initialize(tenant)
     record_for_platform("tenant.created", tenant_id=tenant.pk, target=("tenant", tenant.pk))
 
 
@@ -166,7 +181,7 @@ def _furnish(tenant: Tenant, furnish: Furnish | None) -> None:
 
 
 def change_state(tenant_id: UUID, to: State, *, reason: str = "", only_from: State | None = None) -> TenantDatabase:
-    """Move a mapping to another state if the table of states allows it; WrongState if not, UnknownTenant if unknown."""
+    """Move a mapping to another state. Raises WrongState if the table of states does not allow it, UnknownTenant."""
     sources = [state for state, following in FOLLOWS.items() if to in following and only_from in (None, state)]
     moved = TenantDatabase.objects.filter(pk=tenant_id, status__in=sources).update(status=to, reason=reason)
     mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
@@ -226,7 +241,7 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
     if mapping is None or mapping.status == State.DELETED:
         raise UnknownTenant
     # All its services and people's admins at once may take longer than a request's statements.
-    with statement_timeout.no_timeout(), databases.job_lock(mapping.server, tenant_id) as raw:
+    with no_timeout(), databases.job_lock(mapping.server, tenant_id) as raw:
         reload_mapping(mapping)
         if mapping.status != State.DELETING:
             _begin_deletion(raw, mapping, final_backup=final_backup)

@@ -22,18 +22,18 @@ from django.utils.timezone import now
 from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.postgresql import statement_timeout
+from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.transfer.temporary_folder import temporary_folder
 from identity_platform.transfer.writing import reject_special
 from tenants import databases, dumps, final_backups, lookup, steps
 from tenants.capacity import server_with_room
-from tenants.context import TENANT_ALIAS, Place, in_place
 from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
 from tenants.provisioning import change_state, forget_in_global_database, reload_mapping
 from tenants.router import lives_in_tenant
 from tenants.schema import is_current, is_older, reason_of, schema_version, upgrade
 from tenants.states import State
+from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tenants.warm_pool import new_database_name
 
 MANIFEST, DUMP = "tenant.json", "database.dump"
@@ -90,7 +90,7 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
         dump = _unpacked(file, tenant_id, folder)
         with databases.job_lock(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
             name = _copy_into(mapping.server, tenant_id, dump)
-            _close(Place(mapping.server.pk, mapping.server.revision, name, direct=True))
+            _close(DatabaseTarget.for_maintenance(mapping.server, name))
             # The backup may hold webhook endpoints that there were none of any more. Without any, the deliverer strikes
             # the tenant off again.
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
@@ -106,14 +106,14 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
     is in use), NoRoom, UnknownServer, CopyFailed, ProgramMissing, JobRunning, OSError; then everything is as it was.
     """
     mapping, target = final_backups.deleted_tenant_of(file), server_with_room(server)
-    with temporary_folder() as folder, statement_timeout.no_timeout(), databases.job_lock(mapping.server, mapping.pk):
+    with temporary_folder() as folder, no_timeout(), databases.job_lock(mapping.server, mapping.pk):
         dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
         made_by = str(manifest["schema_version"])
         if made_by != schema_version() and not is_older(made_by):
             raise BackupUnfit("This backup is of a newer release: upgrade this one first.")
         try:
             name = _copy_into(target, mapping.pk, dump)
-            _close(Place(target.pk, target.revision, name, direct=True))
+            _close(DatabaseTarget.for_maintenance(target, name))
             _put_back(mapping.pk, manifest, rows, slug or manifest["slug"], server=target, name=name)
         finally:
             # Unless it has become the tenant's database.
@@ -241,21 +241,21 @@ def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: Tenant
     steps.completed("read in")
     if like is not None and _row_counts(like.server, like.name) != _row_counts(server, name):
         raise CopyFailed("The copy does not hold as many rows as the original: everything is as it was.")
-    place = Place(server.pk, server.revision, name, direct=True)
-    if not is_current(place):
+    copied = DatabaseTarget.for_maintenance(server, name)
+    if not is_current(copied):
         try:
-            upgrade(place)
+            upgrade(copied)
         except UpgradeFailed as failure:
             raise CopyFailed(str(failure)) from failure
     return name
 
 
-def _close(place: Place) -> None:
+def _close(database: DatabaseTarget) -> None:
     """End what a copy of a backup holds open: somebody may have closed it since, because it was stolen.
 
     A model says itself how, by a class method `close_all(moment)`.
     """
-    with in_place(place), transaction.atomic(using=TENANT_ALIAS):
+    with in_target(database), transaction.atomic(using=TENANT_ALIAS):
         with connections[TENANT_ALIAS].cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = 0")
         for model in apps.get_models():

@@ -5,7 +5,7 @@ from typing import Any
 from django.apps import apps
 from django.db.models import Model
 
-from tenants.context import TENANT_ALIAS, is_entered
+from tenants.target import TENANT_ALIAS, entered_target
 
 GLOBAL_ALIAS = "default"
 
@@ -34,7 +34,7 @@ class TenantRouter:
         Without a tenant entered there is no tenant database to migrate: `makemigrations` and a bare `migrate` ask for
         every alias.
         """
-        if db == TENANT_ALIAS and not is_entered():
+        if db == TENANT_ALIAS and entered_target() is None:
             return False
         if model_name is None:
             return bool(hints.get("tenant", False)) == (db == TENANT_ALIAS)

@@ -15,9 +15,9 @@ from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 
 from identity_platform.api.errors import ApiError
-from identity_platform.postgresql import statement_timeout
-from tenants.context import TENANT_ALIAS, Place, in_place
+from identity_platform.postgresql.statement_timeout import no_timeout
 from tenants.errors import UpgradeFailed
+from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 
 log = structlog.get_logger("identity.tenants")
 
@@ -68,17 +68,17 @@ def is_older(version: str) -> bool:
     return int(found[1]) <= int(own.partition("-")[0])
 
 
-def is_current(place: Place) -> bool:
-    """Whether the database at `place` can be read and has every migration of this code: one statement."""
-    with in_place(place), connections[TENANT_ALIAS].cursor() as cursor:
+def is_current(target: DatabaseTarget) -> bool:
+    """Whether the database at `target` can be read and has every migration of this code: one statement."""
+    with in_target(target), connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute("SELECT app, name FROM django_migrations")
         return migration_names() <= set(cursor.fetchall())
 
 
-def upgrade(place: Place) -> list[str]:
-    """Bring the database at `place` to this code's schema; gives the names of the migrations that ran.
+def upgrade(target: DatabaseTarget) -> list[str]:
+    """Bring the database at `target` to this code's schema; gives the names of the migrations that ran.
 
-    All of them run in one transaction, so a failing one leaves the database as it was: UpgradeFailed names it. `place`
+    All of them run in one transaction, so a failing one leaves the database as it was: UpgradeFailed names it. `target`
     must be direct. A database that cannot be reached raises the driver's error.
     """
     own = set(own_apps())
@@ -89,7 +89,7 @@ def upgrade(place: Place) -> list[str]:
         if action == "apply_start" and migration is not None:
             at = f"{migration.app_label}.{migration.name}"
 
-    with in_place(place), statement_timeout.no_timeout():
+    with in_target(target), no_timeout():
         connection = connections[TENANT_ALIAS]
         connection.ensure_connection()
         try:

@@ -1,5 +1,6 @@
-"""How to reach a database server: parameters for psycopg, sealed in the database, opened once per process."""
+"""How to reach a database server: psycopg parameters, sealed in the database, opened once per process."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -13,17 +14,24 @@ from tenants import keys
 from tenants.models import DatabaseServer
 
 MAIN = MAIN_SERVER
+Connection = psycopg.Connection[tuple[Any, ...]]
+# psycopg's keyword arguments: strings and numbers.
+Parameters = dict[str, Any]
+
+# A function of the number of servers and their revisions, not of tenants.
+_MOST_CACHED = 256
+_names: dict[int, str] = {}
 
 
-def _of_settings(parts: dict[str, Any]) -> dict[str, Any]:
+def _of_settings(database: Mapping[str, Any]) -> Parameters:
     found = {
-        "user": parts["USER"],
-        "password": parts["PASSWORD"],
-        "host": parts["HOST"],
-        "port": parts["PORT"],
-        **parts["OPTIONS"],
+        "user": database["USER"],
+        "password": database["PASSWORD"],
+        "host": database["HOST"],
+        "port": database["PORT"],
+        **database["OPTIONS"],
     }
-    # Django's own: the driver knows no such parameter.
+    # An option of Django, unknown to the driver.
     found.pop("server_side_binding", None)
     return {name: value for name, value in found.items() if value not in ("", None) or name == "prepare_threshold"}
 
@@ -37,56 +45,53 @@ def seal_url(server_name: str, column: str, url: str) -> bytes:
     return seal(url.encode(), data_key=keys.platform_key(), context=_context(server_name, column))
 
 
-def parameters(server_id: int, revision: int, *, direct: bool = False) -> dict[str, Any]:
-    """psycopg's connection parameters of a server, without a database name.
+def parameters(server_id: int, revision: int, *, direct: bool = False) -> Parameters:
+    """Return psycopg's parameters of a server, without a database name.
 
-    `direct` is the connection for CREATE DATABASE and migrations, past any pooler. The revision is only here to keep
-    parameters of an older revision from being used.
+    `direct` is the connection for CREATE DATABASE and migrations, past any pooler. `revision` keys the cache, so a changed
+    URL applies at once.
     """
-    return {name: value for name, value in _all(server_id, revision, direct).items() if name != "dbname"}
-
-
-_names: dict[int, str] = {}
+    return {name: value for name, value in _opened(server_id, revision, direct).items() if name != "dbname"}
 
 
 def name_of(server_id: int) -> str | None:
-    """The name of a server that this process has looked up before; asks no database, as it is for errors."""
+    """Return the name of a server that this process has connected to. Never queries: error handling calls it."""
     return _names.get(server_id)
 
 
-# Bounded by the number of servers and their revisions, not of tenants.
-@lru_cache(maxsize=256)
-def _all(server_id: int, revision: int, direct: bool) -> dict[str, Any]:
+@lru_cache(maxsize=_MOST_CACHED)
+def _opened(server_id: int, revision: int, direct: bool) -> Parameters:
     server = DatabaseServer.objects.get(pk=server_id)
     _names[server_id] = server.name
     sealed = (server.admin_url_sealed or server.url_sealed) if direct else server.url_sealed
     if sealed is None:
-        parts = settings.DATABASE_ADMIN if direct else settings.DATABASES["default"]
-        return _of_settings(parts) | {"dbname": parts["NAME"]}
+        database = settings.DATABASE_ADMIN if direct else settings.DATABASES["default"]
+        return _of_settings(database) | {"dbname": database["NAME"]}
     column = "admin_url_sealed" if direct and server.admin_url_sealed else "url_sealed"
-    url = unseal(bytes(sealed), data_key=keys.platform_key(), context=_context(server.name, column)).decode()
-    return of_url(url)
+    return parse_url(
+        unseal(bytes(sealed), data_key=keys.platform_key(), context=_context(server.name, column)).decode()
+    )
 
 
-def of_url(url: str) -> dict[str, Any]:
-    """psycopg's parameters of a connection URL; psycopg.ProgrammingError if it is none."""
+def parse_url(url: str) -> Parameters:
+    """Return psycopg's parameters of a connection URL. Raises psycopg.ProgrammingError if it is invalid."""
     return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
 
 
-def maintenance(server: DatabaseServer) -> "psycopg.Connection[Any]":
-    """A direct connection in autocommit to the server's maintenance database, for CREATE and DROP DATABASE."""
-    return connect_for_maintenance(_all(server.pk, server.revision, True))
+def maintenance(server: DatabaseServer) -> Connection:
+    """Open a direct autocommit connection to the server's maintenance database, for CREATE and DROP DATABASE."""
+    return connect_for_maintenance(_opened(server.pk, server.revision, True))
 
 
-def direct_to_global() -> "psycopg.Connection[Any]":
-    """A direct connection in autocommit to the global database itself, for locks that live as long as it does."""
+def direct_to_global() -> Connection:
+    """Open a direct autocommit connection to the global database, for locks that last as long as the connection."""
     return connect_for_maintenance(
         _of_settings(settings.DATABASE_ADMIN) | {"dbname": settings.DATABASES["default"]["NAME"]}
     )
 
 
-def connect_for_maintenance(parts: dict[str, Any]) -> "psycopg.Connection[Any]":
-    """The same from connection parameters; the maintenance database is the one they name, else `postgres`."""
-    params: dict[str, Any] = {"dbname": "postgres", "connect_timeout": 5, "application_name": "identity-admin"} | parts
-    params.pop("prepare_threshold", None)
-    return psycopg.connect(**params, autocommit=True)
+def connect_for_maintenance(parameters: Parameters) -> Connection:
+    """Open a direct autocommit connection. The database is the one in the parameters, else `postgres`."""
+    found: Parameters = {"dbname": "postgres", "connect_timeout": 5, "application_name": "identity-admin"} | parameters
+    found.pop("prepare_threshold", None)
+    return psycopg.connect(**found, autocommit=True)

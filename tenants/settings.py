@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
-from uuid import UUID
 
 from django.conf import settings as platform
 from django.utils.functional import Promise
@@ -349,20 +348,3 @@ def _property(setting: Setting, *, nullable: bool) -> dict[str, Any]:
             found["enum"] = [*found["enum"], None]
     default = setting.default.of({}, "")
     return found | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})
-
-
-# Takes the tenant, its settings before and after the change. Raises an ApiError to reject the change.
-ChangeCheck = Callable[[UUID, dict[str, Any], dict[str, Any]], None]
-_change_checks: list[ChangeCheck] = []
-
-
-def check_changes_with(check: ChangeCheck) -> None:
-    """Call `check` before settings change. For rules of rooms above, which this module cannot import."""
-    if check not in _change_checks:
-        _change_checks.append(check)
-
-
-def check_change(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Call every check. The first error rejects the change."""
-    for check in _change_checks:
-        check(tenant_id, before, after)

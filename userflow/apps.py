@@ -7,12 +7,12 @@ class UserflowConfig(AppConfig):
     name = "userflow"
 
     def ready(self) -> None:
-        from tenants.provisioning import standard_furniture
-        from userflow.clients.actions import furnish_with_default_client
+        from tenants.signals import tenant_created
+        from userflow.clients.actions import create_default_client
         from userflow.directory.receivers import keep_admins_decision
         from userflow.invitations.receivers import delete_invitations_of
         from userflow.signals import end_user_activity_set, end_user_erasing
 
-        standard_furniture.append(furnish_with_default_client)
+        tenant_created.connect(create_default_client)
         end_user_activity_set.connect(keep_admins_decision)
         end_user_erasing.connect(delete_invitations_of)

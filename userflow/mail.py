@@ -21,7 +21,8 @@ from django.template.loader import render_to_string
 from identity_platform.api import ratelimit
 from identity_platform.audit.origin import current_origin, set_origin
 from identity_platform.crypto import hash_token
-from tenants.context import TENANT_ALIAS, current_tenant
+from tenants.context import current_tenant
+from tenants.target import TENANT_ALIAS
 from userflow.errors import MailBusy
 
 log = structlog.get_logger("identity.mail")

@@ -22,8 +22,8 @@ from console.frame.labels import counted
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import draw_inside
 from identity_platform.audit.writer import record_for_tenant
-from tenants.context import TENANT_ALIAS
 from tenants.models import Tenant
+from tenants.target import TENANT_ALIAS
 
 COUNTED_AT_MOST: Final = 10_000
 

@@ -22,11 +22,12 @@ from console.metrics import queries
 from console.metrics.models import TenantDay, TenantFigures
 from identity_platform.api import daily_counters
 from registry.limits import CALLS, REFUSED
-from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
+from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
 from tenants.models import TenantDatabase
 from tenants.schema import why
 from tenants.states import ALLOWED, Purpose
+from tenants.target import TENANT_ALIAS
 
 LOOKED_AT: Final = [state for state, purposes in ALLOWED.items() if Purpose.INSPECT in purposes]
 # Transactions that began before are over by then: a request's statements end after seconds.

@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from console.frame.lists import TenantModelAdmin
 from console.frame.scope import tenant_at
 from mfa import factors
-from tenants.context import TENANT_ALIAS
+from tenants.target import TENANT_ALIAS
 from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role
 from userflow.accounts.session_models import EndUserSession
 

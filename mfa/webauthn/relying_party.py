@@ -69,10 +69,12 @@ def _pages(origins: list[str]) -> list[str]:
     return [origin for origin in origins if origin.startswith("http")]
 
 
-def reject_rp_id_change(tenant_id: UUID, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Raise RelyingPartyInUse (400) to change the id under which passkeys of the tenant were made.
+def reject_rp_id_change(
+    sender: object, *, tenant_id: UUID, before: dict[str, Any], after: dict[str, Any], **_: object
+) -> None:
+    """Raise RelyingPartyInUse (400) if passkeys exist under the relying party id that would change.
 
-    A passkey that is enrolled in the very moment of the change is lost; its owner enrols another one.
+    Accepted race: a passkey that is enrolled during the change is lost, and its owner enrolls another one.
     """
     if _id(before) == _id(after):
         return

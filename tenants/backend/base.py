@@ -1,5 +1,6 @@
-"""One alias, many databases: the wrapper's raw connection belongs to the tenant that is entered at the moment."""
+"""One alias, many databases: the connection belongs to the tenant that is currently entered."""
 
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -7,12 +8,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
 from identity_platform.postgresql import base
-from tenants import context, servers
+from tenants import servers
 from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import BoundByClient, BoundByServer, TenantConnection
 from tenants.errors import NoActiveTenant, TenantSwitchInTransaction
+from tenants.target import DatabaseTarget, current_target, entered_target
 
-# What connections to all servers share; everything else of DATABASE_URL is the main server's alone.
+# Connection parameters for all servers. Every other option of DATABASE_URL is for the main server only.
 SHARED_PARAMETERS = frozenset(
     {"client_encoding", "context", "prepare_threshold", "connect_timeout", "tcp_user_timeout", "application_name"}
 )
@@ -20,13 +22,13 @@ POOL = TenantConnectionPool(budget=settings.TENANT_CONNECTION_BUDGET, wait=setti
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's PostgreSQL wrapper whose connections come from the process-wide pool and go back there."""
+    """Django's PostgreSQL wrapper with connections from the process-wide pool."""
 
-    place: context.Place | None = None
+    target: DatabaseTarget | None = None
 
     def connect(self) -> None:
-        """Take a connection to the tenant that is entered. Connections in the pool are ready: no SET, no round trip."""
-        place = context.current_place()
+        """Take a connection to the entered tenant. Pooled connections need no SET and no round trip."""
+        target = current_target()
         self.in_atomic_block = False
         self.savepoint_ids = []
         self.atomic_blocks = []
@@ -37,61 +39,61 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self.closed_in_transaction = False
         self.errors_occurred = False
         self.isolation_level = IsolationLevel.READ_COMMITTED
-        if place.direct:  # maintenance: one connection for one job, not of the budget
-            self.connection = self._open(place)
+        if target.direct:  # maintenance: one connection for one job, outside the budget
+            self.connection = self._open(target)
         else:
-            self.connection = POOL.take(place.key, lambda: self._open(place))
-        self.place = place
+            self.connection = POOL.take(target.key, lambda: self._open(target))
+        self.target = target
         self.autocommit = True
         self.run_on_commit = []
 
     def ensure_connection(self) -> None:
-        """Refuse to go on with the connection of a tenant that is not the one entered; NoActiveTenant."""
-        if self.connection is not None and self.place is not context.entered():
-            raise NoActiveTenant("The open connection is another tenant's: it was not given back.")
+        """Raise NoActiveTenant if the open connection belongs to another tenant than the entered one."""
+        if self.connection is not None and self.target is not entered_target():
+            raise NoActiveTenant("The open connection belongs to another tenant: it was not released.")
         super().ensure_connection()
 
     def named(self) -> tuple[str | None, UUID | None]:
-        """The names of server and tenant."""
-        place = context.entered()
-        if place is None:
-            return None, None
-        return servers.name_of(place.server_id), place.tenant.tenant_id if place.tenant else None
+        """Return the server's name and the tenant's id."""
+        target = entered_target()
+        return (servers.name_of(target.server_id), target.tenant_id) if target else (None, None)
 
-    def _open(self, place: context.Place) -> TenantConnection:
+    def _open(self, target: DatabaseTarget) -> TenantConnection:
         # One server's address, password or TLS settings must not mix with another's.
-        params = {name: value for name, value in self.get_connection_params().items() if name in SHARED_PARAMETERS}
-        params |= servers.parameters(place.server_id, place.server_revision, direct=place.direct)
+        params: dict[str, Any] = {
+            name: value for name, value in self.get_connection_params().items() if name in SHARED_PARAMETERS
+        }
+        params |= servers.parameters(target.server_id, target.server_revision, direct=target.direct)
         by_server = self.settings_dict["OPTIONS"].get("server_side_binding") is True
-        params |= {"dbname": place.database, "cursor_factory": BoundByServer if by_server else BoundByClient}
+        params |= {"dbname": target.database, "cursor_factory": BoundByServer if by_server else BoundByClient}
         return TenantConnection.connect(**params, autocommit=True)
 
-    def leave(self) -> None:
-        """Give the connection back, at the end of `in_tenant()`."""
+    def release(self) -> None:
+        """Return the connection to the pool, at the end of `in_tenant()`."""
         if self.connection is None:
             return
         if self.in_atomic_block:
-            # Closed, so that the server undoes it and nothing can be added to it under another tenant's name.
+            # Closing rolls back, and keeps later statements out of another tenant's transaction.
             self.close()
             raise TenantSwitchInTransaction("A tenant was left inside an open transaction.")
-        raw, place = self.connection, self.place
-        self.connection = self.place = None
-        assert place is not None  # set together with the connection
-        if place.direct:
+        raw, target = self.connection, self.target
+        self.connection = self.target = None
+        assert target is not None  # set together with the connection
+        if target.direct:
             raw.close()
         else:
-            POOL.give_back(place.key, raw)
+            POOL.give_back(target.key, raw)
 
     def _close(self) -> None:
         if self.connection is None:
             return
-        place = self.place
+        target = self.target
         super()._close()  # type: ignore[misc]  # not in the stubs
-        if place is not None and not place.direct:
+        if target is not None and not target.direct:
             POOL.discarded()
 
     def close(self) -> None:
-        """Close for good; a connection that is closed inside a transaction stays the wrapper's until that ends."""
+        """Close the connection. Inside a transaction the wrapper keeps it until the transaction ends."""
         BaseDatabaseWrapper.close(self)
         if self.connection is None:
-            self.place = None
+            self.target = None

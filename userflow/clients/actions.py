@@ -67,16 +67,9 @@ _NOT_AN_APP = frozenset(
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def make_default_client(tenant_id: UUID) -> Client:
-    """The client that every tenant begins with: public, open for self-registration, not deletable."""
-    return Client.objects.create(
-        tenant_id=tenant_id, name=DEFAULT_CLIENT, type=PUBLIC, is_default=True, self_registration=True
-    )
-
-
-def furnish_with_default_client(tenant: Tenant) -> None:
-    """Put the default client into a tenant whose making is finished by a repair."""
-    make_default_client(tenant.pk)
+def create_default_client(sender: object, *, tenant: Tenant, **_: object) -> None:
+    """Create the default client of a new tenant: public, open for self-registration, not deletable."""
+    Client.objects.create(tenant=tenant, name=DEFAULT_CLIENT, type=PUBLIC, is_default=True, self_registration=True)
 
 
 # --- looking ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from uuid import UUID
 from django.db import connections, transaction
 
 from identity_platform.api.renderers import as_json
-from tenants.context import TENANT_ALIAS, current_tenant
+from tenants.context import current_tenant
+from tenants.target import TENANT_ALIAS
 from userflow.events import wakeups
 from userflow.events.catalogue import filters_for
 

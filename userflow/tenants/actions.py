@@ -16,13 +16,13 @@ from tenants import lookup, provisioning
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.final_backups import Deletion
 from tenants.models import Tenant, TenantDatabase
-from tenants.settings import check_change, effective, merged, validated
+from tenants.settings import effective, merged, validated
+from tenants.signals import tenant_settings_changing
 from tenants.states import State
 from tenants.webauthn_claims import claim
 from userflow.accounts.models import AdminUser, Client
 from userflow.accounts.principals import OPERATOR, Principal
 from userflow.admins.actions import create_admin_user
-from userflow.clients.actions import make_default_client
 from userflow.sessions.assurance import Action, require_assurance
 
 SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
@@ -51,17 +51,22 @@ def open_tenant(
     again. Raises SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
     """
     _check_slug(slug)
-    made: dict[str, Any] = {}
+    first_admin: list[AdminUser] = []
 
-    def furnish(tenant: Tenant) -> None:
-        made["client"] = make_default_client(tenant.pk)
+    def create_admin(tenant: Tenant) -> None:
         if admin is not None:
-            made["admin"], _ = create_admin_user(tenant_id=tenant.pk, **admin)
+            user, _ = create_admin_user(tenant_id=tenant.pk, **admin)
+            first_admin.append(user)
 
     tenant = provisioning.create_tenant(
-        name=name, slug=slug, tenant_settings=validated(tenant_settings or {}), server=server, furnish=furnish
+        name=name,
+        slug=slug,
+        tenant_settings=validated(tenant_settings or {}),
+        server=server,
+        initialize=create_admin,
     )
-    return NewTenant(tenant, made["client"].pk, made.get("admin"))
+    client = Client.objects.only("pk").get(tenant=tenant, is_default=True)
+    return NewTenant(tenant, client.pk, *first_admin)
 
 
 def _check_slug(slug: str | None) -> None:
@@ -154,7 +159,9 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
                 setattr(tenant, member, value)
             if stated is not None:
                 settings = merged(tenant.settings, stated, by_operator=by.kind == OPERATOR)
-                check_change(tenant_id, tenant.settings, settings)
+                tenant_settings_changing.send(
+                    sender=Tenant, tenant_id=tenant_id, before=tenant.settings, after=settings
+                )
                 claim(tenant_id, before=tenant.settings, after=settings)
                 tenant.settings = settings
             tenant.save()

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.places import Places
-from identity_platform.postgresql import statement_timeout
+from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.transfer import runs
 from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
@@ -108,7 +108,7 @@ def import_few(
     """
     attempts.limit_address("transfer")
     # A thousand rows may take longer than a request's statements; so few do at once that the threads are not used up.
-    with _PLACES.one(), statement_timeout.no_timeout():
+    with _PLACES.one(), no_timeout():
         return _import_few(tenant_id, by, options, rows, content, form)
 
 

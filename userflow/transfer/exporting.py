@@ -14,8 +14,9 @@ from django.utils.timezone import now
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_platform
 from tenants import lookup
-from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
+from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
+from tenants.target import TENANT_ALIAS
 from userflow import mail
 from userflow.accounts.models import AdminUser, Client, Group, Role
 from userflow.accounts.permissions_catalogue import EXPORT_HASHES

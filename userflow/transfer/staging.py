@@ -13,7 +13,7 @@ from uuid import UUID
 import orjson
 from django.db import connections
 
-from tenants.context import TENANT_ALIAS
+from tenants.target import TENANT_ALIAS
 from userflow.accounts.models import DEFAULT_ROLE, Group, Role
 from userflow.credentials import unused_registrations as yielding
 

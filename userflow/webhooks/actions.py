@@ -14,9 +14,10 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import TargetRejected, check_url
 from identity_platform.places import Places
 from tenants import lookup
-from tenants.context import TENANT_ALIAS, in_tenant, tenant_atomic
+from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
+from tenants.target import TENANT_ALIAS
 from userflow.accounts.principals import Principal
 from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
 from userflow.events import outbox

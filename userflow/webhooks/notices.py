@@ -2,7 +2,8 @@
 
 from uuid import UUID
 
-from tenants.context import TENANT_ALIAS, current_tenant
+from tenants.context import current_tenant
+from tenants.target import TENANT_ALIAS
 from userflow import mail
 from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import TENANT_ADMIN

@@ -22,7 +22,7 @@ from uuid import UUID, uuid5
 from django.conf import settings
 from django.db import connections
 
-from tenants.context import TENANT_ALIAS
+from tenants.target import TENANT_ALIAS
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 
 BATCH = 20

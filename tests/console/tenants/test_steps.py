@@ -169,7 +169,7 @@ def half_made() -> TenantDatabase:
     """A tenant whose making was killed right after its first step."""
     slug = f"half-{secrets.token_hex(4)}"
     tenant = Tenant.objects.create(name="Half made", slug=slug)
-    keys.make(str(tenant.pk))
+    keys.create(str(tenant.pk))
     return TenantDatabase.objects.create(tenant=tenant, server=main_server(), name=new_database_name())
 
 

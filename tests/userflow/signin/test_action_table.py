@@ -12,8 +12,9 @@ import pytest
 from django.db import connections
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import TENANT_ALIAS, in_tenant
+from tenants.context import in_tenant
 from tenants.states import Purpose
+from tenants.target import TENANT_ALIAS
 from tests.openapi.operations import operations_with_token
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import own_token

@@ -1,0 +1,15 @@
+"""Signals by which changes of tenants reach the apps above, which this app cannot import.
+
+Send them with `send`, not `send_robust`: an error of a receiver rolls the change back.
+"""
+
+from typing import Final
+
+from django.dispatch import Signal
+
+# A tenant is about to become active. Sent with `tenant`, in the transaction that activates it.
+tenant_created: Final = Signal()
+
+# The settings of a tenant are about to change. Sent with `tenant_id`, `before` and `after`, in the transaction that stores
+# them. A receiver raises an ApiError to reject the change.
+tenant_settings_changing: Final = Signal()
