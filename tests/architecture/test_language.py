@@ -49,10 +49,23 @@ ALLOWED = {
     "LICENSE": {"thereof"},
     "tests/architecture/test_language.py": {*WORDS, *PHRASES},
 }
+# Folders that are not converted yet.
 NOT_YET = {
-    "console", "identity_platform", "manage.py", "mfa", "registry", "templates/console", "templates/unfold", "tenants", "tests",
-    "userflow", "docs", "CHANGELOG.md", "deploy", "templates/email", "templates/pages", "bench", "bin", ".ci",
-}  # fmt: skip
+    "console",
+    "identity_platform",
+    "manage.py",
+    "mfa",
+    "registry",
+    "templates/console",
+    "templates/unfold",
+    "tenants",
+    "tests",
+    "userflow",
+    "deploy",
+    "bench",
+    "bin",
+    ".ci",
+}
 
 
 def files() -> list[str]:
