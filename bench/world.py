@@ -23,7 +23,7 @@ from userflow.accounts.realms import ADMINS
 from userflow.admins.actions import create_admin_user
 from userflow.credentials import passwords
 from userflow.sessions import issue
-from userflow.signin.actions import PASSWORD_AMR, admin_speaker
+from userflow.signin.actions import PASSWORD_AMR, admin_subject
 from userflow.tenants.actions import open_tenant
 
 PASSWORD = "correct horse 9 battery"
@@ -124,7 +124,8 @@ def admin_token(tenant_id: UUID) -> str:
     if user is None:
         name = f"admin-{tenant_id.hex[:12]}"
         user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
-    pair = issue.open_session(ADMINS, admin_speaker(user), amr=PASSWORD_AMR, tenant=lookup.find(tenant_id))
+    with ADMINS.atomic():
+        pair = issue.open_session(ADMINS, admin_subject(user), amr=PASSWORD_AMR, tenant=lookup.find(tenant_id))
     return pair.access_token
 
 

@@ -10,11 +10,11 @@ from tenants import lookup
 from tenants.context import current_tenant
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.session_models import UserTicket
 from userflow.credentials import tickets
-from userflow.credentials.tickets import Spendable
 from userflow.errors import NotSignedInByTicket
 from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
-from userflow.sessions.issue import Speaker, TokenPair
+from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import actions
 
 
@@ -25,7 +25,7 @@ class ClientProof:
     secret: str | None
 
 
-def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> Spendable | None:
+def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> UserTicket | None:
     """The login that waits for this user's second step; None without a ticket.
 
     Raises NotSignedInByTicket (401) when the ticket is not good or is somebody else's.
@@ -38,18 +38,18 @@ def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> Spendabl
     return ticket
 
 
-def consume_login(realm: Realm, login: Spendable | None) -> None:
+def consume_login(realm: Realm, login: UserTicket | None) -> None:
     """Use up the sign-in that the factor about to be stored completes; nothing without one.
 
     Call it in the transaction of the confirmation, after `factors.lock_and_check` and before `factors.finalize`, which
     ends the tickets of a user with a first factor. Of two completions at once one wins. Raises NotSignedInByTicket.
     """
     if login is not None:
-        tickets.spend_ticket(realm, login)
+        tickets.consume_ticket(realm, login)
 
 
 def complete_by_enrollment(
-    *, realm: Realm, user: Any, login: Spendable | None, amr: tuple[str, ...], user_agent: str
+    *, realm: Realm, user: Any, login: UserTicket | None, amr: tuple[str, ...], user_agent: str
 ) -> TokenPair | None:
     """Open the session of the sign-in that `consume_login` has used up; None without one.
 
@@ -60,7 +60,7 @@ def complete_by_enrollment(
 
 
 def complete_second_step(
-    *, realm: Realm, user: Any, ticket: Spendable | None, amr: tuple[str, ...], user_agent: str = ""
+    *, realm: Realm, user: Any, ticket: UserTicket | None, amr: tuple[str, ...], user_agent: str = ""
 ) -> TokenPair | None:
     """Spend the ticket and open the session; without a ticket nothing happens, a success is then a verification only.
 
@@ -70,28 +70,28 @@ def complete_second_step(
     """
     if ticket is None:
         return None
-    tickets.spend_ticket(realm, ticket)
+    tickets.consume_ticket(realm, ticket)
     return _open_session(realm, user, ticket, amr, user_agent)
 
 
-def _open_session(realm: Realm, user: Any, ticket: Spendable, amr: tuple[str, ...], user_agent: str) -> TokenPair:
-    speaker, tenant = speaker_of(realm, user, ticket.client_id)
-    return actions.complete_sign_in(realm, user, speaker, amr=(*ticket.amr, *amr), tenant=tenant, user_agent=user_agent)
+def _open_session(realm: Realm, user: Any, ticket: UserTicket, amr: tuple[str, ...], user_agent: str) -> TokenPair:
+    subject, tenant = subject_and_tenant(realm, user, ticket.client_id)
+    return actions.complete_sign_in(realm, user, subject, amr=(*ticket.amr, *amr), tenant=tenant, user_agent=user_agent)
 
 
 def second_step(
-    *, realm: Realm, user: Any, ticket: Spendable | None, amr: tuple[str, ...], user_agent: str
+    *, realm: Realm, user: Any, ticket: UserTicket | None, amr: tuple[str, ...], user_agent: str
 ) -> Earned | None:
-    """What a right second step earns, for `verification.spend`; None without a ticket. Rejects as `speaker_of`."""
+    """What a right second step earns, for `verification.spend`; None without a ticket. Rejects as `subject_and_tenant`."""
     if ticket is None:
         return None
-    speaker, tenant = speaker_of(realm, user, ticket.client_id)
-    return Earned(speaker, tenant, (*ticket.amr, *amr), user_agent, ticket)
+    subject, tenant = subject_and_tenant(realm, user, ticket.client_id)
+    return Earned(subject, tenant, (*ticket.amr, *amr), user_agent, ticket)
 
 
-def speaker_of(
+def subject_and_tenant(
     realm: Realm, user: Any, client_id: UUID | None, *, client_proof: ClientProof | None = None
-) -> tuple[Speaker, lookup.TenantContext | None]:
+) -> tuple[TokenSubject, lookup.TenantContext | None]:
     """Whom a session of the user speaks for, and the tenant's context.
 
     With `client_proof` the client authenticates now; a login's ticket was given to a client that had authenticated. Raises
@@ -104,8 +104,8 @@ def speaker_of(
             raise NotSignedInByTicket
         if client_proof is not None and not is_authenticated(client_proof.secret, *client):
             reject_sign_in(entered.tenant_id, client_id)
-        return actions.end_user_speaker(user, entered.tenant_id, client_id), entered
+        return actions.end_user_subject(user, entered.tenant_id, client_id), entered
     tenant = lookup.find(user.tenant_id) if user.tenant_id else None
     if tenant is not None:
         tenant.check(Purpose.READ)
-    return actions.admin_speaker(user), tenant
+    return actions.admin_subject(user), tenant

@@ -20,10 +20,10 @@ from tenants.context import current_tenant
 from tenants.settings import value_of
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.session_models import UserTicket
 from userflow.accounts.session_policy import AAL2
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import tickets
-from userflow.credentials.tickets import Spendable
 from userflow.errors import EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import must_still_stand
@@ -58,7 +58,7 @@ class Proof:
     level: ProofLevel
     may_replace: bool
     # Consumed for this kind when the factor is confirmed.
-    ticket: Spendable | None = None
+    ticket: UserTicket | None = None
     # The user's own session, which must still be valid when the factor is confirmed.
     own: Principal | None = None
     # The registration answers tokens (general finishRegistration).
@@ -125,7 +125,7 @@ def check_again(realm: Realm, locked: Any, proof: Proof) -> None:
         _check_session(locked, proof.own)
     elif proof.ticket is not None:
         try:
-            tickets.spend_ticket_on(realm, proof.ticket, proof.kind)
+            tickets.consume_ticket_for(realm, proof.ticket, proof.kind)
         except NotSignedInByTicket as ended:
             raise NoProof from ended
         if proof.kind in locked.mfa_methods:
@@ -150,7 +150,7 @@ def _check_session(user: Any, own: Principal) -> None:
         raise InsufficientAuthentication
 
 
-def _valid_ticket(realm: Realm, user: Any, token: str) -> Spendable:
+def _valid_ticket(realm: Realm, user: Any, token: str) -> UserTicket:
     try:
         ticket = tickets.find_ticket(realm, token, tickets.ENROLLMENT, tickets.PASS)
     except NotSignedInByTicket as problem:
@@ -176,7 +176,7 @@ def _window_allows(realm: Realm, user: Any, *, signs_in: bool) -> bool:
 
 def address_is_missing(realm: Realm, user: Any) -> bool:
     """Whether the tenant requires a verified e-mail address first, and the user has none."""
-    return realm is END_USERS and proofs.is_unproven(user, current_tenant())
+    return realm is END_USERS and proofs.is_unverified(user, current_tenant())
 
 
 def is_this_user(realm: Realm, user: Any, principal: Principal | None) -> bool:

@@ -143,7 +143,7 @@ def _end_older_sessions_and_tickets(
         end_sessions(realm, user_id=user.pk, keep=keep, reason=f"factor_{change}")
     if first:
         used = proof.ticket.digest if proof is not None and proof.ticket is not None else None
-        tickets.end_tickets(realm, user, keep=used)
+        tickets.end_tickets(realm, user.pk, keep=used)
     elif change in ("removed", "reset", "replaced"):
         end_enrollment(realm, user)
 
@@ -240,7 +240,7 @@ def reset_factors(
     """
     with passes.user_for_admin(realm, tenant_id, user_id, by=by, action=Action.RESET_FACTORS) as user:
         removed = _remove_all(realm, user)
-        tickets.end_tickets(realm, user)
+        tickets.end_tickets(realm, user.pk)
         finalize(realm, user, change="reset", kind="all", proof="admin", reason=reason, removed=removed)
         if not address_is_missing(realm, user):
             passes.create_pass(realm, user, reason=reason, deliver="mail")

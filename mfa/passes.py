@@ -80,7 +80,7 @@ def user_for_admin(
 
 def create_pass(realm: Realm, user: Any, *, reason: str, deliver: Delivery) -> EnrollmentPass:
     """Store a pass, record it with its reason and tell the user. Call it in the transaction that has locked the user."""
-    tickets.end_tickets(realm, user, purpose=tickets.PASS)
+    tickets.end_tickets(realm, user.pk, purpose=tickets.PASS)
     token = tickets.issue_ticket(realm, user, tickets.PASS)
     expires_at = now() + tickets.LIFETIME[tickets.PASS]
     realm.record(

@@ -19,11 +19,12 @@ from mfa.enrollment import Caller, id_in
 from tenants import lookup
 from tenants.states import Purpose
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts, tickets
-from userflow.credentials.tickets import Spendable
 from userflow.errors import NotSignedInByTicket, WrongCredentials
-from userflow.sessions.issue import STANDING, Speaker, TokenPair
-from userflow.signin import actions as signin
+from userflow.sessions.issue import TokenPair, TokenSubject
+from userflow.signin import composed
+from userflow.signin.composed import STANDING
 
 # What verifying and signing in ask of a user; any other column would be read when it is asked for.
 _OF_USER = frozenset({"id", "email", "active", "password", "client_id", "tenant_id", "email_verified_at"})
@@ -52,7 +53,7 @@ class Try:
     user: Any | None
     # The factor's columns, and what was `shown`; all None where there is none.
     found: tuple[Any, ...]
-    login: Spendable | None
+    login: UserTicket | None
     # Whose budget it was counted against.
     caller: str
 
@@ -97,7 +98,7 @@ def count_try(
         who=_who(realm, email=email),
         otherwise=f"'{attempts.STRANGER}'"
         if mfa_token is None
-        else attempts.login_budget(realm, user="u.id", network="%(person_network)s"),
+        else composed.login_budget(realm, user="u.id", network="%(person_network)s"),
     )
     key = email_key(email) if email is not None else None
     values = {
@@ -108,14 +109,14 @@ def count_try(
     }
     if mfa_token is not None:
         values["person_network"] = attempts.caller_network()
-    parts = [Part(attempts.PERSON, person, values)]
+    parts = [Part(composed.PERSON, person, values)]
     if mfa_token is None:
         stranger = attempts.subject_of(realm, email.lower()) if nobody and email is not None else None
-        parts.append(attempts.trying(nobody=stranger))
+        parts.append(composed.trying(nobody=stranger))
     else:
-        parts.append(tickets.waiting(realm, mfa_token, tickets.SECOND_STEP, source=attempts.PERSON))
-        parts.append(tickets.trying(realm, factor=factor.kind))
-    parts.append(attempts.counting(realm, factor=factor.kind, source="tried"))
+        parts.append(composed.waiting(realm, mfa_token, tickets.SECOND_STEP, source=composed.PERSON))
+        parts.append(composed.trying_ticket(realm, factor=factor.kind))
+    parts.append(composed.counting(realm, factor=factor.kind, source="tried"))
     parts.extend(factor.also)
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(*together(parts, _answer(names, factor, waits=mfa_token is not None)))
@@ -132,7 +133,13 @@ def count_try(
     if mfa_token is not None:
         if waits_for is None:
             raise NotSignedInByTicket
-        login = Spendable(hash_token(mfa_token), tickets.SECOND_STEP, user, client_id, orjson.loads(amr), [])
+        login = realm.tickets(
+            digest=hash_token(mfa_token),
+            purpose=tickets.SECOND_STEP,
+            user=user,
+            client_id=client_id,
+            amr=orjson.loads(amr),
+        )
     if counted_for is None:
         _reject_uncounted(realm, user.pk, budget, login, factor.kind)
     return Try(user, found, login, counted_for)
@@ -155,13 +162,13 @@ def _answer(names: Iterable[str], factor: Factor, *, waits: bool) -> str:
     )
 
 
-def _reject_uncounted(realm: Realm, who: object, budget: str, login: Spendable | None, kind: str) -> NoReturn:
+def _reject_uncounted(realm: Realm, who: object, budget: str, login: UserTicket | None, kind: str) -> NoReturn:
     if login is not None and not _still_waits(realm, login):
         raise NotSignedInByTicket
     attempts.reject_locked(realm, attempts.subject_of(realm, who), factor=kind, caller=budget)
 
 
-def _still_waits(realm: Realm, login: Spendable) -> bool:
+def _still_waits(realm: Realm, login: UserTicket) -> bool:
     return realm.tickets._default_manager.filter(digest=login.digest, used_at=None).exists()
 
 
@@ -182,11 +189,11 @@ class Use:
 class Earned:
     """The session that a use opens. `login` is the first step that it completes, if there was one."""
 
-    speaker: Speaker
+    subject: TokenSubject
     tenant: lookup.TenantContext | None
     amr: tuple[str, ...]
     user_agent: str
-    login: Spendable | None = None
+    login: UserTicket | None = None
 
 
 class Unusable(Exception):
@@ -205,7 +212,7 @@ def spend(*, realm: Realm, tried: Try, use: Use, earned: Earned | None) -> Token
     if earned is None:
         parts = [
             Part("used", f"{used} WHERE {use.condition} RETURNING f.user_id AS id", use.values),
-            attempts.clearing(realm, user.pk, factor=use.kind, caller=tried.caller, source="used"),
+            composed.clearing(realm, user.pk, factor=use.kind, caller=tried.caller, source="used"),
             realm.recording(
                 "factor.verified",
                 source="used",
@@ -221,15 +228,15 @@ def spend(*, realm: Realm, tried: Try, use: Use, earned: Earned | None) -> Token
         return None
     also = [
         Part("used", f"{used} FROM {STANDING} WHERE f.user_id = {STANDING}.id AND {use.condition}", use.values),
-        attempts.clearing(realm, user.pk, factor=use.kind, caller=tried.caller, source=STANDING),
+        composed.clearing(realm, user.pk, factor=use.kind, caller=tried.caller, source=STANDING),
     ]
     if earned.login is not None:
-        also.append(tickets.spending(realm, earned.login, source=STANDING))
+        also.append(composed.spending(realm, earned.login, source=STANDING))
     try:
-        return signin.complete_sign_in(
+        return composed.complete_sign_in(
             realm,
             user,
-            earned.speaker,
+            earned.subject,
             amr=earned.amr,
             tenant=earned.tenant,
             user_agent=earned.user_agent,
@@ -250,7 +257,7 @@ WHERE u.id = %(ready_user)s AND u.active AND {condition} {good} FOR NO KEY UPDAT
 """
 
 
-def _ready(realm: Realm, user: Any, use: Use, login: Spendable | None) -> Part:
+def _ready(realm: Realm, user: Any, use: Use, login: UserTicket | None) -> Part:
     values = {"ready_user": user.pk, **use.values}
     ticket = good = ""
     if login is not None:

@@ -21,6 +21,7 @@ from mfa.users import check_client, find_user, lock_user
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts, tickets
 from userflow.sessions.issue import TokenPair
 from userflow.signin.proofs import proof_missing
@@ -236,10 +237,7 @@ def _budget(user: Any, caller: Caller, login: Any) -> str:
         return attempts.KNOWN
     if login is None:
         return attempts.STRANGER
-    budget = attempts.login_budget(END_USERS, user="%(user)s", network="%(network)s")
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(f"SELECT {budget}", {"user": user.pk, "network": attempts.caller_network()})
-        return str(cursor.fetchone()[0])
+    return attempts.budget_of_ticket(END_USERS, user.pk)
 
 
 def _countries() -> list[str] | None:
@@ -248,7 +246,7 @@ def _countries() -> list[str] | None:
 
 
 def _new_code(
-    user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str, login: tickets.Spendable | None = None
+    user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str, login: UserTicket | None = None
 ) -> _Waiting:
     """Store a new code and count its message. The code has the tries of `budget`, a login those of its ticket.
 
@@ -312,7 +310,7 @@ WHERE id = %(id)s AND ({budget}_tries < %(most)s OR {budget}_tried_at IS NULL OR
 
 
 def _try_code(
-    user: Any, purpose: CodePurpose, digest: bytes, code: str, *, budget: str, login: tickets.Spendable | None = None
+    user: Any, purpose: CodePurpose, digest: bytes, code: str, *, budget: str, login: UserTicket | None = None
 ) -> SmsCode:
     """Count one try, then compare; the row of the right code. InvalidCode, AttemptsExceeded, CodeExpired otherwise."""
     # Opened before the try is counted: a locked data key must not use up the user's tries.

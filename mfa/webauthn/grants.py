@@ -5,7 +5,7 @@ from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
 from mfa import factors
-from mfa.completion import ClientProof, speaker_of
+from mfa.completion import ClientProof, subject_and_tenant
 from mfa.enrollment import Caller
 from mfa.errors import PasskeyNotVerified
 from mfa.verification import Earned
@@ -29,10 +29,10 @@ def only_step(
     """
     set_actor(principal_kind(realm, user), str(user.pk))
     try:
-        speaker, tenant = speaker_of(realm, user, client_id, client_proof=ClientProof(caller.client_secret))
+        subject, tenant = subject_and_tenant(realm, user, client_id, client_proof=ClientProof(caller.client_secret))
     except NotSignedInByTicket as switched_off:
         raise PasskeyNotVerified from switched_off
-    return Earned(speaker, tenant, amr, caller.user_agent)
+    return Earned(subject, tenant, amr, caller.user_agent)
 
 
 def principal_kind(realm: Realm, user: Any) -> str:

@@ -22,8 +22,8 @@ from mfa.webauthn.responses import CeremonyFailed
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts
-from userflow.credentials.tickets import Spendable
 from userflow.sessions.issue import TokenPair
 from userflow.signin import actions as signin
 
@@ -120,7 +120,7 @@ def finish_registration_and_sign_in(
                 amr = SECOND_STEP_AMR if proof.second_step_only else ONLY_STEP_AMR
                 earned = only_step(realm, user, client_id=user.client_id, caller=caller, amr=amr)
                 tokens = signin.complete_sign_in(
-                    realm, user, earned.speaker, amr=earned.amr, tenant=earned.tenant, user_agent=earned.user_agent
+                    realm, user, earned.subject, amr=earned.amr, tenant=earned.tenant, user_agent=earned.user_agent
                 )
     except UnknownTenant as problem:
         raise NoProof from problem
@@ -144,7 +144,9 @@ def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any])
         raise PasskeyRejected from problem
 
 
-def _store(realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: Spendable | None = None, **named: str) -> Any:
+def _store(
+    realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: UserTicket | None = None, **named: str
+) -> Any:
     """Lock and check, store, finalize: call it in a transaction. Return the user as stored now."""
     locked = factors.lock_and_check(realm, user, proof)
     consume_login(realm, login)

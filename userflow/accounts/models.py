@@ -334,3 +334,7 @@ class AdminUser(AbstractBaseUser):
     def has_module_perms(self, app_label: str) -> bool:
         """Never, see `has_perm`."""
         return False
+
+
+# A user of either realm.
+Account = AdminUser | EndUser

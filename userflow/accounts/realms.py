@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import models, transaction
+from django.db import connections, transaction
+from django.db.transaction import TransactionManagementError
 
 from identity_platform.audit import writer
 from identity_platform.postgresql.parts import Part
@@ -24,7 +25,7 @@ class Realm:
 
     name: str
     alias: str
-    users: type[models.Model]
+    users: type[AdminUser] | type[EndUser]
     sessions: type[rows.AdminSession] | type[rows.EndUserSession]
     refresh_tokens: type[rows.AdminRefreshToken] | type[rows.EndUserRefreshToken]
     attempts: type[rows.AdminAttempts] | type[rows.EndUserAttempts]
@@ -34,6 +35,11 @@ class Realm:
     def atomic(self) -> AbstractContextManager[Any]:
         """A transaction in the users' database."""
         return tenant_atomic() if self is END_USERS else transaction.atomic()
+
+    def require_transaction(self) -> None:
+        """Raise TransactionManagementError outside a transaction, for what must be written together."""
+        if not connections[self.alias].in_atomic_block:
+            raise TransactionManagementError("Call this in the realm's transaction.")
 
     def data_key(self) -> bytes:
         """The key that seals these users' secrets."""

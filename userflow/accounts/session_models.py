@@ -6,6 +6,7 @@ for end users (security.md section 2).
 
 import uuid
 from datetime import datetime, timedelta
+from typing import ClassVar, Final
 
 from django.db import models
 from django.utils.timezone import now
@@ -147,6 +148,12 @@ class EndUserAttempts(Attempts, TenantModel):
         indexes = [models.Index(fields=["updated_at"], name="end_user_attempts_age")]
 
 
+# Purposes of tickets that may add factors. A pass is issued by an admin: it works like an enrollment ticket, in every
+# enrollment mode, for one factor.
+ENROLLMENT: Final = "enrollment"
+PASS: Final = "enrollment_pass"
+
+
 class Ticket(models.Model):
     """Short-lived proof of a finished first step; 256 bits, stored hashed.
 
@@ -169,11 +176,18 @@ class Ticket(models.Model):
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
 
+    # Kinds of factors that one ticket may add.
+    MOST_KINDS: ClassVar[dict[str, int]] = {ENROLLMENT: 2, PASS: 1}
+
     class Meta:
         abstract = True
 
     def __str__(self) -> str:
         return self.purpose
+
+    def may_add(self, kind: str) -> bool:
+        """Return whether this enrollment ticket or pass may still add a factor of this kind."""
+        return kind not in self.spent_on and len(self.spent_on) < self.MOST_KINDS[self.purpose]
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
@@ -241,3 +255,8 @@ class EndUserEnrollmentWindow(EnrollmentWindow, TenantModel):
     def close_all(cls, moment: datetime) -> None:
         """After a restore: nobody is let in by where they were before it."""
         cls._base_manager.all().delete()
+
+
+UserSession = AdminSession | EndUserSession
+UserTicket = AdminTicket | EndUserTicket
+UserWindow = AdminEnrollmentWindow | EndUserEnrollmentWindow

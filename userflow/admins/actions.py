@@ -188,7 +188,7 @@ def update_admin_user(
         _save(user, update_fields=[*changes, "email_key", "updated_at"])
         if moves:
             # Links to set a new password have gone to the old address.
-            tickets.end_tickets(ADMINS, user, purpose=tickets.PASSWORD_RESET)
+            tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
         if "email_verified_at" in changes:
             keep = by.session_id if own else None
             end_sessions(ADMINS, user_id=user.pk, keep=keep, reason="email_changed")
@@ -241,7 +241,7 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
         user.save(update_fields=["active", "updated_at"])
         if not active:
             end_sessions(ADMINS, user_id=user.pk, reason="deactivated")
-            tickets.end_tickets(ADMINS, user)
+            tickets.end_tickets(ADMINS, user.pk)
         record_for_platform(
             "admin_user.activated" if active else "admin_user.deactivated",
             tenant_id=user.tenant_id,

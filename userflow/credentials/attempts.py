@@ -1,72 +1,73 @@
-"""Counting wrong tries: before the secret is compared, committed apart, so that parallel guesses are not free."""
+"""Count failed attempts at a secret. An attempt is counted and committed before the secret is compared."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connections
+from django.db.models import Case, F, When
+from django.db.models.functions import Mod
+from django.db.models.lookups import Exact
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
 from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import keyed_digest
-from identity_platform.postgresql.parts import Part
 from userflow.accounts.realms import Realm
 from userflow.errors import AttemptsLocked, HashersBusy, TooManyFromAddress
 
 FREE_TRIES = 5
 FIRST_LOCK = timedelta(seconds=60)
 LONGEST_LOCK = timedelta(minutes=15)
-# A counter that rested this long begins anew.
+# A counter without an attempt for this long starts again at 1.
 FORGOTTEN_AFTER = timedelta(days=1)
 PASSWORD = "password"
+# The budgets (column `caller`). A caller with the user's own session has one, and so has every other caller.
 KNOWN, STRANGER = "known", "stranger"
-# Whoever tries a password is somebody unknown. But from where the user has signed in before tries are counted apart, so
-# that strangers elsewhere, with five wrong passwords every quarter of an hour, do not keep the user out there.
+# Passwords from a network where the user has signed in recently. Five wrong passwords every 15 minutes from elsewhere then
+# do not lock the user out.
 FAMILIAR = "familiar"
-# Tries at a second step with the ticket of a login, from any network and from one where the user has signed in lately.
-# They are counted apart from `known`: who has guessed the password, and so gets tickets, must not lock the user's own
-# session out of step-up. Five wrong codes end a ticket; the budget limits what all tickets together may try.
+# Second steps with the ticket of a login, from any network and from one where the user has signed in recently. They do not
+# count against `known`: an attacker who has guessed the password gets tickets, and must not lock the user's own session
+# out of step-up. Five wrong codes end a ticket; this budget limits all tickets together.
 LOGIN, HOME_LOGIN = "login", "home"
 # Wrong codes with tickets before the first lock, beyond FREE_TRIES: a user who mistypes signs in again without a wait.
 LOGIN_GRACE = 20
-_FAMILIAR = (
-    "EXISTS (SELECT FROM (SELECT address FROM {sessions} WHERE user_id = {user} ORDER BY created_at DESC LIMIT 20)"
-    " AS lately WHERE nullif(lately.address, '')::inet <<= {network}::inet)"
-)
+RECENT_SESSIONS = 20
 
-# One statement: count and, at every fifth failure, lock for 60 s doubling to 15 min; the first 20 failures with tickets of
-# logins do not lock. A locked row is not touched and gives no row back, however many callers come at once.
+# Count, and at every fifth failure lock for 60 s, doubling to 15 min; the first 20 failures with tickets of logins do not
+# lock. A locked row is not changed and not returned, however many callers come at once. The ORM has no conditional upsert.
+# `userflow.signin.queries` counts the password of a login in the same way.
 _COUNT = """
 INSERT INTO {table} AS a (subject, factor, caller, failures, updated_at, locked_until)
-{tried}
+VALUES (%(subject)s, %(factor)s, %(caller)s, 1, now(), NULL)
 ON CONFLICT (subject, factor, caller) DO UPDATE SET
-  failures = CASE WHEN a.updated_at < now() - %(counted_forgotten)s::interval THEN 1 ELSE a.failures + 1 END,
+  failures = CASE WHEN a.updated_at < now() - %(forgotten)s::interval THEN 1 ELSE a.failures + 1 END,
   updated_at = now(),
   locked_until = CASE
-    WHEN a.updated_at >= now() - %(counted_forgotten)s::interval AND (a.failures + 1) %% %(counted_free)s = 0
-      AND a.failures + 1 > {grace}
-    THEN now() + least(%(counted_first)s::interval * power(2, (a.failures + 1 - {grace}) / %(counted_free)s - 1),
-      %(counted_longest)s::interval) END
+    WHEN a.updated_at >= now() - %(forgotten)s::interval AND (a.failures + 1) %% %(free)s = 0
+      AND a.failures + 1 > %(grace)s
+    THEN now() + least(%(first_lock)s::interval * power(2, (a.failures + 1 - %(grace)s) / %(free)s - 1),
+      %(longest_lock)s::interval) END
 WHERE a.locked_until IS NULL OR a.locked_until <= now()
-RETURNING caller
-""".replace("{grace}", f"CASE WHEN a.caller IN ('{LOGIN}', '{HOME_LOGIN}') THEN {LOGIN_GRACE} ELSE 0 END")
-_RULE: dict[str, str | int] = {
-    "counted_forgotten": str(FORGOTTEN_AFTER),
-    "counted_free": FREE_TRIES,
-    "counted_first": str(FIRST_LOCK),
-    "counted_longest": str(LONGEST_LOCK),
+RETURNING failures
+"""
+RULE: Final[dict[str, str | int]] = {
+    "forgotten": str(FORGOTTEN_AFTER),
+    "free": FREE_TRIES,
+    "first_lock": str(FIRST_LOCK),
+    "longest_lock": str(LONGEST_LOCK),
 }
 
 
 def subject_of(realm: Realm, who: object) -> str:
-    """The key of a counter: a user's id, or a keyed digest of a name that was tried, so that the table names nobody.
+    """Return the key of a counter: a user's id, or a keyed digest of a name, so that the table stores no names.
 
-    Ids stand beside it in the tables of sessions and tickets; as they are, one statement can find a user and count.
+    Ids are not hashed: they stand in the tables of sessions and tickets too.
     """
     if isinstance(who, UUID):
         return str(who)
@@ -74,86 +75,45 @@ def subject_of(realm: Realm, who: object) -> str:
 
 
 def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> None:
-    """Count one try at `factor` of `who` (a user's id, or the name that was tried) before it is looked at.
+    """Count one attempt at `factor` of `who` (a user's id, or the name in the request) before the secret is compared.
 
-    Must be called outside a transaction that the error would undo. Raises AttemptsLocked (429) while locked.
+    Call it outside a transaction that a rejection would roll back. Raises AttemptsLocked (429) while locked.
     """
     subject = subject_of(realm, who)
-    tried = "VALUES (%(counted_subject)s, %(counted_factor)s, %(counted_caller)s, 1, now(), NULL)"
-    who_and_how = {"counted_subject": subject, "counted_factor": factor, "counted_caller": caller}
+    grace = LOGIN_GRACE if caller in (LOGIN, HOME_LOGIN) else 0
+    counted = {"subject": subject, "factor": factor, "caller": caller, "grace": grace, **RULE}
     with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_COUNT.format(table=realm.attempts._meta.db_table, tried=tried), {**who_and_how, **_RULE})
+        cursor.execute(_COUNT.format(table=realm.attempts._meta.db_table), counted)
         if cursor.fetchone() is not None:
             return
     reject_locked(realm, subject, factor=factor, caller=caller)
 
 
-def is_familiar(realm: Realm, *, user: str, network: str) -> str:
-    """The condition, as SQL over these expressions, that the user has lately signed in from the network (None: no)."""
-    return _FAMILIAR.format(sessions=realm.sessions._meta.db_table, user=user, network=network)
+def is_known_network(realm: Realm, user_id: UUID) -> bool:
+    """Return whether the user has recently signed in from the caller's network."""
+    network = caller_network()
+    sessions = realm.sessions._default_manager.filter(user_id=user_id).order_by("-created_at")
+    addresses = sessions.values_list("address", flat=True)[:RECENT_SESSIONS]
+    return network is not None and any(network_of(address) == network for address in addresses if address)
 
 
-def login_budget(realm: Realm, *, user: str, network: str) -> str:
-    """The budget, as SQL over these expressions, for tries with the ticket of the user's login from the network."""
-    return f"CASE WHEN {is_familiar(realm, user=user, network=network)} THEN '{HOME_LOGIN}' ELSE '{LOGIN}' END"
+def budget_of_ticket(realm: Realm, user_id: UUID) -> str:
+    """Return the budget of attempts with the ticket of the user's login, by the caller's network."""
+    return HOME_LOGIN if is_known_network(realm, user_id) else LOGIN
 
 
 def caller_network() -> str | None:
-    """The network that the caller's address belongs to; None for a caller without one."""
+    """Return the network of the caller's address, or None for a caller without an address."""
     address = current_origin().address
     return network_of(address) if address else None
 
 
-def is_locked(realm: Realm, *, subject: str, factor: str, caller: str) -> str:
-    """The condition, as SQL over these expressions, that a counter is locked as the statement sees it."""
-    return (
-        f"EXISTS (SELECT FROM {realm.attempts._meta.db_table} a WHERE a.subject = {subject} AND a.factor = {factor}"
-        f" AND a.caller = {caller} AND a.locked_until > now())"
-    )
-
-
-# Whoever is found, and where nobody is, the name that was tried; no row where that is not to be counted either.
-PERSON: Final = "person"
-_BY_NAME = """
-SELECT coalesce(person.id::text, %(tried_nobody)s::text) AS subject, coalesce(person.caller, 'stranger') AS caller
-FROM (SELECT) AS one LEFT JOIN person ON true WHERE coalesce(person.id::text, %(tried_nobody)s::text) IS NOT NULL
-"""
-
-
-def trying(*, nobody: str | None) -> Part:
-    """Gives `subject` and `caller` for `counting`: of the part PERSON (`id`, `caller`), or if it has no row of `nobody`."""
-    return Part("tried", _BY_NAME, {"tried_nobody": nobody})
-
-
-def counting(realm: Realm, *, factor: str, source: str) -> Part:
-    """The same as a part of another statement, for the `subject` and `caller` that the part `source` gives.
-
-    Gives `caller` back, or no row while locked; then call `reject_locked`.
-    """
-    tried = f"SELECT subject, %(counted_factor)s::text, caller, 1, now(), NULL FROM {source}"
-    sql = _COUNT.format(table=realm.attempts._meta.db_table, tried=tried)
-    return Part("counted", sql, {"counted_factor": factor, **_RULE})
-
-
 def reject_locked(realm: Realm, subject: str, *, factor: str, caller: str) -> NoReturn:
-    """Raise AttemptsLocked (429) a try that was not counted, with the wait that is left."""
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(
-            f"SELECT locked_until FROM {realm.attempts._meta.db_table}"
-            " WHERE subject = %s AND factor = %s AND caller = %s",
-            [subject, factor, caller],
-        )
-        row = cursor.fetchone()
-    wait = (row[0] - now()).total_seconds() if row and row[0] else 1.0
+    """Raise AttemptsLocked (429), with the seconds that are left, for an attempt that was not counted."""
+    counters = realm.attempts._default_manager.filter(subject=subject, factor=factor, caller=caller)
+    until = counters.values_list("locked_until", flat=True).first()
+    wait = (until - now()).total_seconds() if until else 1.0
     raise AttemptsLocked(retry_after=max(0, int(wait)) + 1)
-
-
-# The lock that the fifth try has set goes with it; one that was set at another number is not touched.
-_GIVE_BACK = """
-UPDATE {table} SET failures = failures - 1,
-  locked_until = CASE WHEN failures %% %(free)s = 0 THEN NULL ELSE locked_until END
-WHERE subject = %(subject)s AND factor = %(factor)s AND caller = %(caller)s AND failures > 0
-"""
 
 
 @contextmanager
@@ -166,60 +126,47 @@ def counted(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -
 
 @contextmanager
 def given_back_when_busy(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> Iterator[None]:
-    """The one try that was counted is given back when HashersBusy says that it was never looked at.
+    """Take the counted attempt back on HashersBusy: the secret was not compared.
 
-    Given back, not cleared: what others have guessed wrong still counts.
+    The counter is decremented, not cleared: earlier failures still count. A lock that the fifth attempt has set goes with
+    it, any other lock stays.
     """
     try:
         yield
     except HashersBusy:
-        with connections[realm.alias].cursor() as cursor:
-            cursor.execute(
-                _GIVE_BACK.format(table=realm.attempts._meta.db_table),
-                {"subject": subject_of(realm, who), "factor": factor, "caller": caller, "free": FREE_TRIES},
-            )
+        counters = realm.attempts._default_manager.filter(
+            subject=subject_of(realm, who), factor=factor, caller=caller, failures__gt=0
+        )
+        locked_by_this = When(Exact(Mod("failures", FREE_TRIES), 0), then=None)
+        counters.update(failures=F("failures") - 1, locked_until=Case(locked_by_this, default=F("locked_until")))
         raise
 
 
 def clear(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> None:
-    """The try was right: begin anew."""
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(
-            f"DELETE FROM {realm.attempts._meta.db_table} WHERE subject = %s AND factor = %s AND caller = %s",
-            [subject_of(realm, who), factor, caller],
-        )
-
-
-def clearing(realm: Realm, who: object, *, factor: str, source: str, caller: str = STRANGER) -> Part:
-    """The same as a part of another statement, done if the part `source` has a row."""
-    return Part(
-        "cleared",
-        f"DELETE FROM {realm.attempts._meta.db_table} USING {source} WHERE subject = %(cleared_subject)s"
-        " AND factor = %(cleared_factor)s AND caller = %(cleared_caller)s",
-        {"cleared_subject": subject_of(realm, who), "cleared_factor": factor, "cleared_caller": caller},
-    )
+    """Delete the counter after a success."""
+    realm.attempts._default_manager.filter(subject=subject_of(realm, who), factor=factor, caller=caller).delete()
 
 
 def forget(realm: Realm, who: object) -> None:
-    """Drop every counter of a user who is erased."""
+    """Delete every counter of a user who is erased."""
     realm.attempts._default_manager.filter(subject=subject_of(realm, who)).delete()
 
 
 def limit_address(name: str) -> None:
-    """Count one request of the caller's address against settings.LIMITS[name]; TooManyFromAddress (429) over it."""
+    """Count one request of the caller's address against settings.LIMITS[name]. Raises TooManyFromAddress (429) over it."""
     most, seconds = settings.LIMITS[name]
     _reject(ratelimit.count(group=name, key=_network(), limit=most, period=seconds))
 
 
 def limit_guessing_address(name: str) -> None:
-    """`limit_address` and `reject_guessing_address` in one question to Valkey."""
+    """`limit_address` and `reject_guessing_address` in one round trip to Valkey."""
     counted, guesses = (ratelimit.Limit(group, _network(), *settings.LIMITS[group]) for group in (name, "wrong_secret"))
     for usage in ratelimit.count_and_peek(counted, guesses):
         _reject(usage)
 
 
 def reject_guessing_or_listing_address() -> None:
-    """`reject_guessing_address` and `reject_listing_address` in one question to Valkey."""
+    """`reject_guessing_address` and `reject_listing_address` in one round trip to Valkey."""
     one, other = (
         ratelimit.Limit(name, _network(), *settings.LIMITS[name]) for name in ("wrong_secret", "unknown_user")
     )
@@ -228,22 +175,22 @@ def reject_guessing_or_listing_address() -> None:
 
 
 def reject_listing_address() -> None:
-    """TooManyFromAddress when the caller's address has asked for too many users that are not there.
+    """Raise TooManyFromAddress (429) when the caller's address has named too many users who do not exist.
 
-    Ask before looking a user up: a limit that only those calls meet that name nobody would tell who exists.
+    Call it before looking the user up: a limit that applied only to unknown names would tell who exists.
     """
     most, seconds = settings.LIMITS["unknown_user"]
     _reject(ratelimit.peek(group="unknown_user", key=_network(), limit=most, period=seconds))
 
 
 def reject_guessing_address() -> None:
-    """TooManyFromAddress when the caller's address has sent too many wrong secrets lately."""
+    """Raise TooManyFromAddress (429) when the caller's address has recently sent too many wrong secrets."""
     most, seconds = settings.LIMITS["wrong_secret"]
     _reject(ratelimit.peek(group="wrong_secret", key=_network(), limit=most, period=seconds))
 
 
 def count_wrong_secret() -> None:
-    """One more wrong secret from the caller's address."""
+    """Count one wrong secret of the caller's address."""
     most, seconds = settings.LIMITS["wrong_secret"]
     ratelimit.count(group="wrong_secret", key=_network(), limit=most, period=seconds)
 
@@ -252,6 +199,6 @@ def _network() -> str:
     return caller_network() or "local"
 
 
-def _reject(usage: Any) -> None:
+def _reject(usage: ratelimit.Usage) -> None:
     if usage.limited:
         raise TooManyFromAddress(retry_after=usage.retry_after)

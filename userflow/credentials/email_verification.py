@@ -36,7 +36,7 @@ def is_required(tenant: lookup.TenantContext) -> bool:
     return bool(tenant.setting("email_verification") == REQUIRED)
 
 
-def is_unproven(user: Any, tenant: lookup.TenantContext | None) -> bool:
+def is_unverified(user: Any, tenant: lookup.TenantContext | None) -> bool:
     """Whether it is an end user whose address must be verified before any sign-in, session, ticket or factor.
 
     Every entry point asks this. Ask only after the password (or a passkey) was right: a response before that tells who

@@ -145,7 +145,7 @@ def _prove(proof: EmailProof, registrant: Registrant) -> EndUser:
             user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
             if changed:
                 # Links to set a new password have gone to the old address.
-                tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
+                tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
                 end_sessions(END_USERS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
             ended = ownership.end_unverified_use(user) if unverified and not is_own else {}
             details = {"changed": changed, "registrant": is_own, **ended}

@@ -99,7 +99,8 @@ def _undo(realm: Realm, token: str) -> Any:
     try:
         with realm.atomic():
             # The user before the links, as in a change: two orders would wait for each other.
-            user: Any = realm.users._default_manager.select_for_update().filter(pk=user_id).first()
+            users = realm.users._default_manager.select_for_update()
+            user: Any = users.filter(pk=user_id).first() if user_id is not None else None
             link = valid.first() if user is not None else None
             if link is None:
                 raise EmailUndoInvalid

@@ -210,7 +210,7 @@ def update_end_user(
                 user.save(update_fields=[*changes, "email_key", "updated_at"])
                 if "email" in changes:
                     # Links to set a new password have gone to the old address.
-                    tickets.end_tickets(END_USERS, user, purpose=tickets.PASSWORD_RESET)
+                    tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
                 if user.email_key != old_key:
                     proofs.start_proof(user, user.email, user.email_key, tenant)
                     keep = by.session_id if own else None
@@ -269,7 +269,7 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Pri
         end_user_activity_set.send(EndUser, user=user)
         if not active:
             end_sessions(END_USERS, user_id=user.pk, reason="deactivated")
-            tickets.end_tickets(END_USERS, user)
+            tickets.end_tickets(END_USERS, user.pk)
             proofs.give_up_changes([user.pk])
         event = "end_user.activated" if active else "end_user.deactivated"
         record_for_tenant(event, target=("end_user", user.pk))

@@ -259,7 +259,7 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
         attempts.count_wrong_secret()
         raise ResetTokenInvalid from problem
     user = ticket.user
-    if realm is ADMINS and user.tenant_id:
+    if isinstance(user, AdminUser) and user.tenant_id:
         try:
             tenant = lookup.find(user.tenant_id)
             tenant.check(Purpose.READ)
@@ -274,7 +274,7 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
         with realm.atomic():
             # The user before any ticket, as everywhere: two links at once would wait for each other's otherwise.
             locked = realm.users._default_manager.select_for_update(no_key=True).filter(pk=user.pk).first()
-            tickets.spend_ticket(realm, ticket)
+            tickets.consume_ticket(realm, ticket)
             ended = _set(realm, user, encoded, tenant, keep=None, reason="password_reset")
             verify_by_reset(realm, locked)
             for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
@@ -322,7 +322,7 @@ def _set(
     if not stored.update(password=encoded, updated_at=now()) and present is not None:
         raise wrong_password()
     ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
-    tickets.end_tickets(realm, user)
+    tickets.end_tickets(realm, user.pk)
     if realm is END_USERS:
         # Whoever had the session before may have asked for another address; links are mailed to it from then on.
         proofs.give_up_changes([user.pk])

@@ -1,7 +1,7 @@
 """What the store says now about a token's principal: one statement per database.
 
 A deactivated user, an ended session, a suspended tenant, a deactivated client and a removed role count from the next
-request on, so none of this is cached. An admin's or a client's state, with the tenant's context, is one statement on the
+request on, so none of this is cached. An admin's or a client's state, with the tenant's tenant, is one statement on the
 global database. An end user needs that one (tenant and client) and one in the tenant's database.
 """
 
@@ -22,64 +22,12 @@ from userflow.accounts.principals import Principal, moment
 from userflow.accounts.session_policy import acr_of, required_acr, session_limits
 from userflow.credentials.email_verification import is_required
 from userflow.ids import FORM
-from userflow.sessions.client_usage import STALE_USE, note_use
-
-_ROUTE_OR_NULLS = (
-    "LEFT JOIN tenants_tenant t ON t.id = {owner} LEFT JOIN tenants_tenantdatabase d ON d.tenant_id = t.id"
-    " LEFT JOIN tenants_databaseserver s ON s.id = d.server_id"
-)
-# Names and permissions as JSON, of the admin user or end user whose id stands in a column.
-ROLES_OF_ADMIN = (
-    "(SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b"
-    " JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = {user})"
-)
-ROLES_OF_END_USER = (
-    "(SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r"
-    " WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = {user}"
-    " UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
-    " WHERE m.user_id = {user}))"
-)
-# Names as JSON, of the end user whose id stands in a column.
-GROUPS_OF_END_USER = (
-    "(SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m"
-    " JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = {user})"
-)
-# Seconds by the database's clock: since the session was opened, and since it was last used.
-SESSION_AGES = "extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float"
-ADMIN_STATE = (
-    f"SELECT {lookup.COLUMNS}, {SESSION_AGES}, extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr,"
-    " u.username, u.email, u.tenant_id, u.mfa_methods::text,"
-    f" {ROLES_OF_ADMIN.format(user='u.id')} FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
-    + _ROUTE_OR_NULLS.format(owner="u.tenant_id")
-    + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
-)
-TENANT_AND_CLIENT = (
-    f"SELECT {lookup.COLUMNS}, c.active, c.scopes::text, c.name, c.project_id, c.generation,"
-    f" {STALE_USE.format(client='c')}, EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s)"
-    f" FROM tenants_tenant t {lookup.JOINS}"
-    " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
-)
-END_USER_STATE = (
-    f"SELECT {SESSION_AGES}, u.email, u.name, u.mfa_methods::text, u.email_verified_at,"
-    f" {ROLES_OF_END_USER.format(user='u.id')},"
-    f" {GROUPS_OF_END_USER.format(user='u.id')} FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
-    " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
-)
+from userflow.sessions.client_usage import note_use
+from userflow.sessions.queries import ADMIN_STATE, END_USER_STATE, TENANT_AND_CLIENT, groups_in, roles_in
 
 
 class NotStanding(Exception):
     """The token is genuine, but what it speaks for no longer stands."""
-
-
-def roles_in(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Names and permissions of what ROLES_OF_ADMIN or ROLES_OF_END_USER has found."""
-    found = orjson.loads(text)
-    return tuple(sorted(name for name, _ in found)), frozenset(p for _, permissions in found for p in permissions)
-
-
-def groups_in(text: str) -> tuple[str, ...]:
-    """Names of what GROUPS_OF_END_USER has found."""
-    return tuple(sorted(orjson.loads(text)))
 
 
 @lru_cache(maxsize=10_000)  # the same few of a token, at each of its requests

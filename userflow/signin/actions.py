@@ -1,17 +1,14 @@
 """Signing in, refreshing and signing out, for admin users and end users."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
 from django.db.models import BooleanField, ExpressionWrapper
-from django.db.models.expressions import RawSQL
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import set_actor, set_tenant
-from identity_platform.postgresql.parts import Part
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
@@ -19,13 +16,12 @@ from userflow.accounts import principals
 from userflow.accounts.models import AdminUser, EndUser, admins_named, may_enter
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_policy import AAL2, required_acr
-from userflow.credentials import attempts, passwords, tickets
-from userflow.credentials import email_verification as proofs
+from userflow.credentials import attempts, email_verification, passwords, tickets
 from userflow.errors import EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.sessions import issue
 from userflow.sessions.client_authentication import PROOF_COLUMNS, is_authenticated, reject_sign_in
 from userflow.sessions.client_usage import STALE_USE, note_use
-from userflow.sessions.issue import STANDING, Speaker, TokenPair
+from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import queries
 
 PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
@@ -60,12 +56,11 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     password is right), AttemptsLocked, TooManyFromAddress, HashersBusy.
     """
     attempts.limit_guessing_address("signin")
-    here = attempts.is_familiar(ADMINS, user="userflow_adminuser.id", network="%s")
-    familiar = RawSQL(here, [attempts.caller_network()], output_field=BooleanField())  # noqa: S611  # our own words
     enters = ExpressionWrapper(may_enter(), output_field=BooleanField())
-    user = admins_named(username).annotate(familiar=familiar, enters=enters).first()
+    user = admins_named(username).annotate(enters=enters).first()
     who = user.pk if user else username.lower()
-    caller = attempts.FAMILIAR if user and user.familiar else attempts.STRANGER
+    known = user is not None and attempts.is_known_network(ADMINS, user.pk)
+    caller = attempts.FAMILIAR if known else attempts.STRANGER
     with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or not user.enters:
@@ -79,7 +74,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     return _after_password(
         ADMINS,
         user,
-        admin_speaker(user),
+        admin_subject(user),
         tenant=tenant,
         user_agent=user_agent,
         caller=caller,
@@ -108,28 +103,28 @@ def sign_in_end_user(
         attempts.count_wrong_secret()
         raise WrongCredentials
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
-        user, caller = queries.count_password_try(email_key(email))
+        user, caller = queries.count_password_attempt(email_key(email))
         who = user.pk if user else email_key(email)
         with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
             right = passwords.matches(password, user.password if user else None)
             if not right or user is None or not user.active or not client_stands:
                 raise _rejected(END_USERS, user)
             _renew_hash(END_USERS, user, password)
-        if proofs.is_unproven(user, tenant):
-            # The password was right, so neither the try nor the error is held against anybody.
+        if email_verification.is_unverified(user, tenant):
+            # The password was right, so neither the try nor the refusal is held against anybody.
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
             END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
             raise EmailNotVerified
         set_actor(principals.END_USER, str(user.pk))
         if stale:
             note_use(client_id)
-        speaker = end_user_speaker(user, tenant.tenant_id, client_id)
-        return _after_password(END_USERS, user, speaker, tenant=tenant, user_agent=user_agent, caller=caller)
+        subject = end_user_subject(user, tenant.tenant_id, client_id)
+        return _after_password(END_USERS, user, subject, tenant=tenant, user_agent=user_agent, caller=caller)
 
 
 def _rejected(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> WrongCredentials:
     attempts.count_wrong_secret()
-    # Outside any transaction: the row must survive the error. A name that nobody has is not written down.
+    # Outside any transaction: the row must survive the refusal. A name that nobody has is not written down.
     realm.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused", tenant_id=tenant_id)
     return WrongCredentials()
 
@@ -153,7 +148,7 @@ def _renew_hash(realm: Realm, user: Any, password: str) -> None:
 
 
 def _tenant_of_client(client_id: UUID, secret: str | None) -> tuple[lookup.TenantContext | None, bool, bool]:
-    """The tenant's context, whether the client is active, and whether its last use is to be noted.
+    """The tenant's tenant, whether the client is active, and whether its last use is to be noted.
 
     Raises ClientNotAuthenticated for a confidential client without its secret. This depends on nothing about the user.
     """
@@ -174,21 +169,21 @@ def _tenant_of_client(client_id: UUID, secret: str | None) -> tuple[lookup.Tenan
     return tenant, bool(active), bool(stale)
 
 
-def admin_speaker(user: AdminUser) -> Speaker:
+def admin_subject(user: AdminUser) -> TokenSubject:
     """Whom a new session of an admin user speaks for."""
     kind = principals.ADMIN if user.tenant_id else principals.OPERATOR
-    return Speaker(kind=kind, user_id=user.pk, tenant_id=user.tenant_id, client_id=None)
+    return TokenSubject(kind=kind, user_id=user.pk, tenant_id=user.tenant_id, client_id=None)
 
 
-def end_user_speaker(user: EndUser, tenant_id: UUID, client_id: UUID | None) -> Speaker:
+def end_user_subject(user: EndUser, tenant_id: UUID, client_id: UUID | None) -> TokenSubject:
     """Whom a new session of an end user speaks for."""
-    return Speaker(kind=principals.END_USER, user_id=user.pk, tenant_id=tenant_id, client_id=client_id)
+    return TokenSubject(kind=principals.END_USER, user_id=user.pk, tenant_id=tenant_id, client_id=client_id)
 
 
 def _after_password(
     realm: Realm,
     user: Any,
-    speaker: Speaker,
+    subject: TokenSubject,
     *,
     tenant: lookup.TenantContext | None,
     user_agent: str,
@@ -200,31 +195,37 @@ def _after_password(
     Raises WrongCredentials when the password was replaced, the user switched off, or a first factor enrolled since
     it was compared.
     """
-    facts = {"user": user, "tenant_id": speaker.tenant_id, "client_id": speaker.client_id}
+    facts = {"user": user, "tenant_id": subject.tenant_id, "client_id": subject.client_id}
     person = ("user", user.pk)
     if user.mfa_methods:
         with realm.atomic():
             _hold(realm, user)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             ticket = tickets.issue_ticket(
-                realm, user, tickets.SECOND_STEP, client_id=speaker.client_id, amr=PASSWORD_AMR
+                realm, user, tickets.SECOND_STEP, client_id=subject.client_id, amr=PASSWORD_AMR
             )
-            realm.record("signin.first_step", target=person, tenant_id=speaker.tenant_id)
+            realm.record("signin.first_step", target=person, tenant_id=subject.tenant_id)
         return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
-    if required_acr(speaker.kind, tenant.settings if tenant else {}) == AAL2:
+    if required_acr(subject.kind, tenant.settings if tenant else {}) == AAL2:
         # No session before there is a factor: one ticket enrolls it, the other one completes the sign-in with it.
         with realm.atomic():
             _hold(realm, user, without_factor=True)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
-            ticket, enrollment = tickets.open_waiting_login(realm, user, client_id=speaker.client_id, amr=PASSWORD_AMR)
-            realm.record("signin.factor_missing", target=person, tenant_id=speaker.tenant_id)
+            ticket, enrollment = tickets.open_waiting_login(realm, user, client_id=subject.client_id, amr=PASSWORD_AMR)
+            realm.record("signin.factor_missing", target=person, tenant_id=subject.tenant_id)
         return SignIn(**facts, mfa_token=ticket, enrollment_ticket=enrollment)
-    enrollment, parts = tickets.opening_enrollment(realm, cause="login", source=STANDING)
-    parts.append(attempts.clearing(realm, user.pk, factor=attempts.PASSWORD, source=STANDING, caller=caller))
-    tokens = complete_sign_in(
-        realm, user, speaker, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, password_only=True, also=parts
-    )
-    return SignIn(**facts, tokens=tokens, enrollment_ticket=enrollment)
+    if realm is END_USERS:
+        done = queries.complete_login(
+            user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
+        )
+        return SignIn(**facts, tokens=done.tokens, enrollment_ticket=done.enrollment_ticket)
+    with realm.atomic():
+        tokens = complete_sign_in(
+            realm, user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, password_only=True
+        )
+        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
+        opened = tickets.open_enrollment(realm, user, cause=tickets.LOGIN)
+    return SignIn(**facts, tokens=tokens, enrollment_ticket=opened)
 
 
 def _hold(realm: Realm, user: Any, *, without_factor: bool = False) -> None:
@@ -245,39 +246,28 @@ def _hold(realm: Realm, user: Any, *, without_factor: bool = False) -> None:
 def complete_sign_in(
     realm: Realm,
     user: Any,
-    speaker: Speaker,
+    subject: TokenSubject,
     *,
     amr: tuple[str, ...],
     tenant: lookup.TenantContext | None,
     user_agent: str = "",
     password_only: bool = False,
-    given: Part | None = None,
-    also: Sequence[Part] = (),
 ) -> TokenPair:
-    """Open the session that all steps of a sign-in have earned, audit it and do what is in `also`: one statement.
+    """Open the session that all steps of a sign-in have earned, and audit it. Call it in the realm's transaction.
 
-    Call it in the realm's transaction when the steps have written something; or let the part `given` say that they stand,
-    and do their writes in `also`. With `password_only` a user who has a factor by now gets no session. Raises
-    WrongCredentials then, and with EmailNotVerified where the tenant wants the address proven first: also a passkey opens
-    no session then.
+    With `password_only` a user who has a factor by now gets no session. Raises WrongCredentials then, and EmailNotVerified
+    where the tenant requires a verified address: a passkey opens no session there either.
     """
-    if proofs.is_unproven(user, tenant):
+    if email_verification.is_unverified(user, tenant):
         raise EmailNotVerified
-    event = realm.recording(
-        "signin.succeeded",
-        source=STANDING,
-        target=("user", user.pk),
-        tenant_id=speaker.tenant_id,
-        details={"amr": amr},
-    )
-    return issue.open_session(
+    tokens = issue.open_session(
         realm,
-        speaker,
+        subject,
         amr=amr,
         tenant=tenant,
         user_agent=user_agent,
         password=user.password,
         password_only=password_only,
-        given=given,
-        also=[*also, event],
     )
+    realm.record("signin.succeeded", target=("user", user.pk), tenant_id=subject.tenant_id, details={"amr": amr})
+    return tokens

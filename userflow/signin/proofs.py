@@ -96,7 +96,7 @@ def _use_proof_token(principal: Principal, token: str) -> tuple[str, ...]:
     attempts.reject_guessing_address()
     with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
         try:
-            return tickets.use_proof_token(realm, token, user_id=principal.id, session_id=principal.session_id)
+            return tickets.consume_proof_token(realm, token, user_id=principal.id, session_id=principal.session_id)
         except NotSignedInByTicket as problem:
             attempts.count_wrong_secret()
             raise ProofTokenInvalid from problem

@@ -1,47 +1,195 @@
-"""The hot statement of a sign-in: who it is, and that it was tried."""
+"""The two statements of an end user's password login. With the ORM they would be eleven (docs/performance.md, "Target 5").
+
+The first is committed before the password is compared. The second is a transaction of its own: everything that a right
+password earns is written, or nothing. Values of new rows come from unsaved models, so that defaults stand in the models.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
-from django.db import connections
+from django.db import connections, models
 
-from identity_platform.postgresql.parts import Part, together
+from identity_platform.audit.origin import current_origin
+from identity_platform.crypto import hash_token
+from tenants import lookup
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
-from userflow.credentials import attempts
+from userflow.accounts.session_models import EndUserRefreshToken
+from userflow.credentials import attempts, tickets
+from userflow.errors import WrongCredentials
+from userflow.sessions import issue
+from userflow.sessions.issue import TokenPair, TokenSubject
+from userflow.sessions.queries import groups_in, roles_in
 
-# What a sign-in asks of its user; any other column would be read when it is asked for.
+# Columns that a login reads; Django would load any other one on access.
 _COLUMNS = ("id", "email", "name", "active", "password", "mfa_methods", "email_verified_at")
-_PERSON = (
-    f"SELECT {', '.join(f'u.{name}' for name in _COLUMNS)},"
-    f" CASE WHEN {attempts.is_familiar(END_USERS, user='u.id', network='%(person_network)s')}"
-    f" THEN '{attempts.FAMILIAR}' ELSE '{attempts.STRANGER}' END AS caller"
-    " FROM userflow_enduser u WHERE u.email_key = %(person_key)s"
+# Find the user and count the attempt, by the rule of `attempts.count` without its grace for tickets. An unknown address is
+# counted under a digest of the address. A locked counter is not changed: `counted` is then empty.
+_COUNT_PASSWORD_ATTEMPT = """
+WITH person AS (
+  SELECT u.id, u.email, u.name, u.active, u.password, u.mfa_methods, u.email_verified_at,
+    CASE WHEN EXISTS (
+      SELECT FROM (SELECT s.address FROM userflow_endusersession s WHERE s.user_id = u.id
+        ORDER BY s.created_at DESC LIMIT %(recent)s) AS recent
+      WHERE nullif(recent.address, '')::inet <<= %(network)s::inet
+    ) THEN %(known_network)s::text ELSE %(unknown_network)s::text END AS caller
+  FROM userflow_enduser u WHERE u.email_key = %(email_key)s
+), counted AS (
+  INSERT INTO userflow_enduserattempts AS a (subject, factor, caller, failures, updated_at, locked_until)
+  SELECT coalesce(person.id::text, %(unknown_user)s::text), %(factor)s::text,
+    coalesce(person.caller, %(unknown_network)s::text), 1, now(), NULL
+  FROM (SELECT) AS one LEFT JOIN person ON true
+  ON CONFLICT (subject, factor, caller) DO UPDATE SET
+    failures = CASE WHEN a.updated_at < now() - %(forgotten)s::interval THEN 1 ELSE a.failures + 1 END,
+    updated_at = now(),
+    locked_until = CASE
+      WHEN a.updated_at >= now() - %(forgotten)s::interval AND (a.failures + 1) %% %(free)s = 0
+      THEN now() + least(%(first_lock)s::interval * power(2, (a.failures + 1) / %(free)s - 1),
+        %(longest_lock)s::interval) END
+  WHERE a.locked_until IS NULL OR a.locked_until <= now()
+  RETURNING a.failures
 )
-_ANSWER = (
-    f"SELECT counted.caller, person.caller, {', '.join(f'person.{name}' for name in _COLUMNS)}"
-    " FROM (SELECT) AS one LEFT JOIN person ON true LEFT JOIN counted ON true"
+SELECT counted.failures, person.caller, person.id, person.email, person.name, person.active, person.password,
+  person.mfa_methods, person.email_verified_at
+FROM (SELECT) AS one LEFT JOIN person ON true LEFT JOIN counted ON true
+"""
+# The user first: its row lock makes a change of password at the same moment wait, or be seen here. The window and ticket
+# are for a user without a factor. A sign-in closes the windows of other networks: their opener need not be the user.
+_COMPLETE_LOGIN = """
+WITH owner AS (
+  UPDATE userflow_enduser SET last_login = %(session_created_at)s
+  WHERE id = %(session_user_id)s AND active AND password = %(password)s AND mfa_methods = '[]' RETURNING id
+), new_session AS (
+  INSERT INTO userflow_endusersession (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at,
+    ended_at, end_reason, address, user_agent)
+  SELECT %(session_id)s::uuid, owner.id, %(session_client_id)s::uuid, %(session_amr)s::jsonb, %(session_acr)s::text,
+    %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz, %(session_last_used_at)s::timestamptz,
+    %(session_expires_at)s::timestamptz, %(session_ended_at)s::timestamptz, %(session_end_reason)s::text,
+    %(session_address)s::text, %(session_user_agent)s::text FROM owner
+  RETURNING id
+), refresh_token AS (
+  INSERT INTO userflow_enduserrefreshtoken (digest, issued_at, used_at, successor_sealed, session_id)
+  SELECT %(refresh_digest)s::bytea, %(refresh_issued_at)s::timestamptz, %(refresh_used_at)s::timestamptz,
+    %(refresh_successor_sealed)s::bytea, new_session.id FROM new_session
+), closed_windows AS (
+  DELETE FROM userflow_enduserenrollmentwindow w USING owner
+  WHERE w.user_id = owner.id AND w.network <> %(window_network)s::text
+), new_window AS (
+  INSERT INTO userflow_enduserenrollmentwindow (user_id, network, cause, opened_at, expires_at)
+  SELECT owner.id, %(window_network)s::text, %(window_cause)s::text, %(window_opened_at)s::timestamptz,
+    %(window_expires_at)s::timestamptz FROM owner WHERE %(window_network)s::text <> ''
+), enrollment_ticket AS (
+  INSERT INTO userflow_enduserticket (digest, purpose, user_id, client_id, amr, wrong_codes, session_id, login_digest,
+    spent_on, created_at, expires_at, used_at)
+  SELECT %(ticket_digest)s::bytea, %(ticket_purpose)s::text, owner.id, %(ticket_client_id)s::uuid, %(ticket_amr)s::jsonb,
+    %(ticket_wrong_codes)s::smallint, %(ticket_session_id)s::uuid, %(ticket_login_digest)s::bytea,
+    %(ticket_spent_on)s::jsonb, %(ticket_created_at)s::timestamptz, %(ticket_expires_at)s::timestamptz,
+    %(ticket_used_at)s::timestamptz FROM owner
+), cleared_attempts AS (
+  DELETE FROM userflow_enduserattempts a USING owner
+  WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s
+), audit_event AS (
+  INSERT INTO audit_tenantevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
+  SELECT 'signin.succeeded', 'success', %(actor_kind)s::text, %(actor_id)s::text, 'user', owner.id::text,
+    %(address)s::text, %(request_id)s::text, jsonb_build_object('amr', %(session_amr)s::jsonb) FROM owner
 )
+SELECT
+  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
+    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = owner.id
+      UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
+      WHERE m.user_id = owner.id)),
+  (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
+    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = owner.id)
+FROM owner
+"""
 
 
-def count_password_try(key: str) -> tuple[EndUser | None, str]:
-    """The end user with this address (`email_key`), active or not, with a try at the password counted: one statement.
+@dataclass(frozen=True, slots=True)
+class CompletedLogin:
+    """The tokens of a login, and the ticket for the header X-Enrollment-Ticket."""
 
-    None if there is none; then the try is counted of the address. Also gives whose budget it was counted against. Rejects
-    with AttemptsLocked (429).
+    tokens: TokenPair
+    enrollment_ticket: str
+
+
+def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
+    """Return the end user with this address (`email_key`), active or not, and count an attempt at the password.
+
+    An attempt at an unknown address is counted under the address. The second value is the budget that it was counted
+    against. Raises AttemptsLocked (429).
     """
-    nobody = attempts.subject_of(END_USERS, key)
-    parts = [
-        Part(attempts.PERSON, _PERSON, {"person_key": key, "person_network": attempts.caller_network()}),
-        attempts.trying(nobody=nobody),
-        attempts.counting(END_USERS, factor=attempts.PASSWORD, source="tried"),
-    ]
+    unknown_user = attempts.subject_of(END_USERS, email_key)
+    values = {
+        "email_key": email_key,
+        "network": attempts.caller_network(),
+        "recent": attempts.RECENT_SESSIONS,
+        "known_network": attempts.FAMILIAR,
+        "unknown_network": attempts.STRANGER,
+        "unknown_user": unknown_user,
+        "factor": attempts.PASSWORD,
+        **attempts.RULE,
+    }
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(*together(parts, _ANSWER))
-        counted_for, caller, *row = cursor.fetchone()
-    values = dict(zip(_COLUMNS, row, strict=True))
-    if counted_for is None:
-        subject = str(values["id"] or nobody)
-        attempts.reject_locked(END_USERS, subject, factor=attempts.PASSWORD, caller=caller or attempts.STRANGER)
-    if values["id"] is None:
-        return None, attempts.STRANGER
-    values["mfa_methods"] = orjson.loads(values["mfa_methods"])
-    return EndUser.from_db("tenant", list(values), list(values.values())), caller
+        cursor.execute(_COUNT_PASSWORD_ATTEMPT, values)
+        failures, caller, *row = cursor.fetchone()
+    found = dict(zip(_COLUMNS, row, strict=True))
+    caller = caller or attempts.STRANGER
+    if failures is None:
+        subject = str(found["id"] or unknown_user)
+        attempts.reject_locked(END_USERS, subject, factor=attempts.PASSWORD, caller=caller)
+    if found["id"] is None:
+        return None, caller
+    found["mfa_methods"] = orjson.loads(found["mfa_methods"])
+    return EndUser.from_db("tenant", list(found), list(found.values())), caller
+
+
+def complete_login(
+    user: EndUser,
+    subject: TokenSubject,
+    *,
+    amr: tuple[str, ...],
+    tenant: lookup.TenantContext | None,
+    user_agent: str,
+    caller: str,
+) -> CompletedLogin:
+    """Open the session of a right password, audit it, clear the attempts of `caller`, and open enrollment.
+
+    For a user without a factor. Raises WrongCredentials, with nothing written, when the password was replaced since it was
+    compared, the user was deactivated, or has a factor by now.
+    """
+    session, refresh_token = issue.new_session(END_USERS, subject, amr=amr, tenant=tenant, user_agent=user_agent)
+    window = tickets.new_window(END_USERS, user, cause=tickets.LOGIN)
+    ticket, enrollment = tickets.new_ticket(END_USERS, user, tickets.ENROLLMENT)
+    origin = current_origin()
+    values = {
+        **_values_of(session, "session"),
+        **_values_of(EndUserRefreshToken(digest=hash_token(refresh_token)), "refresh"),
+        **_values_of(window, "window"),
+        **_values_of(ticket, "ticket"),
+        "password": user.password,
+        "factor": attempts.PASSWORD,
+        "caller": caller,
+        "actor_kind": origin.actor_kind,
+        "actor_id": origin.actor_id,
+        "address": origin.address,
+        "request_id": origin.request_id,
+    }
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_COMPLETE_LOGIN, values)
+        row = cursor.fetchone()
+    if row is None:
+        raise WrongCredentials
+    roles, permissions = roles_in(row[0])
+    subject = replace(subject, roles=roles, permissions=tuple(sorted(permissions)), groups=groups_in(row[1]))
+    return CompletedLogin(issue.first_tokens(session, subject, refresh_token, tenant), enrollment)
+
+
+def _values_of(row: models.Model, prefix: str) -> Mapping[str, Any]:
+    """Return the column values of an unsaved row as Django would insert them, named `prefix_column`."""
+    connection = connections["tenant"]
+    return {
+        f"{prefix}_{field.column}": field.get_db_prep_save(field.pre_save(row, add=True), connection)
+        for field in row._meta.concrete_fields
+    }

@@ -322,10 +322,10 @@ def test_a_sign_in_that_has_checked_the_old_password_gets_no_session_after_the_r
     token = ask(tenant, person)
     with in_tenant(tenant.id):
         half_way = EndUser.objects.get(pk=person.id)
-        speaker = signin.end_user_speaker(half_way, tenant.id, tenant.client_id)
+        subject = signin.end_user_subject(half_way, tenant.id, tenant.client_id)
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
-    with in_tenant(tenant.id) as tenant, pytest.raises(WrongCredentials), END_USERS.atomic():
-        signin.complete_sign_in(END_USERS, half_way, speaker, amr=("pwd",), tenant=tenant)
+    with in_tenant(tenant.id) as context, pytest.raises(WrongCredentials), END_USERS.atomic():
+        signin.complete_sign_in(END_USERS, half_way, subject, amr=("pwd",), tenant=context)
     with in_tenant(tenant.id):
         assert not EndUserSession.objects.filter(user_id=person.id, ended_at=None).exists()
 

@@ -18,7 +18,7 @@ def strong(token: str) -> str:
 def aged(token: str, minutes: int, *, amr: tuple[str, ...] = ("pwd",)) -> str:
     """A token of the same session whose last proof was that long ago."""
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
-    speaker = issue.Speaker(
+    subject = issue.TokenSubject(
         claims["kind"],
         UUID(claims["sub"]),
         UUID(claims["tenant_id"]) if claims["tenant_id"] else None,
@@ -28,6 +28,6 @@ def aged(token: str, minutes: int, *, amr: tuple[str, ...] = ("pwd",)) -> str:
     )
     then = now() - timedelta(minutes=minutes)
     token, _ = issue.access_token(
-        speaker, UUID(claims["sid"]), amr=amr, auth_time=then, ends=now() + timedelta(hours=1), tenant=None
+        subject, UUID(claims["sid"]), amr=amr, auth_time=then, ends=now() + timedelta(hours=1), tenant=None
     )
     return token

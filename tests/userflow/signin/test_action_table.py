@@ -210,7 +210,7 @@ PENDING: set[Action] = set()
 
 @pytest.mark.parametrize("action", [action for action in Action if action not in PENDING])
 def test_each_row_is_asked_by_code(action: Action) -> None:
-    sources = [path for folder in ("userflow", "mfa", "identity_platform") for path in Path(folder).rglob("*.py")]
+    sources = [path for folder in ("userflow", "mfa", "console") for path in Path(folder).rglob("*.py")]
     asking = [path for path in sources if f"Action.{action.name}" in path.read_text() and path.name != "assurance.py"]
     assert asking, f"No code asks {action.name}."
 
