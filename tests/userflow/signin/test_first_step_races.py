@@ -91,10 +91,10 @@ def test_an_admins_gets_none_either(strict: TestTenant, change: str) -> None:
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
 
 
-@pytest.mark.parametrize("tenant", ["tenant", "strict"])
-def test_login_during_first_enrollment_is_rejected(tenant: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("fixture", ["tenant", "strict"])
+def test_login_during_first_enrollment_is_rejected(fixture: str, request: pytest.FixtureRequest) -> None:
     # A session, ticket or window that it opened would come after the end of all others.
-    ann = new_user(request.getfixturevalue(tenant))
+    ann = new_user(request.getfixturevalue(fixture))
     ann.minutes_pass(60)
     answer = end_user_during(ann, {"mfa_methods": ["totp"]})
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
