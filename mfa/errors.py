@@ -1,16 +1,17 @@
-"""Errors of the second factors. The SMS texts are the specification's, word for word."""
+"""Errors of the second factors. The SMS texts are those of the specification, word for word."""
 
 from identity_platform.api import errors
+from userflow.errors import PasskeyNotVerified
 
 
 class UnknownEmail(errors.NotFound):
-    """404: no active user has this address here. The specification tells such users apart at TOTP and WebAuthn calls."""
+    """404: no active user has this e-mail address. The specification has this error for TOTP and WebAuthn calls."""
 
-    message = "No active user has this e-mail address here: check it, and tenant_id where one is sent."
+    message = "No active user has this e-mail address. Check it, and `tenant_id` if you send one."
 
 
 class NoProof(errors.NotSignedIn):
-    """401: nothing proves that the caller may enrol this factor for this user; nothing was stored or sent."""
+    """401: the caller has not proven to be allowed to enroll this factor for this user. Nothing was stored or sent."""
 
     message = (
         "Sign in first: send an access token of this user that is at most 15 minutes old, or the enrollment ticket of the "
@@ -19,10 +20,10 @@ class NoProof(errors.NotSignedIn):
 
 
 class TokenOfAnotherUser(errors.NotAllowed):
-    """403: the access token is not this user's. Admins enroll no factor on behalf of a user."""
+    """403: the access token belongs to another user. Admins enroll no factor on behalf of a user."""
 
     message = (
-        "Your access token is not this user's. An administrator cannot enroll a factor for a user: issue an enrollment "
+        "Your access token belongs to another user. An administrator cannot enroll a factor for a user: issue an enrollment "
         "pass to a user without a factor (/webauthn/enrollment-passes), or reset the factors (/webauthn/factors/reset)."
     )
 
@@ -31,8 +32,8 @@ class OwnFactors(errors.NotAllowed):
     """403: resets and enrollment passes are for other users."""
 
     message = (
-        "This is for other users. Remove your own factors one by one at /webauthn/factors/{factor_id}, and enroll with "
-        "your own access token."
+        "You cannot do this for yourself. Remove your own factors one by one at /webauthn/factors/{factor_id}, and enroll "
+        "with your own access token."
     )
 
 
@@ -56,25 +57,7 @@ class NotFirstFactor(errors.Conflict):
 class AccountDeletionOff(errors.NotAllowed):
     """403: the tenant does not let its users delete their own account."""
 
-    message = "This tenant does not let users delete their own account: ask an administrator to delete it."
-
-
-class InvalidCode(errors.ApiError):
-    """400: the code is wrong, used before, or there is none to compare it with."""
-
-    message = "Invalid verification code"
-
-
-class CodeExpired(errors.NotSignedIn):
-    """401: the SMS code was right for five minutes."""
-
-    message = "Verification code has expired"
-
-
-class AttemptsExceeded(errors.ApiError):
-    """400: this SMS code has been tried five times; a new one does not reset the tries of the last 15 minutes."""
-
-    message = "Maximum verification attempts exceeded"
+    message = "This tenant does not let users delete their own account. Ask an administrator to delete it."
 
 
 class PhoneTaken(errors.ApiError):
@@ -86,31 +69,31 @@ class PhoneTaken(errors.ApiError):
 class PhoneRejected(errors.ValidationFailed):
     """400: not a mobile number, or of a country that the tenant does not send to."""
 
-    message = "This phone number cannot receive codes: see details."
+    message = "This phone number cannot receive codes. See `details`."
 
 
 class NoPhone(errors.ApiError):
-    """400: no phone is enrolled, or nobody has this address; the same answer for both."""
+    """400: the user has no phone, or no user has this address. The response is the same for both."""
 
-    message = "No phone is enrolled for this user: enrol one by sms/beginSetup."
+    message = "No phone is enrolled for this user. Enroll one with sms/beginSetup."
 
 
 class SecretNotIssued(errors.ApiError):
-    """400: not a secret that this server issued to this user in the last ten minutes."""
+    """400: the server did not issue this secret to this user in the last ten minutes."""
 
-    message = "This secret was not issued to this user, or its ten minutes are over: call beginSetup again."
+    message = "This secret was not issued to this user, or has expired. Call beginSetup again."
 
 
 class TooManyPending(errors.TooManyRequests):
-    """429: three unconfirmed secrets stand already; none of them is voided for a fourth."""
+    """429: the user has three unconfirmed secrets. None of them is invalidated for a fourth."""
 
-    message = "Three setups are open already: confirm one of them, or wait as long as Retry-After says."
+    message = "Three setups are waiting for confirmation. Confirm one of them, or wait as long as Retry-After says."
 
 
 class NotEnrolled(errors.ApiError):
-    """400: there is no such factor to change."""
+    """400: the user has no such factor."""
 
-    message = "This factor is not enrolled: enrol it first, by beginSetup and confirmSetup."
+    message = "This factor is not enrolled. Enroll it first with beginSetup and confirmSetup."
 
 
 class LastFactor(errors.Conflict):
@@ -126,40 +109,34 @@ class UnknownFactor(errors.NotFound):
 
 
 class SmsBudgetSpent(errors.TooManyRequests):
-    """429: a limit of messages per user, phone number, address or tenant."""
+    """429: a limit of messages per user, phone number, network address or tenant is reached."""
 
-    message = "Too many messages: wait as long as Retry-After says."
+    message = "Too many messages. Wait as long as Retry-After says."
 
 
 class SmsReserved(SmsBudgetSpent):
-    """429: what is left of the tenant's messages for the day is kept for callers with a proof."""
+    """429: the rest of the tenant's messages of the day is reserved for callers with a proof."""
 
     message = (
-        "The last messages of the day are kept for callers who prove who they are: send the `mfa_token` of a sign-in, an "
-        "X-Enrollment-Ticket or an access token."
+        "The last messages of the day are reserved for callers who prove who they are: send the `mfa_token` of a sign-in, "
+        "an X-Enrollment-Ticket or an access token."
     )
 
 
 class SmsUnavailable(errors.Unavailable):
-    """503: the message could not be handed over, or its counters cannot be read; nothing was sent."""
+    """503: the gateway did not take the message, or its counters cannot be read. Nothing was sent."""
 
-    message = "The message could not be sent: try again in a moment."
+    message = "The message could not be sent. Try again in a moment."
 
 
 class PasskeyRejected(errors.ApiError):
     """400: the response proves no new passkey of this registration, or the passkey is enrolled already."""
 
-    message = "This response does not complete the registration: call beginRegistration again and answer its options."
-
-
-class PasskeyNotVerified(errors.NotSignedIn):
-    """401: the response does not prove a passkey of this user, whatever the reason."""
-
-    message = "The passkey could not be verified: call beginAuthentication again and answer its options."
+    message = "This response does not complete the registration. Call beginRegistration again and use its options."
 
 
 class PasskeyNeedsPassword(PasskeyNotVerified):
-    """401: the passkey was enrolled without a proof of the user's own and has not been used after the password yet."""
+    """401: the passkey was enrolled without a proof of the user's own and was not used after the password yet."""
 
     message = "Sign in once with your password and this passkey. After that the passkey signs you in alone."
 
@@ -167,25 +144,25 @@ class PasskeyNeedsPassword(PasskeyNotVerified):
 class NoPasskey(errors.ApiError):
     """400: the user has no passkey to authenticate with."""
 
-    message = "No passkey is enrolled for this user: enrol one by beginRegistration."
+    message = "No passkey is enrolled for this user. Enroll one with beginRegistration."
 
 
 class TooManyPasskeys(errors.ApiError):
-    """400: as many passkeys are enrolled as one user may have."""
+    """400: the user has the maximum number of passkeys."""
 
-    message = "This user has as many passkeys as one may have: remove one first."
+    message = "This user has the maximum number of passkeys. Remove one first."
 
 
 class NoRelyingParty(errors.ApiError):
-    """400: neither the tenant nor the platform says for which domain passkeys are made."""
+    """400: neither the tenant nor the platform configures a relying party."""
 
     message = (
-        "Passkeys are not set up here: the tenant needs webauthn_rp_id and webauthn_origins in its settings, the console "
+        "Passkeys are not configured: the tenant needs webauthn_rp_id and webauthn_origins in its settings, the console "
         "CONSOLE_RP_ID and CONSOLE_ORIGINS."
     )
 
 
 class RelyingPartyInUse(errors.ValidationFailed):
-    """400: the relying party's id cannot change while passkeys exist: each of them would be lost."""
+    """400: the relying party id cannot change while passkeys exist. It would make each of them useless."""
 
-    message = "Passkeys exist for the present webauthn_rp_id: it cannot change before they are removed."
+    message = "Passkeys exist for the current webauthn_rp_id. Remove them before you change it."

@@ -64,20 +64,58 @@ def lock_and_check(realm: Realm, user: Any, proof: Proof) -> Any:
     return locked
 
 
-def own_change(action: Action, *, realm: Realm, user: Any, kind: Kind, caller: Caller) -> Proof:
-    """Check and consume the proof in the request; return the caller's right to change an own factor, for `lock_and_check`.
+def check_own_session(action: Action, *, realm: Realm, user: Any, caller: Caller) -> Principal:
+    """Return the caller's session if it is the user's own and has the assurance of the action.
 
-    Call it outside a transaction. Raises NoProof, InsufficientAuthentication (401), TokenOfAnotherUser (403), and the errors of
-    `check_proof` where the action needs a proof.
+    Raises NoProof, InsufficientAuthentication (401), TokenOfAnotherUser (403).
     """
     if caller.principal is None:
         raise NoProof
     if not is_this_user(realm, user, caller.principal):
         raise TokenOfAnotherUser
     require_assurance(action, caller.principal)
+    return caller.principal
+
+
+def own_change(action: Action, *, realm: Realm, user: Any, kind: Kind, caller: Caller) -> Proof:
+    """Check and consume the proof in the request; return the caller's right to change an own factor, for `lock_and_check`.
+
+    Call it outside a transaction, after every check that needs no proof: a code works once. Raises the errors of
+    `check_own_session`, and those of `check_proof` if the action needs a proof.
+    """
+    own = check_own_session(action, realm=realm, user=user, caller=caller)
     if REQUIREMENTS[action].proof:
-        check_proof(principal=caller.principal, proof=caller.proof, user_agent=caller.user_agent)
-    return Proof(kind, "bearer", may_replace=True, own=caller.principal)
+        check_proof(principal=own, proof=caller.proof, user_agent=caller.user_agent)
+    return Proof(kind, "bearer", may_replace=True, own=own)
+
+
+def own_removal(*, realm: Realm, user: Any, kind: Kind, caller: Caller, factor_id: UUID | None = None) -> Proof:
+    """`own_change` for the removal of all factors of a kind, or of one; a removal that cannot succeed consumes no proof.
+
+    Raises LastFactor (409) as well.
+    """
+    own = check_own_session(Action.REMOVE_FACTOR, realm=realm, user=user, caller=caller)
+    _check_not_last(own, remaining=_methods_without(user, kind, factor_id))
+    return own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=kind, caller=caller)
+
+
+def _methods_without(user: Any, kind: Kind, factor_id: UUID | None) -> list[str]:
+    """The methods that remain without this factor, or without all of its kind. Backup codes are removed with TOTP."""
+    remaining = []
+    for method, rows, enrolled in _factor_rows(user):
+        if method == kind and factor_id is not None:
+            rows = rows.exclude(pk=factor_id)
+        elif method == kind or (method == BACKUP_CODE and kind == TOTP):
+            continue
+        if rows.filter(enrolled).exists():
+            remaining.append(method)
+    return remaining
+
+
+def _check_not_last(own: Principal, *, remaining: list[str]) -> None:
+    """Raise LastFactor (409) if no method remains and the policy in force requires one."""
+    if not remaining and own.required_acr == AAL2:
+        raise LastFactor
 
 
 def prove_replacement(*, realm: Realm, user: Any, proof: Proof, caller: Caller) -> bool:
@@ -136,8 +174,8 @@ def _end_older_sessions_and_tickets(
     """
     own = proof.own if proof is not None else None
     first, last = not had_factors and user.mfa_methods, had_factors and not user.mfa_methods
-    if last and own is not None and own.required_acr == AAL2:
-        raise LastFactor
+    if last and own is not None:
+        _check_not_last(own, remaining=user.mfa_methods)
     if first or last or change == "reset":
         keep = own.session_id if own is not None else None
         end_sessions(realm, user_id=user.pk, keep=keep, reason=f"factor_{change}")
@@ -150,10 +188,10 @@ def _end_older_sessions_and_tickets(
 
 def methods_of(user: Any) -> list[str]:
     """The methods that the user's tables hold, in the order of the login answer."""
-    return [method for method, rows, enrolled in _homes(user) if rows.filter(enrolled).exists()]
+    return [method for method, rows, enrolled in _factor_rows(user) if rows.filter(enrolled).exists()]
 
 
-def _homes(user: Any) -> list[tuple[str, Any, Q]]:
+def _factor_rows(user: Any) -> list[tuple[str, Any, Q]]:
     """Method, rows and which of them are enrolled; admin users have no phones."""
     return [
         (method, getattr(user, relation), enrolled)
@@ -182,7 +220,7 @@ def list_factors(
             raise UnknownUser
         found = [
             factor.summary()
-            for method, rows, enrolled in _homes(user)
+            for method, rows, enrolled in _factor_rows(user)
             if method != BACKUP_CODE
             for factor in rows.filter(enrolled).order_by("created_at")
         ]
@@ -203,9 +241,8 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
     with in_realm(realm, principal.tenant_id):
         require_assurance(Action.REMOVE_FACTOR, principal)
         user: Any = realm.users._default_manager.filter(pk=principal.id).first()
-        # Before the proof, which may be a code that works once.
         kind = _kind_of(user, factor_id)
-        owned = own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=kind, caller=caller)
+        owned = own_removal(realm=realm, user=user, kind=kind, caller=caller, factor_id=factor_id)
         with realm.atomic():
             locked = lock_and_check(realm, user, owned)
             if not _rows(locked, kind).filter(pk=factor_id).delete()[0]:
@@ -260,7 +297,7 @@ def remove_unverified_factors(*, realm: Realm, user: Any, **_: Any) -> int:
 
 def _remove_all(realm: Realm, user: Any) -> dict[str, int]:
     """Remove every factor, confirmed or not, and the codes that are on their way; gives how many of each kind went."""
-    removed = {method: rows.all().delete()[0] for method, rows, _ in _homes(user)}
+    removed = {method: rows.all().delete()[0] for method, rows, _ in _factor_rows(user)}
     if realm is END_USERS:
         user.sms_codes.all().delete()
     return removed

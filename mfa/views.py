@@ -17,8 +17,7 @@ from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownT
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.errors import PROOF_ERRORS as OWN_PROOF_ERRORS
-from userflow.errors import EmailNotVerified, GrantsMoreThanHeld, InsufficientAuthentication, UnknownUser
+from userflow.errors import PROOF_ERRORS, EmailNotVerified, GrantsMoreThanHeld, InsufficientAuthentication, UnknownUser
 from userflow.ids import id_or
 from userflow.sessions.assurance import Action
 from userflow.sessions.issue import realm_of
@@ -30,11 +29,11 @@ PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last s
 # Raised by begin, confirm and finish of every kind.
 HELPING = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
-PROOF_ERRORS = [NoProof, InsufficientAuthentication, TokenOfAnotherUser, EmailNotVerified]
+ENROLLMENT_ERRORS = [NoProof, InsufficientAuthentication, TokenOfAnotherUser, EmailNotVerified]
 __all__ = [
+    "ENROLLMENT_ERRORS",
     "NO_STORE",
     "PROOFS",
-    "PROOF_ERRORS",
     "AdminEnrollmentPassViewSet",
     "AdminFactorResetViewSet",
     "EnrollmentPassViewSet",
@@ -88,7 +87,7 @@ class FactorListViewSet(ApiViewSet):
     @endpoint(
         serializers.FactorRemovalIn,
         returns={200: serializers.FactorRemovedOut},
-        errors=[UnknownFactor, NoProof, LastFactor, *OWN_PROOF_ERRORS],
+        errors=[UnknownFactor, NoProof, LastFactor, *PROOF_ERRORS],
         assurance=Action.REMOVE_FACTOR,
     )
     def destroy(self, request: Request, factor_id: str) -> Response:

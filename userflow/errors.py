@@ -443,7 +443,31 @@ class EndpointOff(errors.Conflict):
     message = 'This webhook endpoint is switched off: switch it on with {"enabled": true} first.'
 
 
-# What a call that needs a proof in the request raises (userflow.signin.proofs), besides the errors of a wrong factor.
+class InvalidCode(errors.ApiError):
+    """400: the code is wrong or was used before, or the user has no such factor. The text is that of the specification."""
+
+    message = "Invalid verification code"
+
+
+class CodeExpired(errors.NotSignedIn):
+    """401: the five minutes of an SMS code are over. The text is that of the specification."""
+
+    message = "Verification code has expired"
+
+
+class AttemptsExceeded(errors.ApiError):
+    """400: five attempts were made at this SMS code. A new code does not reset the attempts of the last 15 minutes."""
+
+    message = "Maximum verification attempts exceeded"
+
+
+class PasskeyNotVerified(errors.NotSignedIn):
+    """401: the response does not prove a passkey of this user."""
+
+    message = "The passkey could not be verified: call beginAuthentication again and send the response to its options."
+
+
+# Errors of a request that needs a proof in its body (userflow.signin.proofs); the last four are those of a wrong factor.
 PROOF_ERRORS: Final[tuple[type[errors.ApiError], ...]] = (
     InsufficientAuthentication,
     WrongCurrentPassword,
@@ -452,4 +476,8 @@ PROOF_ERRORS: Final[tuple[type[errors.ApiError], ...]] = (
     AttemptsLocked,
     TooManyFromAddress,
     HashersBusy,
+    InvalidCode,
+    AttemptsExceeded,
+    CodeExpired,
+    PasskeyNotVerified,
 )

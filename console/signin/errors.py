@@ -8,9 +8,8 @@ from django.utils.translation import ngettext
 
 from identity_platform.api.errors import ApiError, TooManyRequests, Unavailable
 from identity_platform.api.handlers import note_rejection
-from mfa.errors import InvalidCode, PasskeyNotVerified
 from tenants.errors import TenantBusy, TenantSuspended
-from userflow.errors import NotSignedInByTicket, WrongCredentials, WrongCurrentPassword
+from userflow.errors import InvalidCode, NotSignedInByTicket, PasskeyNotVerified, WrongCredentials, WrongCurrentPassword
 
 
 def in_words(error: ApiError) -> str:

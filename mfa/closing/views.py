@@ -5,24 +5,10 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from mfa.closing import actions, serializers
-from mfa.errors import (
-    AccountDeletionOff,
-    AttemptsExceeded,
-    CodeExpired,
-    InvalidCode,
-    PasskeyNotVerified,
-)
+from mfa.errors import AccountDeletionOff
 from tenants.errors import TenantBusy, TenantSuspended
 from userflow.endusers.serializers import ErasedOut
-from userflow.errors import (
-    AttemptsLocked,
-    InsufficientAuthentication,
-    LastActiveUser,
-    NoPasswordHere,
-    ProofTokenInvalid,
-    UnknownUser,
-    WrongCurrentPassword,
-)
+from userflow.errors import PROOF_ERRORS, LastActiveUser, UnknownUser
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import SignedIn, principal_at
 from userflow.signin.proof_fields import proof_of
@@ -34,22 +20,7 @@ class AccountClosingViewSet(ApiViewSet):
     @endpoint(
         serializers.AccountClosingIn,
         returns={200: ErasedOut},
-        errors=[
-            AccountDeletionOff,
-            NoPasswordHere,
-            InsufficientAuthentication,
-            PasskeyNotVerified,
-            CodeExpired,
-            WrongCurrentPassword,
-            ProofTokenInvalid,
-            InvalidCode,
-            AttemptsExceeded,
-            AttemptsLocked,
-            LastActiveUser,
-            UnknownUser,
-            TenantSuspended,
-            TenantBusy,
-        ],
+        errors=[AccountDeletionOff, *PROOF_ERRORS, LastActiveUser, UnknownUser, TenantSuspended, TenantBusy],
         assurance=Action.CLOSE_ACCOUNT,
     )
     def create(self, request: Request) -> Response:

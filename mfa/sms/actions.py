@@ -13,7 +13,7 @@ from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors
 from mfa.completion import complete_by_enrollment, complete_second_step, consume_login, waiting_login
 from mfa.enrollment import Caller, Proof, enrollment_proof, is_this_user
-from mfa.errors import AttemptsExceeded, CodeExpired, InvalidCode, NoPhone, NoProof, PhoneTaken
+from mfa.errors import NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
@@ -23,6 +23,7 @@ from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts, tickets
+from userflow.errors import AttemptsExceeded, CodeExpired, InvalidCode
 from userflow.sessions.issue import TokenPair
 from userflow.signin.proofs import proof_missing
 

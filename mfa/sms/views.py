@@ -6,21 +6,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
-from mfa.errors import (
+from mfa.errors import NoPhone, PhoneRejected, PhoneTaken, SmsBudgetSpent, SmsReserved, SmsUnavailable
+from mfa.sms import actions, serializers
+from mfa.views import ENROLLMENT_ERRORS, NO_STORE, PROOFS, FactorViewSet
+from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
+from userflow.errors import (
+    PROOF_ERRORS,
     AttemptsExceeded,
+    AttemptsLocked,
     CodeExpired,
     InvalidCode,
-    NoPhone,
-    PhoneRejected,
-    PhoneTaken,
-    SmsBudgetSpent,
-    SmsReserved,
-    SmsUnavailable,
+    NotSignedInByTicket,
 )
-from mfa.sms import actions, serializers
-from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
-from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
 from userflow.sessions.assurance import Action
 from userflow.signin.proof_fields import proof_in, without_proof
 
@@ -33,7 +30,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsBegin,
         returns={200: serializers.SmsSentOut},
-        errors=[*TENANCY, *PROOF_ERRORS, *SENDING],
+        errors=[*TENANCY, *ENROLLMENT_ERRORS, *SENDING],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -48,7 +45,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsConfirm,
         returns={200: serializers.SmsConfirmedOut},
-        errors=[*TENANCY, *PROOF_ERRORS, *CODE, PhoneRejected, PhoneTaken, NotSignedInByTicket, EmailNotVerified],
+        errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, PhoneRejected, PhoneTaken, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,

@@ -4,23 +4,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
-from mfa.errors import AttemptsExceeded, CodeExpired, InvalidCode, NoPasskey, NoRelyingParty, PasskeyNotVerified
+from mfa.errors import NoPasskey, NoRelyingParty
 from mfa.stepup import actions, serializers
 from mfa.views import NO_STORE
 from mfa.webauthn.serializers import RequestOptionsOut
 from tenants.errors import TenantBusy, TenantSuspended
 from userflow.errors import (
-    AttemptsLocked,
+    PROOF_ERRORS,
     FactorNeeded,
-    HashersBusy,
-    NoPasswordHere,
+    InsufficientAuthentication,
+    ProofTokenInvalid,
     TooManyFromAddress,
-    WrongCurrentPassword,
 )
 from userflow.sessions.permissions import SignedIn, principal_at
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS
 
 PLACE = [TenantSuspended, TenantBusy]
+STEP_UP_ERRORS = [error for error in PROOF_ERRORS if error not in (InsufficientAuthentication, ProofTokenInvalid)]
 
 
 class StepUpViewSet(ApiViewSet):
@@ -29,19 +29,7 @@ class StepUpViewSet(ApiViewSet):
     @endpoint(
         serializers.StepUpIn,
         returns={200: serializers.StepUpOut},
-        errors=[
-            *PLACE,
-            FactorNeeded,
-            WrongCurrentPassword,
-            NoPasswordHere,
-            InvalidCode,
-            AttemptsExceeded,
-            CodeExpired,
-            PasskeyNotVerified,
-            AttemptsLocked,
-            TooManyFromAddress,
-            HashersBusy,
-        ],
+        errors=[*PLACE, FactorNeeded, *STEP_UP_ERRORS],
         any_level=True,
     )
     def create(self, request: Request) -> Response:

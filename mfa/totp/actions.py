@@ -13,7 +13,7 @@ from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors, verification
 from mfa.completion import complete_by_enrollment, complete_second_step, consume_login, second_step, waiting_login
 from mfa.enrollment import Caller, enrollment_proof
-from mfa.errors import InvalidCode, NotEnrolled, SecretNotIssued, TooManyPending
+from mfa.errors import NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
 from mfa.totp import backup_codes, engine
 from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
@@ -22,7 +22,7 @@ from mfa.verification import Factor, Try, Unusable, Use
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import attempts
-from userflow.errors import NotSignedInByTicket
+from userflow.errors import InvalidCode, NotSignedInByTicket
 from userflow.sessions.assurance import Action
 from userflow.sessions.issue import TokenPair
 from userflow.signin.proofs import proof_missing
@@ -303,7 +303,10 @@ def disable_totp(
     with in_realm(realm, tenant_id):
         _check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
-        proof = factors.own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=factors.TOTP, caller=caller)
+        factors.check_own_session(Action.REMOVE_FACTOR, realm=realm, user=user, caller=caller)
+        if factors.TOTP not in user.mfa_methods:
+            raise NotEnrolled
+        proof = factors.own_removal(realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
             locked = factors.lock_and_check(realm, user, proof)
             if not locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0]:

@@ -7,20 +7,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
-from mfa.errors import (
-    InvalidCode,
-    LastFactor,
-    NotEnrolled,
-    SecretNotIssued,
-    TooManyPending,
-    UnknownEmail,
-)
+from mfa.errors import LastFactor, NotEnrolled, SecretNotIssued, TooManyPending, UnknownEmail
 from mfa.totp import actions, serializers
-from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
+from mfa.views import ENROLLMENT_ERRORS, NO_STORE, PROOFS, FactorViewSet
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.errors import PROOF_ERRORS as OWN_PROOF_ERRORS
-from userflow.errors import AttemptsLocked, EmailNotVerified, NotSignedInByTicket
+from userflow.errors import PROOF_ERRORS, AttemptsLocked, InvalidCode, NotSignedInByTicket
 from userflow.sessions.assurance import Action
 from userflow.signin.proof_fields import proof_in, without_proof
 
@@ -84,7 +76,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpSetup,
         returns={200: serializers.TotpBeginOut},
-        errors=[*TENANCY, *PROOF_ERRORS, TooManyPending],
+        errors=[*TENANCY, *ENROLLMENT_ERRORS, TooManyPending],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -97,7 +89,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpConfirm,
         returns={200: serializers.TotpConfirmedOut},
-        errors=[*TENANCY, *PROOF_ERRORS, SecretNotIssued, InvalidCode, NotSignedInByTicket, EmailNotVerified],
+        errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, SecretNotIssued, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -133,7 +125,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpDisable,
         returns={200: serializers.TotpDoneOut},
-        errors=[*TENANCY, *PROOF_ERRORS, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
+        errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
         assurance=Action.REMOVE_FACTOR,
     )
@@ -144,7 +136,7 @@ class TotpViewSet(TotpMechanism):
     @endpoint(
         serializers.TotpBegin,
         returns={200: serializers.BackupCodesOut},
-        errors=[*TENANCY, *PROOF_ERRORS, NotEnrolled],
+        errors=[*TENANCY, *ENROLLMENT_ERRORS, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )
@@ -159,7 +151,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpSetup,
         returns={200: serializers.TotpBeginOut},
-        errors=[*REALM, *PROOF_ERRORS, TooManyPending],
+        errors=[*REALM, *ENROLLMENT_ERRORS, TooManyPending],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -172,7 +164,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpConfirm,
         returns={200: serializers.TotpConfirmedOut},
-        errors=[*REALM, *PROOF_ERRORS, SecretNotIssued, InvalidCode, NotSignedInByTicket],
+        errors=[*REALM, *ENROLLMENT_ERRORS, *PROOF_ERRORS, SecretNotIssued, NotSignedInByTicket],
         token="optional",
         any_level=True,
         headers=PROOFS,
@@ -195,7 +187,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpDisable,
         returns={200: serializers.TotpDoneOut},
-        errors=[*REALM, *PROOF_ERRORS, *OWN_PROOF_ERRORS, NotEnrolled, LastFactor],
+        errors=[*REALM, *ENROLLMENT_ERRORS, *PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
         assurance=Action.REMOVE_FACTOR,
     )
@@ -206,7 +198,7 @@ class AdminTotpViewSet(TotpMechanism):
     @endpoint(
         serializers.AdminTotpBegin,
         returns={200: serializers.BackupCodesOut},
-        errors=[*REALM, *PROOF_ERRORS, NotEnrolled],
+        errors=[*REALM, *ENROLLMENT_ERRORS, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )

@@ -11,7 +11,7 @@ from identity_platform.audit.origin import set_actor
 from mfa import factors, verification
 from mfa.completion import second_step
 from mfa.enrollment import Caller
-from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeyNotVerified
+from mfa.errors import NoPasskey, PasskeyNeedsPassword
 from mfa.users import check_client, in_realm, require_user
 from mfa.verification import Factor, Try, Unusable, Use
 from mfa.webauthn import ceremony, queries, responses
@@ -25,7 +25,7 @@ from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import attempts
-from userflow.errors import NotSignedInByTicket
+from userflow.errors import NotSignedInByTicket, PasskeyNotVerified
 from userflow.sessions.issue import TokenPair
 
 

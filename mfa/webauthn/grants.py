@@ -7,11 +7,10 @@ from identity_platform.audit.origin import set_actor
 from mfa import factors
 from mfa.completion import ClientProof, subject_and_tenant
 from mfa.enrollment import Caller
-from mfa.errors import PasskeyNotVerified
 from mfa.verification import Earned
 from userflow.accounts import principals
 from userflow.accounts.realms import END_USERS, Realm
-from userflow.errors import NotSignedInByTicket
+from userflow.errors import NotSignedInByTicket, PasskeyNotVerified
 
 # RFC 8176 and the IANA registry of authentication methods: `pop` proof of possession of a key; with the user verified
 # by the authenticator it is two factors in one step.

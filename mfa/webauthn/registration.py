@@ -10,7 +10,7 @@ from django.db import IntegrityError
 from mfa import factors
 from mfa.completion import complete_by_enrollment, consume_login, waiting_login
 from mfa.enrollment import Caller, Proof, enrollment_proof
-from mfa.errors import NoProof, PasskeyNotVerified, PasskeyRejected, TooManyPasskeys
+from mfa.errors import NoProof, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
 from mfa.users import find_user, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
@@ -24,6 +24,7 @@ from tenants.states import Purpose
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts
+from userflow.errors import PasskeyNotVerified
 from userflow.sessions.issue import TokenPair
 from userflow.signin import actions as signin
 

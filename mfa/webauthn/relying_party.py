@@ -80,4 +80,4 @@ def reject_rp_id_change(
         return
     with in_tenant(tenant_id, Purpose.INSPECT):
         if EndUserPasskey.objects.exists():
-            raise RelyingPartyInUse(details={"settings.webauthn_rp_id": ["Passkeys exist for the present id."]})
+            raise RelyingPartyInUse(details={"settings.webauthn_rp_id": ["Passkeys exist for the current id."]})

@@ -16,25 +16,30 @@ from mfa.errors import (
     NoRelyingParty,
     NotFirstFactor,
     PasskeyNeedsPassword,
-    PasskeyNotVerified,
     PasskeyRejected,
     TooManyPasskeys,
     UnknownEmail,
 )
-from mfa.views import NO_STORE, PROOF_ERRORS, PROOFS, FactorViewSet
+from mfa.views import ENROLLMENT_ERRORS, NO_STORE, PROOFS, FactorViewSet
 from mfa.webauthn import authentication, registration, serializers
 from mfa.webauthn.authentication import Verified
 from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.realms import ADMINS, END_USERS
-from userflow.errors import AttemptsLocked, ClientNotAuthenticated, EmailNotVerified, NotSignedInByTicket
+from userflow.errors import (
+    AttemptsLocked,
+    ClientNotAuthenticated,
+    EmailNotVerified,
+    NotSignedInByTicket,
+    PasskeyNotVerified,
+)
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone
 
 PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
-BEGIN = [*PROOF_ERRORS, *PLACE, TooManyPasskeys, NoRelyingParty]
-FINISH = [*PROOF_ERRORS, *PLACE, PasskeyRejected, TooManyPasskeys]
+BEGIN = [*ENROLLMENT_ERRORS, *PLACE, TooManyPasskeys, NoRelyingParty]
+FINISH = [*ENROLLMENT_ERRORS, *PLACE, PasskeyRejected, TooManyPasskeys]
 VERIFY = [*PLACE, PasskeyNotVerified, PasskeyNeedsPassword, NotSignedInByTicket, EmailNotVerified, AttemptsLocked]
 PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 

@@ -167,7 +167,7 @@ def test_the_limit_of_a_number_answers_alike_whose_ever_it_is(tenant: TestTenant
         assert begin(new_user(other_tenant), ben.phone).status_code == 200
     answers += [begin(new_user(other_tenant), ben.phone), request(ben)]
     assert {(answer.status_code, answer.json()["message"]) for answer in answers} == {
-        (429, "Too many messages: wait as long as Retry-After says.")
+        (429, "Too many messages. Wait as long as Retry-After says.")
     }
 
 

@@ -263,6 +263,27 @@ def test_last_factor_stays_while_the_policy_requires_one(new_tenant: Callable[[]
     assert replace_totp(user, user.api, current_password=PASSWORD).status_code == 200
 
 
+@pytest.mark.parametrize("change", [remove_factor, disable_totp], ids=lambda change: change.__name__)
+def test_removing_the_last_factor_consumes_no_code(
+    new_tenant: Callable[[], TestTenant], realm: Realm, change: Change
+) -> None:
+    tenant = new_tenant()
+    user = member(realm, tenant).enrol()
+    user.step_up()
+    path = f"/uflow/admin/tenants/{tenant.id}/settings"
+    assert tenant.api.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
+    for proof in ({"backup_code": user.backup_codes[0]}, {"code": user.code()}):
+        assert [change(user, user.api, **proof).status_code for _ in range(2)] == [409, 409]
+    assert change_address(user, user.api, backup_code=user.backup_codes[0]).status_code == 200
+
+
+def test_disabling_totp_that_is_not_enrolled_consumes_no_proof(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
+    token = user.step_up(password=PASSWORD).json()["proof_token"]
+    assert disable_totp(user, user.api, proof_token=token).status_code == 400
+    assert change_address(user, user.api, proof_token=token).status_code == 200
+
+
 def test_session_below_the_policy_steps_up(new_tenant: Callable[[], TestTenant], realm: Realm) -> None:
     tenant = new_tenant()
     user = member(realm, tenant).enrol()
