@@ -26,7 +26,7 @@ from userflow.credentials import email_verification as proofs
 from userflow.credentials import tickets
 from userflow.errors import EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.ending import must_still_stand
+from userflow.sessions.ending import require_active_session
 
 Kind = Literal["totp", "sms", "webauthn"]
 ProofLevel = Literal["bearer", "ticket", "pass", "window"]
@@ -119,7 +119,7 @@ def check_again(realm: Realm, locked: Any, proof: Proof) -> None:
     """
     if proof.own is not None:
         try:
-            must_still_stand(realm, proof.own)
+            require_active_session(realm, proof.own)
         except NotSignedIn as ended:
             raise NoProof from ended
         _check_session(locked, proof.own)

@@ -96,7 +96,7 @@ def count_try(
         table=factor.table,
         condition=factor.condition,
         who=_who(realm, email=email),
-        otherwise=f"'{attempts.STRANGER}'"
+        otherwise=f"'{attempts.UNKNOWN_NETWORK}'"
         if mfa_token is None
         else composed.login_budget(realm, user="u.id", network="%(person_network)s"),
     )
@@ -124,8 +124,8 @@ def count_try(
     found = tuple(row[len(names) :])
     if user_id is None:
         if counted_for is None and nobody and mfa_token is None and email is not None:
-            _reject_uncounted(realm, email.lower(), attempts.STRANGER, None, factor.kind)
-        return Try(None, found, None, attempts.STRANGER)
+            _reject_uncounted(realm, email.lower(), attempts.UNKNOWN_NETWORK, None, factor.kind)
+        return Try(None, found, None, attempts.UNKNOWN_NETWORK)
     user: Any = realm.users.from_db(realm.alias, list(names), row[: len(names)])
     if realm is not END_USERS and user.tenant_id is not None:
         lookup.find(user.tenant_id).check(Purpose.READ)

@@ -21,7 +21,7 @@ from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import AAL2
 from userflow.admins.actions import grantable_roles
 from userflow.sessions.ending import end_sessions
-from userflow.sessions.verify import NotStanding, principal_of
+from userflow.sessions.verify import SessionInactive, principal_of
 from userflow.signin.console import note_console_use
 
 # Keys of the console's session; written by the sign-in and nobody else (console.signin.steps).
@@ -87,7 +87,7 @@ def _read(request: HttpRequest) -> Staff | None:
         return None
     try:
         staff = _standing(request)
-    except (NotStanding, TenantSuspended, UnknownTenant):
+    except (SessionInactive, TenantSuspended, UnknownTenant):
         staff = None
     if staff is None:
         kept.flush()

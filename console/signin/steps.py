@@ -122,10 +122,10 @@ def renew(request: HttpRequest, raised: StepUp) -> None:
     """After a step-up: a new session name for the browser, and a proof for the next form that needs one."""
     staff = access.staff_at(request)
     request.session.cycle_key()
-    request.session[PROOF] = proof_token_for(principal=staff.principal, proven=raised.proven)
+    request.session[PROOF] = proof_token_for(principal=staff.principal, verified=raised.verified)
     request.session[PROOF_ENDS] = time.time() + PROOF_TOKEN_SECONDS
-    if not SECOND_FACTORS.isdisjoint(raised.proven):
-        mark_verified(request, kind=raised.proven[-1], user=staff.user)
+    if not SECOND_FACTORS.isdisjoint(raised.verified):
+        mark_verified(request, kind=raised.verified[-1], user=staff.user)
 
 
 def has_proof(request: HttpRequest) -> bool:

@@ -149,7 +149,7 @@ def _proven(email: str, caller: Caller) -> tuple[Any, Proof]:
 
 def _budget_of(proof: Proof) -> str:
     # A window proves the address only, which others may share.
-    return attempts.STRANGER if proof.level == "window" else attempts.KNOWN
+    return attempts.UNKNOWN_NETWORK if proof.level == "window" else attempts.SIGNED_IN
 
 
 def request_sms_code(
@@ -176,7 +176,7 @@ def request_sms_code(
             user,
             number,
             purpose=VERIFICATION,
-            budget=attempts.KNOWN if known else attempts.STRANGER,
+            budget=attempts.SIGNED_IN if known else attempts.UNKNOWN_NETWORK,
             login=login,
         )
     return _send(waiting, tenant_id)
@@ -235,9 +235,9 @@ def _reject_unknown(user: Any, email: str, budget: str) -> NoReturn:
 def _budget(user: Any, caller: Caller, login: Any) -> str:
     """Whose tries are counted: those of the user's own session, of tickets, or of all other callers."""
     if user is not None and is_this_user(END_USERS, user, caller.principal):
-        return attempts.KNOWN
+        return attempts.SIGNED_IN
     if login is None:
-        return attempts.STRANGER
+        return attempts.UNKNOWN_NETWORK
     return attempts.budget_of_ticket(END_USERS, user.pk)
 
 
@@ -260,7 +260,7 @@ def _new_code(
         if lock_user(END_USERS, user.pk) is None:  # erased or deactivated since
             raise NoProof if purpose == ENROLLMENT else NoPhone
         sending.check_caller(user=user, caller=budget)
-        asked_from = "" if budget == attempts.KNOWN else attempts.caller_network() or "local"
+        asked_from = "" if budget == attempts.SIGNED_IN else attempts.caller_network() or "local"
         valid = SmsCode.objects.filter(
             user=user, purpose=purpose, number_digest=digest, used_at=None, expires_at__gt=now()
         ).first()

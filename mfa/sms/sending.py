@@ -64,7 +64,7 @@ def reserve(*, user: Any, caller: str, number: codes.Number) -> SmsMessage:
 
 def _check_user(user: Any, caller: str) -> None:
     counted = SmsMessage.objects.filter(user=user)
-    if caller == attempts.KNOWN:
+    if caller == attempts.SIGNED_IN:
         counted = counted.filter(caller=caller)
     for name in ("user_day", "user_hour", "user_minute"):
         most, seconds = settings.SMS_LIMITS[name]
@@ -111,7 +111,7 @@ def _check_tenant(caller: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [TENANT_BUDGET_LOCK])
     today = SmsMessage.objects.filter(sent_at__gt=now() - timedelta(seconds=seconds))
     used = today.aggregate(number=Count("id"), last=Max("sent_at"))
-    free = most if caller == attempts.KNOWN else most - most * KEPT_PERCENT // 100
+    free = most if caller == attempts.SIGNED_IN else most - most * KEPT_PERCENT // 100
     if used["number"] >= free:
         oldest = today.order_by("-sent_at")[free - 1 : free].values_list("sent_at", flat=True)[0]
         error = SmsBudgetSpent if used["number"] >= most else SmsReserved

@@ -34,8 +34,8 @@ def step_up(*, principal: Principal, proof: Mapping[str, Any], user_agent: str =
         # Before the password is compared: the response does not tell whether it is right.
         raise FactorNeeded(principal.user["mfa_methods"])
     named = {CURRENT_PASSWORD if kind == PASSWORD else kind: proof[kind]}
-    proven = check_proof(principal=principal, proof=named, user_agent=user_agent)
-    return raise_session(principal=principal, proven=proven)
+    verified = check_proof(principal=principal, proof=named, user_agent=user_agent)
+    return raise_session(principal=principal, verified=verified)
 
 
 def options_for_step_up(*, principal: Principal) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class StepUpViewSet(ApiViewSet):
                 "access_token": access_token,
                 "token_type": "Bearer",
                 "expires_in": seconds,
-                "proof_token": actions.proof_token_for(principal=caller, proven=raised.proven),
+                "proof_token": actions.proof_token_for(principal=caller, verified=raised.verified),
                 "proof_expires_in": PROOF_TOKEN_SECONDS,
                 "acr": raised.acr,
                 "amr": list(raised.amr),

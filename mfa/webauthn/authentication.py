@@ -179,7 +179,7 @@ def _finish_unnamed(realm: Realm, response: Mapping[str, Any], caller: Caller) -
             raise said.problem
         if spent is None:
             raise CeremonyFailed("challenge")
-        tried = Try(user, (), None, attempts.STRANGER)
+        tried = Try(user, (), None, attempts.UNKNOWN_NETWORK)
         return _verified(realm, tried, known, spent, said, response, caller)
     except CeremonyFailed as problem:
         raise _rejected(realm, user, problem) from problem

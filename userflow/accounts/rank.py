@@ -33,12 +33,12 @@ def must_hold(by: Principal, permissions: Iterable[str], *, to: str) -> None:
         raise GrantsMoreThanHeld(f"You cannot {to} {', '.join(sorted(beyond))}: you do not hold it yourself.")
 
 
-def reject_granting(by: Principal, permissions: Iterable[str]) -> None:
+def require_grantable(by: Principal, permissions: Iterable[str]) -> None:
     """Raise GrantsMoreThanHeld (403) if any of the permissions is beyond the caller."""
     must_hold(by, permissions, to="grant")
 
 
-def reject_taking(by: Principal, permissions: Iterable[str]) -> None:
+def require_revocable(by: Principal, permissions: Iterable[str]) -> None:
     """Raise GrantsMoreThanHeld (403) if any permission that users would lose is beyond the caller."""
     must_hold(by, permissions, to="take away")
 

@@ -28,7 +28,7 @@ from userflow.errors import (
     UnknownRole,
 )
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.ending import end_sessions, must_still_stand
+from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.signin.proofs import proof_missing, prove_own_change
 
 LAST_ADMIN_LOCK = 7_215_003
@@ -175,7 +175,7 @@ def update_admin_user(
         if own and email != user.email:
             if not proven:  # the address has changed since the token was checked
                 raise proof_missing()
-            must_still_stand(ADMINS, by)
+            require_active_session(ADMINS, by)
         if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:
             _keep_one_admin(user)
         asked = sorted([*changes, *(["roles"] if roles is not None else [])])

@@ -27,14 +27,14 @@ LONGEST_LOCK = timedelta(minutes=15)
 FORGOTTEN_AFTER = timedelta(days=1)
 PASSWORD = "password"
 # The budgets (column `caller`). A caller with the user's own session has one, and so has every other caller.
-KNOWN, STRANGER = "known", "stranger"
+SIGNED_IN, UNKNOWN_NETWORK = "known", "stranger"
 # Passwords from a network where the user has signed in recently. Five wrong passwords every 15 minutes from elsewhere then
 # do not lock the user out.
-FAMILIAR = "familiar"
+KNOWN_NETWORK = "familiar"
 # Second steps with the ticket of a login, from any network and from one where the user has signed in recently. They do not
 # count against `known`: an attacker who has guessed the password gets tickets, and must not lock the user's own session
 # out of step-up. Five wrong codes end a ticket; this budget limits all tickets together.
-LOGIN, HOME_LOGIN = "login", "home"
+LOGIN, LOGIN_KNOWN_NETWORK = "login", "home"
 # Wrong codes with tickets before the first lock, beyond FREE_TRIES: a user who mistypes signs in again without a wait.
 LOGIN_GRACE = 20
 RECENT_SESSIONS = 20
@@ -74,13 +74,13 @@ def subject_of(realm: Realm, who: object) -> str:
     return keyed_digest(str(who), key=realm.data_key(), purpose="attempts").hex()
 
 
-def count(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> None:
+def count(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
     """Count one attempt at `factor` of `who` (a user's id, or the name in the request) before the secret is compared.
 
     Call it outside a transaction that a rejection would roll back. Raises AttemptsLocked (429) while locked.
     """
     subject = subject_of(realm, who)
-    grace = LOGIN_GRACE if caller in (LOGIN, HOME_LOGIN) else 0
+    grace = LOGIN_GRACE if caller in (LOGIN, LOGIN_KNOWN_NETWORK) else 0
     counted = {"subject": subject, "factor": factor, "caller": caller, "grace": grace, **RULE}
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(_COUNT.format(table=realm.attempts._meta.db_table), counted)
@@ -99,7 +99,7 @@ def is_known_network(realm: Realm, user_id: UUID) -> bool:
 
 def budget_of_ticket(realm: Realm, user_id: UUID) -> str:
     """Return the budget of attempts with the ticket of the user's login, by the caller's network."""
-    return HOME_LOGIN if is_known_network(realm, user_id) else LOGIN
+    return LOGIN_KNOWN_NETWORK if is_known_network(realm, user_id) else LOGIN
 
 
 def caller_network() -> str | None:
@@ -117,7 +117,7 @@ def reject_locked(realm: Realm, subject: str, *, factor: str, caller: str) -> No
 
 
 @contextmanager
-def counted(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> Iterator[None]:
+def counted(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> Iterator[None]:
     """`count`, then `given_back_when_busy`. Raises AttemptsLocked (429) while locked."""
     count(realm, who, factor=factor, caller=caller)
     with given_back_when_busy(realm, who, factor=factor, caller=caller):
@@ -125,7 +125,7 @@ def counted(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -
 
 
 @contextmanager
-def given_back_when_busy(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> Iterator[None]:
+def given_back_when_busy(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> Iterator[None]:
     """Take the counted attempt back on HashersBusy: the secret was not compared.
 
     The counter is decremented, not cleared: earlier failures still count. A lock that the fifth attempt has set goes with
@@ -142,7 +142,7 @@ def given_back_when_busy(realm: Realm, who: object, *, factor: str, caller: str 
         raise
 
 
-def clear(realm: Realm, who: object, *, factor: str, caller: str = STRANGER) -> None:
+def clear(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
     """Delete the counter after a success."""
     realm.attempts._default_manager.filter(subject=subject_of(realm, who), factor=factor, caller=caller).delete()
 

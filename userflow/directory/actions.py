@@ -22,7 +22,7 @@ from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import reject_granting
+from userflow.accounts.rank import require_grantable
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.addresses import reject_plainly_forbidden
 from userflow.directory.configs import client_of, config_of, record
@@ -265,7 +265,7 @@ def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dic
             says = [f"The tenant has no group {name!r}: make it first." for name in sorted(missing)]
             raise ValidationFailed(details={"groups": says})
         carried = Role.objects.filter(groups__in=list(found)).values_list("permissions", flat=True)
-        reject_granting(by, {permission for permissions in carried for permission in permissions})
+        require_grantable(by, {permission for permissions in carried for permission in permissions})
     return stated
 
 

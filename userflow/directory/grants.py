@@ -14,7 +14,7 @@ from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Group, Role, RoleBinding
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import reject_granting
+from userflow.accounts.rank import require_grantable
 from userflow.directory.models import DirectoryConfig, DirectoryLink
 
 
@@ -33,6 +33,6 @@ def reject_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Co
             | Q(pk__in=RoleBinding.objects.filter(user__in=people).values("role"))
             | Q(pk__in=Role.objects.filter(groups__memberships__user__in=people).values("pk"))
         )
-        reject_granting(
+        require_grantable(
             by, {permission for held in carried.values_list("permissions", flat=True) for permission in held}
         )

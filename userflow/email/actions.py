@@ -38,7 +38,7 @@ from userflow.errors import (
 )
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
-from userflow.sessions.ending import end_sessions, must_still_stand
+from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.signin.proofs import check_password, wrong_password
 
 FACTOR = "email"
@@ -178,7 +178,7 @@ def _is_registrant(user: EndUser, registrant: Registrant, compared: str | None) 
     if principal is not None:
         if (principal.kind, principal.tenant_id, principal.id) != (END_USER, current_tenant().tenant_id, user.pk):
             raise NotAllowed("The access token is not of the user whose address this is: send it without one.")
-        must_still_stand(END_USERS, principal)
+        require_active_session(END_USERS, principal)
     if registrant.enrollment_ticket is not None:
         ticket = tickets.find_ticket(END_USERS, registrant.enrollment_ticket, tickets.ENROLLMENT)
         if ticket.user.pk != user.pk:

@@ -42,7 +42,7 @@ from userflow.errors import (
 from userflow.events import outbox
 from userflow.events.outbox import publish
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.ending import end_sessions, must_still_stand
+from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.sessions.permissions import editing_users, require
 from userflow.signals import end_user_activity_set, end_user_erasing
 from userflow.signin.proofs import proof_missing, prove_own_change
@@ -202,7 +202,7 @@ def update_end_user(
                     if own and changes["email"] != user.email:
                         if not proven:  # the address has changed since the token was checked
                             raise proof_missing()
-                        must_still_stand(END_USERS, by)
+                        require_active_session(END_USERS, by)
                     _change_address(user, changes, tenant, keep=by.session_id if own else None)
                 for member, value in changes.items():
                     setattr(user, member, value)
@@ -304,7 +304,7 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
         if user is None:
             raise UnknownUser
         if by.kind == END_USER:
-            must_still_stand(END_USERS, by)
+            require_active_session(END_USERS, by)
         else:
             must_outrank(by, user)
         # The lock on the one that stays makes a deactivation at the same moment wait.

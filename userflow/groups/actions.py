@@ -13,7 +13,7 @@ from tenants.states import Purpose
 from userflow.accounts.lookups import must_exist, page_of_members
 from userflow.accounts.models import Group, GroupMembership, Role
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import reject_granting, reject_taking
+from userflow.accounts.rank import require_grantable, require_revocable
 from userflow.errors import GroupNameTaken, UnknownGroup
 from userflow.events.outbox import publish
 from userflow.roles.actions import roles_named
@@ -56,7 +56,7 @@ def create_group(
         try:
             with tenant_atomic():
                 carried = roles_named(roles)
-                reject_granting(by, _permissions(carried))
+                require_grantable(by, _permissions(carried))
                 group.save(force_insert=True)
                 group.roles.set(carried)
                 record_for_tenant("group.created", target=("group", group.pk), details=_ids(carried))
@@ -81,7 +81,7 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
                 if changes.get("name", group.name) != group.name and (roles := list(group.roles.all())):
                     # Directories give groups by their name: under that of another one it would be given to its people.
                     require_assurance(Action.GRANT_ROLES, by)
-                    reject_granting(by, _permissions(roles))
+                    require_grantable(by, _permissions(roles))
                 details: dict[str, Any] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
                 if names is not None:
                     carried = roles_named(names)
@@ -89,8 +89,8 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
                     after = {role.pk: role for role in carried}
                     if after.keys() - before.keys():
                         require_assurance(Action.GRANT_ROLES, by)
-                    reject_granting(by, _permissions(after[key] for key in after.keys() - before.keys()))
-                    reject_taking(by, _permissions(before[key] for key in before.keys() - after.keys()))
+                    require_grantable(by, _permissions(after[key] for key in after.keys() - before.keys()))
+                    require_revocable(by, _permissions(before[key] for key in before.keys() - after.keys()))
                     group.roles.set(carried)
                     details |= _ids(carried)
                 for member, value in changes.items():
@@ -108,7 +108,7 @@ def delete_group(*, tenant_id: UUID, by: Principal, group_id: UUID) -> None:
     """Remove a group; its members lose its roles from their next request on. Raises UnknownGroup, GrantsMoreThanHeld."""
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
-        reject_taking(by, _permissions(group.roles.all()))
+        require_revocable(by, _permissions(group.roles.all()))
         _, removed = group.delete()
         record_for_tenant(
             "group.deleted",
@@ -135,7 +135,7 @@ def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Col
         group = _found(group_id, lock=True)
         if roles := list(group.roles.all()):
             require_assurance(Action.GRANT_ROLES, by)
-            reject_granting(by, _permissions(roles))
+            require_grantable(by, _permissions(roles))
         must_exist(user_ids)
         already = set(
             GroupMembership.objects.filter(group=group, user_id__in=user_ids).values_list("user_id", flat=True)
@@ -155,7 +155,7 @@ def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: 
     """
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
-        reject_taking(by, _permissions(group.roles.all()))
+        require_revocable(by, _permissions(group.roles.all()))
         must_exist(user_ids)
         members = GroupMembership.objects.filter(group=group, user_id__in=user_ids)
         were = sorted(members.values_list("user_id", flat=True))

@@ -28,7 +28,7 @@ from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, LONGEST_NAME, Client, EndUser, Role, RoleBinding
 from userflow.accounts.permissions_catalogue import OPERATOR, TENANT_ADMIN
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import reject_granting
+from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import create_admin_user, grantable_roles, reject_reserved_address
 from userflow.credentials import attempts, passwords, tickets
@@ -133,7 +133,7 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
         row = EndUserInvitation(**_common(by, email, token), client_id=client.pk)
         with END_USERS.atomic():
             granted = roles_named(roles)
-            reject_granting(by, {permission for role in granted for permission in role.permissions})
+            require_grantable(by, {permission for role in granted for permission in role.permissions})
             row.roles = sorted(str(role.pk) for role in granted)
             _save_as_only_one(END_USERS, row, EndUserInvitation.objects.all())
             _record(END_USERS, "invitation.made", row, tenant_id, roles=row.roles)
@@ -259,7 +259,7 @@ def _reject_beyond(by: Principal, row: Row) -> None:
         grantable_roles(row.roles, row.tenant_id, by)
         return
     roles = Role.objects.filter(pk__in=row.roles).values_list("permissions", flat=True)
-    reject_granting(by, {permission for permissions in roles for permission in permissions})
+    require_grantable(by, {permission for permissions in roles for permission in permissions})
 
 
 def _open(row: Row) -> Row:
@@ -348,7 +348,7 @@ def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str,
             roles = list(Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles)))
             granted = {p for role in roles if role.name != DEFAULT_ROLE for p in role.permissions}
             if granted:
-                reject_granting(inviter_now(invitation), granted)
+                require_grantable(inviter_now(invitation), granted)
             RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for role in roles)
             ticket = tickets.open_enrollment(END_USERS, user, cause="invitation")
             _close(END_USERS, EndUserInvitation, invitation, user.pk, tenant.tenant_id)

@@ -34,7 +34,7 @@ from userflow.errors import (
 from userflow.events.outbox import publish
 from userflow.ids import FORM
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.ending import end_sessions, must_still_stand
+from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.signin.proofs import check_proof, wrong_password
 
 LOCAL = "local"
@@ -82,7 +82,7 @@ def _change(
         ended = _set(
             realm, user, encoded, tenant, keep=principal.session_id, reason="password_changed", present=user.password
         )
-        must_still_stand(realm, principal)
+        require_active_session(realm, principal)
         realm.record("password.changed", target=("user", user.pk), tenant_id=principal.tenant_id)
     return ended
 
@@ -100,7 +100,7 @@ def set_admin_password(*, username: str, password: str) -> int:
     encoded = passwords.hashed(password)
     with ADMINS.atomic():
         ended = _set(ADMINS, user, encoded, tenant, keep=None, reason="password_set")
-        for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
+        for caller in (attempts.UNKNOWN_NETWORK, attempts.KNOWN_NETWORK, attempts.SIGNED_IN):
             attempts.clear(ADMINS, user.pk, factor=attempts.PASSWORD, caller=caller)
         ADMINS.record("password.set", target=("user", user.pk), tenant_id=user.tenant_id)
     return ended
@@ -277,7 +277,7 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
             tickets.consume_ticket(realm, ticket)
             ended = _set(realm, user, encoded, tenant, keep=None, reason="password_reset")
             verify_by_reset(realm, locked)
-            for caller in (attempts.STRANGER, attempts.FAMILIAR, attempts.KNOWN):
+            for caller in (attempts.UNKNOWN_NETWORK, attempts.KNOWN_NETWORK, attempts.SIGNED_IN):
                 attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             realm.record("password.reset", target=("user", user.pk), tenant_id=tenant_id)
     except NotSignedInByTicket as problem:

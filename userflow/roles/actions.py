@@ -15,7 +15,7 @@ from tenants.states import Purpose
 from userflow.accounts.lookups import must_exist, page_of_members
 from userflow.accounts.models import Role, RoleBinding
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import reject_granting, reject_taking
+from userflow.accounts.rank import require_grantable, require_revocable
 from userflow.errors import BuiltInRole, RoleNameTaken, UnknownRole, UnknownRoleId
 from userflow.events.outbox import publish
 from userflow.sessions.assurance import Action, require_assurance
@@ -61,7 +61,7 @@ def create_role(
     *, tenant_id: UUID, by: Principal, name: str, permissions: Sequence[str] = (), description: str = ""
 ) -> Role:
     """Make a role. Raises RoleNameTaken (in any case), GrantsMoreThanHeld."""
-    reject_granting(by, permissions)
+    require_grantable(by, permissions)
     role = Role(name=name, description=description, permissions=sorted(set(permissions)))
     with in_tenant(tenant_id):
         try:
@@ -92,14 +92,14 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
                     # be given to that one's people.
                     if role.permissions:
                         require_assurance(Action.GRANT_ROLES, by)
-                        reject_granting(by, role.permissions)
+                        require_grantable(by, role.permissions)
                 details: dict[str, Any] = {"changed": sorted(changes)}
                 if "permissions" in changes:
                     before, after = set(role.permissions), set(changes["permissions"])
                     if after - before:
                         require_assurance(Action.GRANT_ROLES, by)
-                    reject_granting(by, after - before)
-                    reject_taking(by, before - after)
+                    require_grantable(by, after - before)
+                    require_revocable(by, before - after)
                     changes["permissions"] = sorted(after)
                     details |= {"added": sorted(after - before), "removed": sorted(before - after)}
                 for member, value in changes.items():
@@ -118,7 +118,7 @@ def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
         role = _found(role_id, lock=True)
         if role.built_in:
             raise BuiltInRole
-        reject_taking(by, role.permissions)
+        require_revocable(by, role.permissions)
         _, removed = role.delete()
         record_for_tenant(
             "role.deleted",
@@ -144,7 +144,7 @@ def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Colle
     with in_tenant(tenant_id), tenant_atomic():
         # Locked against a change of its permissions between this check and the binding.
         role = _found(role_id, lock=True)
-        reject_granting(by, role.permissions)
+        require_grantable(by, role.permissions)
         must_exist(user_ids)
         already = set(RoleBinding.objects.filter(role=role, user_id__in=user_ids).values_list("user_id", flat=True))
         new = sorted(set(user_ids) - already)
@@ -162,7 +162,7 @@ def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Col
     """
     with in_tenant(tenant_id), tenant_atomic():
         role = _found(role_id, lock=True)
-        reject_taking(by, role.permissions)
+        require_revocable(by, role.permissions)
         must_exist(user_ids)
         bound = RoleBinding.objects.filter(role=role, user_id__in=user_ids)
         had = sorted(bound.values_list("user_id", flat=True))

@@ -8,7 +8,7 @@ from identity_platform.audit.origin import set_actor
 from userflow.accounts.principals import Principal
 from userflow.errors import EmailNotVerified, FactorRequired
 from userflow.sessions.token_classes import InvalidToken, claims_of
-from userflow.sessions.verify import NotStanding, principal_of
+from userflow.sessions.verify import SessionInactive, principal_of
 
 
 def bearer_token(request: Request) -> str | None:
@@ -37,7 +37,7 @@ class BearerAuthentication(BaseAuthentication):
         try:
             claims = claims_of(token)
             principal = principal_of(claims)
-        except (InvalidToken, NotStanding, ValueError) as problem:
+        except (InvalidToken, SessionInactive, ValueError) as problem:
             raise AccessTokenInvalid from problem
         set_actor(principal.kind, str(principal.id), principal.client_id, actor_tenant_id=principal.tenant_id)
         if not principal.meets_policy() and not _takes_any_level(request):

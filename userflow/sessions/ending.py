@@ -35,7 +35,7 @@ def end_everything(realm: Realm, *, user_id: UUID, reason: str) -> int:
     return ended
 
 
-def must_still_stand(realm: Realm, principal: Principal) -> None:
+def require_active_session(realm: Realm, principal: Principal) -> None:
     """AccessTokenInvalid (401) when the caller's session has ended since the request was let in.
 
     For what would outlast that end: another address, a factor more or less. Call it in the realm's transaction with the

@@ -53,7 +53,7 @@ def refresh_session(*, refresh_token: str, client_id: str | None = None, secret:
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
             return _rotate(presented, principal)
-    except (InvalidToken, state.NotStanding, UnknownTenant) as problem:
+    except (InvalidToken, state.SessionInactive, UnknownTenant) as problem:
         raise InvalidGrant from problem
     except TenantSuspended as problem:
         raise InvalidGrant(problem.text if _is_valid(presented) else None) from problem

@@ -109,7 +109,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, An
         return INACTIVE
     try:
         principal = state.principal_of(claims)
-    except (state.NotStanding, TenantSuspended, UnknownTenant, ValueError):
+    except (state.SessionInactive, TenantSuspended, UnknownTenant, ValueError):
         return INACTIVE
     if not principal.meets_policy():
         return INACTIVE

@@ -26,7 +26,7 @@ from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import ADMIN_STATE, END_USER_STATE, TENANT_AND_CLIENT, groups_in, roles_in
 
 
-class NotStanding(Exception):
+class SessionInactive(Exception):
     """The token is genuine, but what it speaks for no longer stands."""
 
 
@@ -38,7 +38,7 @@ def _uuid(value: str | None) -> UUID | None:
 def principal_of(claims: dict[str, Any]) -> Principal:
     """The principal as the store knows it now.
 
-    Raises NotStanding when session, user or client is gone or switched off; TenantSuspended or TenantBusy when the
+    Raises SessionInactive when session, user or client is gone or switched off; TenantSuspended or TenantBusy when the
     tenant may not be read.
     """
     match claims["kind"]:
@@ -49,7 +49,7 @@ def principal_of(claims: dict[str, Any]) -> Principal:
         case principals.CLIENT:
             return _client(claims)
         case _:
-            raise NotStanding
+            raise SessionInactive
 
 
 def _admin(claims: dict[str, Any]) -> Principal:
@@ -57,12 +57,12 @@ def _admin(claims: dict[str, Any]) -> Principal:
         cursor.execute(ADMIN_STATE, [claims.get("sid"), claims["sub"]])
         row = cursor.fetchone()
     if row is None:
-        raise NotStanding
+        raise SessionInactive
     age, unused, auth_time, amr, acr, username, email, tenant_id, mfa_methods, roles_text = row[lookup.WIDTH :]
     kind = principals.ADMIN if tenant_id else principals.OPERATOR
     # An admin user never changes sides; a token that says otherwise is of another time or another platform.
     if kind != claims["kind"] or _uuid(claims.get("tenant_id")) != tenant_id:
-        raise NotStanding
+        raise SessionInactive
     tenant_settings = _checked(row[: lookup.WIDTH], Purpose.INSPECT).settings if tenant_id else {}
     _check_limits(kind, tenant_settings, age=age, unused=unused)
     if "auth_time" not in claims:
@@ -80,13 +80,13 @@ def _admin(claims: dict[str, Any]) -> Principal:
 
 def _check_limits(kind: str, tenant_settings: Mapping[str, Any], *, age: float, unused: float) -> None:
     if not session_limits(kind, tenant_settings).allow(age=age, unused=unused):
-        raise NotStanding
+        raise SessionInactive
 
 
 def _checked(columns: Any, purpose: Purpose) -> lookup.TenantContext:
     tenant = lookup.from_row(columns)
     if tenant.status in lookup.GONE:
-        raise NotStanding
+        raise SessionInactive
     # A suspended tenant's own people are shut out; only operators inspect it.
     if tenant.status == "suspended":
         raise TenantSuspended
@@ -101,12 +101,12 @@ def _tenant_and_client(claims: dict[str, Any]) -> tuple[lookup.TenantContext, An
         cursor.execute(TENANT_AND_CLIENT, [jti, claims.get("client_id"), claims.get("tenant_id")])
         row = cursor.fetchone()
     if row is None:
-        raise NotStanding
+        raise SessionInactive
     active, *client = row[lookup.WIDTH :]
     tenant = _checked(row[: lookup.WIDTH], Purpose.READ)
     # A client that was deleted (no row) stands as little as one that was switched off.
     if claims.get("client_id") and not active:
-        raise NotStanding
+        raise SessionInactive
     return tenant, client
 
 
@@ -116,7 +116,7 @@ def _end_user(claims: dict[str, Any]) -> Principal:
         cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
         row = cursor.fetchone()
     if row is None:
-        raise NotStanding
+        raise SessionInactive
     age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text = row
     _check_limits(principals.END_USER, tenant.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
@@ -133,10 +133,10 @@ def _end_user(claims: dict[str, Any]) -> Principal:
 
 def _client(claims: dict[str, Any]) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
-        raise NotStanding
+        raise SessionInactive
     tenant, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
     if revoked or claims.get("gen") != generation:
-        raise NotStanding
+        raise SessionInactive
     if stale:
         note_use(UUID(claims["client_id"]))
     granted = frozenset(orjson.loads(scopes)) & frozenset((claims.get("scope") or "").split())

@@ -60,7 +60,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     user = admins_named(username).annotate(enters=enters).first()
     who = user.pk if user else username.lower()
     known = user is not None and attempts.is_known_network(ADMINS, user.pk)
-    caller = attempts.FAMILIAR if known else attempts.STRANGER
+    caller = attempts.KNOWN_NETWORK if known else attempts.UNKNOWN_NETWORK
     with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or not user.enters:

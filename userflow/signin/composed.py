@@ -21,11 +21,11 @@ from userflow.credentials.attempts import (
     FIRST_LOCK,
     FORGOTTEN_AFTER,
     FREE_TRIES,
-    HOME_LOGIN,
     LOGIN,
     LOGIN_GRACE,
+    LOGIN_KNOWN_NETWORK,
     LONGEST_LOCK,
-    STRANGER,
+    UNKNOWN_NETWORK,
     subject_of,
 )
 from userflow.credentials.tickets import WRONG_CODES_ALLOWED
@@ -52,7 +52,7 @@ ON CONFLICT (subject, factor, caller) DO UPDATE SET
       %(counted_longest)s::interval) END
 WHERE a.locked_until IS NULL OR a.locked_until <= now()
 RETURNING caller
-""".replace("{grace}", f"CASE WHEN a.caller IN ('{LOGIN}', '{HOME_LOGIN}') THEN {LOGIN_GRACE} ELSE 0 END")
+""".replace("{grace}", f"CASE WHEN a.caller IN ('{LOGIN}', '{LOGIN_KNOWN_NETWORK}') THEN {LOGIN_GRACE} ELSE 0 END")
 _RULE: dict[str, str | int] = {
     "counted_forgotten": str(FORGOTTEN_AFTER),
     "counted_free": FREE_TRIES,
@@ -68,7 +68,7 @@ def is_familiar(realm: Realm, *, user: str, network: str) -> str:
 
 def login_budget(realm: Realm, *, user: str, network: str) -> str:
     """The budget, as SQL over these expressions, for tries with the ticket of the user's login from the network."""
-    return f"CASE WHEN {is_familiar(realm, user=user, network=network)} THEN '{HOME_LOGIN}' ELSE '{LOGIN}' END"
+    return f"CASE WHEN {is_familiar(realm, user=user, network=network)} THEN '{LOGIN_KNOWN_NETWORK}' ELSE '{LOGIN}' END"
 
 
 def is_locked(realm: Realm, *, subject: str, factor: str, caller: str) -> str:
@@ -102,7 +102,7 @@ def counting(realm: Realm, *, factor: str, source: str) -> Part:
     return Part("counted", sql, {"counted_factor": factor, **_RULE})
 
 
-def clearing(realm: Realm, who: object, *, factor: str, source: str, caller: str = STRANGER) -> Part:
+def clearing(realm: Realm, who: object, *, factor: str, source: str, caller: str = UNKNOWN_NETWORK) -> Part:
     """The same as a part of another statement, done if the part `source` has a row."""
     return Part(
         "cleared",

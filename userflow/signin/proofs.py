@@ -77,13 +77,13 @@ def prove_password(*, principal: Principal, password: str) -> None:
 def check_password(realm: Realm, user: Any, password: str, *, tenant_id: UUID | None) -> None:
     """Check the password of a user who has shown another proof; the errors of `prove_password`. Call it in the realm."""
     attempts.reject_guessing_address()
-    with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN):
+    with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.SIGNED_IN):
         right = passwords.matches(password, user.password)
     if not right:
         attempts.count_wrong_secret()
         realm.record("password.refused", target=("user", user.pk), outcome="refused", tenant_id=tenant_id)
         raise wrong_password()
-    attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.KNOWN)
+    attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.SIGNED_IN)
 
 
 def wrong_password() -> WrongCurrentPassword:

@@ -125,8 +125,8 @@ def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
         "email_key": email_key,
         "network": attempts.caller_network(),
         "recent": attempts.RECENT_SESSIONS,
-        "known_network": attempts.FAMILIAR,
-        "unknown_network": attempts.STRANGER,
+        "known_network": attempts.KNOWN_NETWORK,
+        "unknown_network": attempts.UNKNOWN_NETWORK,
         "unknown_user": unknown_user,
         "factor": attempts.PASSWORD,
         **attempts.RULE,
@@ -135,7 +135,7 @@ def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
         cursor.execute(_COUNT_PASSWORD_ATTEMPT, values)
         failures, caller, *row = cursor.fetchone()
     found = dict(zip(_COLUMNS, row, strict=True))
-    caller = caller or attempts.STRANGER
+    caller = caller or attempts.UNKNOWN_NETWORK
     if failures is None:
         subject = str(found["id"] or unknown_user)
         attempts.reject_locked(END_USERS, subject, factor=attempts.PASSWORD, caller=caller)

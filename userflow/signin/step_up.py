@@ -1,10 +1,10 @@
-"""Raising a session after its user has proven it again (RFC 9470 calls it step-up)."""
+"""Step-up: raise the assurance level of a session after its user has been verified again (RFC 9470)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.utils.timezone import now
@@ -12,13 +12,14 @@ from django.utils.timezone import now
 from identity_platform.api.errors import AccessTokenInvalid
 from tenants import lookup
 from tenants.context import in_tenant
+from userflow.accounts.models import Account
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.realms import Realm
 from userflow.accounts.session_policy import acr_of
 from userflow.credentials import tickets
 from userflow.errors import FactorNeeded
 from userflow.sessions import issue
-from userflow.sessions.ending import must_still_stand
+from userflow.sessions.ending import require_active_session
 
 PASSWORD_ONLY: Final = frozenset({"pwd"})
 PROOF_TOKEN_SECONDS: Final = int(tickets.LIFETIME[tickets.PROOF].total_seconds())
@@ -26,48 +27,51 @@ PROOF_TOKEN_SECONDS: Final = int(tickets.LIFETIME[tickets.PROOF].total_seconds()
 
 @dataclass(frozen=True, slots=True)
 class StepUp:
-    """A session as its step-up has raised it."""
+    """A session after its step-up."""
 
     session_id: UUID
-    # What the step-up itself has proven, and all that the session has proven.
-    proven: tuple[str, ...]
+    # The methods of the step-up itself, and all methods of the session.
+    verified: tuple[str, ...]
     amr: tuple[str, ...]
     acr: str
     auth_time: datetime
     ends: datetime = field(repr=False)
 
 
-def raise_session(*, principal: Principal, proven: tuple[str, ...]) -> StepUp:
-    """Store in the caller's session that these methods (RFC 8176) are proven now; return the raised session.
+def raise_session(*, principal: Principal, verified: tuple[str, ...]) -> StepUp:
+    """Store in the caller's session that these methods (RFC 8176) were verified now; return the raised session.
 
     Raises AccessTokenInvalid (the session has ended since), FactorNeeded (a password alone, of a user who has a factor).
     """
     session_id = principal.session_id
     assert session_id is not None  # a user signs in with a session
     with _locked(principal) as (realm, user):
-        if user.mfa_methods and PASSWORD_ONLY.issuperset(proven):
+        if user.mfa_methods and PASSWORD_ONLY.issuperset(verified):
             raise FactorNeeded(user.mfa_methods)
-        session: Any = realm.sessions._default_manager.select_for_update().get(pk=session_id)
-        session.amr = list(dict.fromkeys([*session.amr, *proven]))
+        session = realm.sessions._default_manager.select_for_update().get(pk=session_id)
+        session.amr = list(dict.fromkeys([*session.amr, *verified]))
         session.acr, session.auth_time = acr_of(session.amr), now()
         session.save(update_fields=["amr", "acr", "auth_time"])
         realm.record(
             "session.stepped_up",
             target=("session", session.pk),
             tenant_id=principal.tenant_id,
-            details={"user_id": str(user.pk), "proven": list(proven), "amr": session.amr, "acr": session.acr},
+            details={"user_id": str(user.pk), "proven": list(verified), "amr": session.amr, "acr": session.acr},
         )
-    return StepUp(session.pk, proven, tuple(session.amr), session.acr, session.auth_time, session.expires_at)
+    return StepUp(session.pk, verified, tuple(session.amr), session.acr, session.auth_time, session.expires_at)
 
 
-def proof_token_for(*, principal: Principal, proven: tuple[str, ...]) -> str:
-    """A token that proves the caller once in the next five minutes, in this session alone. Raises AccessTokenInvalid."""
+def proof_token_for(*, principal: Principal, verified: tuple[str, ...]) -> str:
+    """Issue a token that proves the caller once in the next five minutes, in this session only.
+
+    Raises AccessTokenInvalid.
+    """
     with _locked(principal) as (realm, user):
-        return tickets.issue_ticket(realm, user, tickets.PROOF, amr=proven, session_id=principal.session_id)
+        return tickets.issue_ticket(realm, user, tickets.PROOF, amr=verified, session_id=principal.session_id)
 
 
 def access_token_for(*, principal: Principal, raised: StepUp) -> tuple[str, int]:
-    """An access token of the raised session, and its lifetime in seconds."""
+    """Return an access token of the raised session, and its lifetime in seconds."""
     subject = issue.subject_of(principal)
     tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
     return issue.access_token(
@@ -76,8 +80,8 @@ def access_token_for(*, principal: Principal, raised: StepUp) -> tuple[str, int]
 
 
 @contextmanager
-def _locked(principal: Principal) -> Iterator[tuple[Realm, Any]]:
-    """A transaction with the caller's row locked and the session still valid. Raises AccessTokenInvalid otherwise."""
+def _locked(principal: Principal) -> Iterator[tuple[Realm, Account]]:
+    """Open a transaction with the caller's row locked and the session still active. Raises AccessTokenInvalid otherwise."""
     realm = issue.realm_of(principal.kind)
     if principal.kind == END_USER:
         assert principal.tenant_id is not None  # an end user always has a tenant
@@ -88,10 +92,10 @@ def _locked(principal: Principal) -> Iterator[tuple[Realm, Any]]:
             yield realm, _lock(realm, principal)
 
 
-def _lock(realm: Realm, principal: Principal) -> Any:
+def _lock(realm: Realm, principal: Principal) -> Account:
     users = realm.users._default_manager.select_for_update(no_key=True)
     user = users.filter(pk=principal.id, active=True).first()
     if user is None:
         raise AccessTokenInvalid
-    must_still_stand(realm, principal)
+    require_active_session(realm, principal)
     return user

@@ -10,7 +10,7 @@ from identity_platform.transfer.rows import Fault
 from identity_platform.transfer.runs import Batch
 from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import reject_granting
+from userflow.accounts.rank import require_grantable
 from userflow.errors import GrantsMoreThanHeld
 from userflow.transfer import import_events, staging
 from userflow.transfer.row_fields import GROUP, ROLE
@@ -88,7 +88,7 @@ def _unfit(line: int, member: str, wanted: Iterable[str], found: dict[str, Named
 
 def _beyond(by: Principal, permissions: Iterable[str]) -> str:
     try:
-        reject_granting(by, permissions)
+        require_grantable(by, permissions)
     except GrantsMoreThanHeld as error:
         return error.text
     return ""
