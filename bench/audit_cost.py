@@ -1,4 +1,4 @@
-"""What writing the audit trail costs a sign-in: the same sign-ins with and without it, interleaved in one process.
+"""The cost of auditing a sign-in: the same sign-ins with and without it, interleaved in one process.
 
 Run it with `bin/manage shell -c "from bench.audit_cost import measure; measure()"`. It makes a tenant of its own and
 deletes it at the end. The password hash dominates a sign-in, so the second line says what is left without it.
@@ -36,7 +36,7 @@ def _replaced(module: object, name: str, stand_in: Callable[..., object]) -> Ite
 
 
 def measure(rounds: int = 30, signins: int = 20) -> None:
-    """Print the median sign-in with and without the trail, and the ratio, as they are and without the hash."""
+    """Print the median sign-in with and without auditing, and the ratio, with and without the hash."""
     for name in ("signin", "registration", "wrong_secret"):
         settings.LIMITS[name] = (10**9, 60)
     made = open_tenant(name="Audit cost", slug=f"audit-cost-{secrets.token_hex(4)}")
@@ -75,4 +75,4 @@ def _compare(what: str, batch: Callable[[], float], rounds: int) -> None:
         with _replaced(writer, "record_for_tenant", lambda *args, **facts: None):
             without.append(batch())
     a, b = statistics.median(with_trail) * 1000, statistics.median(without) * 1000
-    print(f"{what}: {a:.2f} ms with the trail, {b:.2f} ms without: {(a / b - 1) * 100:+.1f} %")
+    print(f"{what}: {a:.2f} ms with auditing, {b:.2f} ms without: {(a / b - 1) * 100:+.1f} %")

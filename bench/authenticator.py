@@ -1,4 +1,4 @@
-"""A software authenticator: one ES256 key of one user, enrolled without a ceremony, and its answers to challenges."""
+"""A software authenticator: one ES256 key of one user, enrolled without a ceremony, and its responses to challenges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRESENT_AND_VERIFIED = b"\x05"
 
 @dataclass
 class Authenticator:
-    """What a browser and its authenticator know of a passkey."""
+    """A passkey as browser and authenticator store it."""
 
     user_id: UUID
     origin: str
@@ -30,13 +30,13 @@ class Authenticator:
     uses: int = 0
 
     def public_key(self) -> bytes:
-        """In COSE form (RFC 9053 section 7.1)."""
+        """Return the key in COSE form (RFC 9053 section 7.1)."""
         numbers = self.key.public_key().public_numbers()
         x, y = numbers.x.to_bytes(32, "big"), numbers.y.to_bytes(32, "big")
         return cbor2.dumps({1: 2, 3: -7, -1: 1, -2: x, -3: y})
 
     def answer(self, challenge: bytes) -> dict[str, Any]:
-        """The answer to a challenge, as `PublicKeyCredential.toJSON()` gives it."""
+        """Return the response to a challenge in the form of `PublicKeyCredential.toJSON()`."""
         self.uses += 1
         said = {"type": "webauthn.get", "challenge": base64url(challenge), "origin": self.origin, "crossOrigin": False}
         client_data = json.dumps(said, separators=(",", ":")).encode()

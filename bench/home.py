@@ -1,4 +1,4 @@
-"""Where a run lives: a folder, embedded servers and an environment of its own."""
+"""The folder, embedded servers and environment of a run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from identity_platform.serving.embedded.postgres import Postgres
 from identity_platform.serving.embedded.valkey import Valkey
 
 ROOT = Path(__file__).resolve().parent.parent
-# Every tenant of the random walk keeps its connection in both workers.
+# Each worker keeps a connection to every tenant of the `tenants` measurement.
 MAX_CONNECTIONS = 1300
-# Limits are counted as in production; they are only too high to be reached.
+# Limits are counted as in production; they are too high to be reached.
 LIMITS = (
     "SIGNIN_PER_MINUTE",
     "REGISTRATION_PER_MINUTE",
@@ -31,19 +31,19 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of a run, and what a process needs to know to take part in it."""
+    """The folder of a run, and the environment of its processes."""
 
     folder: Path
     environment: dict[str, str]
 
     def with_database(self, name: str) -> str:
-        """The URL of another database on the run's server."""
+        """Return the URL of another database on the run's server."""
         return self.environment["DATABASE_URL"].replace("/identity?", f"/{name}?")
 
 
 @contextmanager
 def opened(folder: Path, *, keep: bool) -> Iterator[Home]:
-    """A fresh home (or with `keep` the one that is there) with running servers; removed at the end unless kept."""
+    """Start the servers in a new folder (with `keep`: the existing one); remove it at the end, unless `keep`."""
     _stop(folder)
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
@@ -56,7 +56,7 @@ def opened(folder: Path, *, keep: bool) -> Iterator[Home]:
 
 
 def _stop(folder: Path) -> None:
-    """End the servers of a run that was killed."""
+    """Stop the servers of a killed run."""
     if folder.exists():
         with embedded.starting_or_stopping(folder):
             Postgres(folder).stop()
@@ -67,7 +67,7 @@ def _servers(folder: Path) -> embedded.Servers:
     settings = folder / "postgres" / "postgresql.conf"
     stated = f"max_connections = {MAX_CONNECTIONS}\n"
     if not settings.exists():
-        # The safe settings of bin/serve; only the number of connections is another.
+        # The safe settings of bin/serve; only the number of connections differs.
         embedded.attach(var=folder)
         embedded.leave(folder)
         with settings.open("a", encoding="utf-8") as file:
@@ -76,7 +76,7 @@ def _servers(folder: Path) -> embedded.Servers:
 
 
 def _environment(folder: Path, servers: embedded.Servers) -> dict[str, str]:
-    """Production's way to start (servers named, secrets set), so that nothing runs beside the workers."""
+    """Return the environment of production (servers and secrets set), so that nothing runs beside the workers."""
     secret = folder / "secrets"
     if not secret.exists():
         key = base64.b64encode(secrets.token_bytes(32)).decode()
@@ -92,10 +92,10 @@ def _environment(folder: Path, servers: embedded.Servers) -> dict[str, str]:
         "ENCRYPTION_KEYS": encryption_keys,
         "ALLOWED_HOSTS": "127.0.0.1",
         "SECURE_SSL_REDIRECT": "false",
-        # The second factor is not what is measured.
+        # Second factors are not measured here.
         "OPERATORS_REQUIRE_FACTOR": "false",
         "EMAIL_URL": f"file:{folder / 'mail'}",
-        # Not of the port: the tokens are issued here and read by servers on several.
+        # Without the port: tokens are issued here and verified by servers on several ports.
         "BASE_URL": "http://127.0.0.1",
         "WEBAUTHN_RP_ID": "localhost",
         "WEBAUTHN_ORIGINS": "http://localhost",

@@ -1,7 +1,7 @@
-"""The load: a keep-alive HTTP/1.1 client on raw sockets, in a process of its own. Reads its job from standard input.
+"""A keep-alive HTTP/1.1 client on raw sockets, in a process of its own. Reads its job from standard input.
 
 It does as little as it can, since it shares the cores with the server: requests are bytes made beforehand, answers are
-counted by their Content-Length. With `per_second` it sends at fixed times whatever the answers do, and an answer's time
+counted by their Content-Length. With `per_second` it sends at fixed times regardless of the responses, and a response's time
 counts from when its request was due, so that a server that stalls is not spared the requests of the stall.
 """
 
@@ -19,7 +19,7 @@ LONGEST_WAIT = 30.0
 
 
 class Line:
-    """One connection: at rest, or waiting for the rest of an answer."""
+    """One connection: idle, or waiting for the rest of a response."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=LONGEST_WAIT)
@@ -28,7 +28,7 @@ class Line:
         self.due = 0.0
 
     def status_when_whole(self) -> int | None:
-        """Take in what has come; the answer's status when it is complete."""
+        """Read received bytes; return the status of the response once it is complete."""
         piece = self.socket.recv(262_144)
         if not piece:
             raise ConnectionError("The server closed a connection.")
@@ -55,7 +55,7 @@ def run(
     per_second: float | None = None,
     once: bool = False,
 ) -> dict[str, Any]:
-    """Send the requests in turn for so long, or each of them `once`.
+    """Send the requests in turn for `seconds`, or each of them `once`.
 
     Gives answers, seconds, statuses and the answers' times in ms.
     """
@@ -65,7 +65,7 @@ def run(
         line = Line(port)
         lines[line.socket.fileno()] = line
         poll.register(line.socket, select.POLLIN)
-        time.sleep(0.002)  # one after the other, so that the workers share them out
+        time.sleep(0.002)  # one after the other, so that they are spread over the workers
     idle = deque(lines.values())
     times: list[float] = []
     statuses: dict[int, int] = {}

@@ -1,6 +1,6 @@
-"""Do list, read and create stay flat from 10 to 100,000 services of a tenant?
+"""Measure list, read and create with 10 to 100,000 services of a tenant.
 
-One tenant of each size stands in one database, and the calls go round them in turn, so that whatever else the machine
+One tenant of each size is in one database, and the calls visit them in turn, so that other work of the machine
 does falls on all alike. A call is the whole stack (authentication, state, permission, rate limit, SQL, JSON, audit) in
 this process, without the socket. `python -m bench.registry --help` says how to run it.
 """
@@ -29,7 +29,7 @@ from bench import home, report
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 SERVICES = "/exsvc/api/v1/services"
 TYPES = ("payment", "email", "storage", "sms", "search", "maps", "crm", "erp", "queue", "monitoring", "ldap", "fax")
-# The largest tenant's median over the smallest's; what is called flat.
+# Allowed ratio of the largest tenant's median to the smallest's.
 FLAT = 1.5
 
 
@@ -37,8 +37,8 @@ def main() -> None:
     """Fill, measure, print the table and write it to bench/results/registry.{json,md}."""
     parser = argparse.ArgumentParser(prog="bench.registry", description="The registry from 10 to 100,000 services.")
     parser.add_argument("--calls", type=int, default=200, help="calls of each kind on each tenant (200)")
-    parser.add_argument("--smoke", action="store_true", help="tiny data: shows that it works")
-    parser.add_argument("--results", type=Path, default=home.ROOT / "bench" / "results", help="where the files go")
+    parser.add_argument("--smoke", action="store_true", help="tiny data: checks that it works")
+    parser.add_argument("--results", type=Path, default=home.ROOT / "bench" / "results", help="folder for the files")
     options = parser.parse_args()
     sizes, calls = ((10, 50), 5) if options.smoke else (SIZES, options.calls)
     var = Path(os.environ.get("IDENTITY_VAR") or home.ROOT / "var").resolve()
@@ -60,7 +60,7 @@ def _prepare() -> None:
     from django.core.management import call_command
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
-    # Every call would write a line about itself.
+    # Without it every call writes a log line.
     os.environ["LOG_LEVEL"] = "WARNING"
     django.setup()
     with contextlib.redirect_stdout(io.StringIO()):
@@ -88,7 +88,7 @@ def measure(sizes: tuple[int, ...], calls: int, say: Callable[[str], None]) -> d
 
 
 class _Caller:
-    """A tenant's admin at the door of this process."""
+    """A tenant's admin who calls this process."""
 
     def __init__(self, tenant_id: UUID, token: str, ids: list[UUID]) -> None:
         from django.test import Client
@@ -155,7 +155,7 @@ def _tenant(size: int, say: Callable[[str], None]) -> _Caller:
         ]
         Service.objects.bulk_create(rows)
         ids += [row.pk for row in rows]
-    # Not all at one moment: the list is ordered by it.
+    # Different times, because the list is ordered by them.
     from django.db import connection
 
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Rounds: every subject for a moment, again and again, so that what disturbs the machine disturbs all of them."""
+"""Rounds: measure every subject for a short time, repeatedly, so that disturbances of the machine affect all of them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ WARM_UP_SECONDS = 0.3
 
 
 class WrongAnswers(Exception):
-    """A subject answered something else than what is measured."""
+    """A subject returned another response than the measured one."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is put under load: requests in turn over some connections to one server."""
+    """Load of a measurement: requests in turn over some connections to one server."""
 
     name: str
     server: Server
     requests: Sequence[bytes]
     connections: int = CONNECTIONS
     expects: int = 200
-    # At fixed times instead of as fast as it answers.
+    # At fixed times instead of as fast as possible.
     per_second: float | None = None
-    # Each request is sent once, however long that takes.
+    # Each request is sent once, regardless of the time.
     once: bool = False
 
 
@@ -50,7 +50,7 @@ class Sample:
 
 
 def load(subject: Subject, seconds: float) -> subprocess.Popen[str]:
-    """A client process that puts the subject under load; `answers_of` waits for it."""
+    """Start a client process that loads the subject; `answers_of` waits for it."""
     client = subprocess.Popen(
         [sys.executable, "-P", "-m", "bench.load"],
         stdin=subprocess.PIPE,
@@ -66,15 +66,15 @@ def load(subject: Subject, seconds: float) -> subprocess.Popen[str]:
         "per_second": subject.per_second,
         "once": subject.once,
     }
-    assert client.stdin is not None  # a pipe, as asked for
+    assert client.stdin is not None  # stdin and stdout are pipes
     json.dump(job, client.stdin)
     client.stdin.close()
     return client
 
 
 def answers_of(client: subprocess.Popen[str]) -> dict[str, Any]:
-    """What the client process counted. Raises WrongAnswers when it failed."""
-    assert client.stdout is not None  # a pipe, as asked for
+    """Return the counts of the client process. Raises WrongAnswers if it failed."""
+    assert client.stdout is not None  # stdin and stdout are pipes
     text = client.stdout.read()
     if client.wait() != 0:
         raise WrongAnswers("The client process failed.")
@@ -82,7 +82,7 @@ def answers_of(client: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def sample(home: Home, subject: Subject, seconds: float) -> Sample:
-    """Load the subject for so long. Raises WrongAnswers for any status but the one that is measured."""
+    """Load the subject for `seconds`. Raises WrongAnswers for any status but the measured one."""
     server, postgres = subject.server.cpu_seconds(), postgres_cpu_seconds(home)
     counted = answers_of(load(subject, seconds))
     server, postgres = subject.server.cpu_seconds() - server, postgres_cpu_seconds(home) - postgres
@@ -103,7 +103,7 @@ def sample(home: Home, subject: Subject, seconds: float) -> Sample:
 def side_by_side(
     home: Home, subjects: Sequence[Subject], *, rounds: int, seconds: float, say: Callable[[str], None]
 ) -> dict[str, list[Sample]]:
-    """The samples of each subject, one for each round; every second round goes backwards."""
+    """Return the samples of each subject, one for each round; every second round runs in reverse order."""
     taken: dict[str, list[Sample]] = {subject.name: [] for subject in subjects}
     for number in range(rounds):
         for subject in subjects if number % 2 == 0 else reversed(subjects):
@@ -114,12 +114,12 @@ def side_by_side(
 
 
 def ratio(taken: dict[str, list[Sample]], name: str, to: str, what: str = "per_second") -> float:
-    """The median over the rounds of one subject's figure divided by the other's in the same round."""
+    """Return the median over the rounds of the ratio of one subject's value to the other's."""
     pairs = zip(taken[name], taken[to], strict=True)
-    # CPU is counted in ticks of 10 ms: a round of some tenths of a second may have none.
+    # CPU is counted in ticks of 10 ms: a short round may have none.
     return statistics.median(getattr(ours, what) / (getattr(theirs, what) or 1.0) for ours, theirs in pairs)
 
 
 def middle(samples: Sequence[Sample], what: str = "per_second") -> float:
-    """The median of a figure over the rounds."""
+    """Return the median of a value over the rounds."""
     return statistics.median(getattr(one, what) for one in samples)

@@ -1,4 +1,4 @@
-"""Servers under load: started, watched, stopped; and how much CPU they and PostgreSQL have used."""
+"""Start and stop servers under load, and measure the CPU that they and PostgreSQL use."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ START_SECONDS = 60.0
 
 
 class NotStarted(Exception):
-    """A server did not answer in time."""
+    """A server did not respond in time."""
 
 
 @dataclass
 class Server:
-    """A running server. `port` is where it answers, `seconds_to_start` what it took until it did."""
+    """A running server on `port`. `seconds_to_start` is the time until its first response."""
 
     name: str
     port: int
@@ -34,17 +34,17 @@ class Server:
     seconds_to_start: float = 0.0
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process tree so far."""
+        """Return user and system time of the process tree so far."""
         return tree_cpu_seconds(self.process.pid)
 
     def worker_memory(self) -> float:
-        """Bytes that a worker has for itself (USS), the mean of all."""
+        """Return the bytes that only one worker uses (USS), as the mean of all."""
         workers = psutil.Process(self.process.pid).children(recursive=True)
         return sum(worker.memory_full_info().uss for worker in workers) / len(workers)
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """User and system time of a process, of its children, and of those of them that have ended."""
+    """Return user and system time of a process and its children, ended ones included."""
     total = 0.0
     root = psutil.Process(pid)
     for process in [root, *root.children(recursive=True)]:
@@ -57,13 +57,13 @@ def tree_cpu_seconds(pid: int) -> float:
 
 
 def postgres_cpu_seconds(home: Home) -> float:
-    """What the run's PostgreSQL has used, backends that have ended included."""
+    """Return the CPU time of the run's PostgreSQL, ended backends included."""
     pid = (home.folder / "postgres" / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0]
     return tree_cpu_seconds(int(pid))
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """Return a free port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -71,14 +71,14 @@ def free_port() -> int:
 
 @contextmanager
 def platform(home: Home, name: str = "platform", **settings: str) -> Iterator[Server]:
-    """This platform, as bin/serve starts it; `settings` are environment variables. Raises NotStarted."""
+    """Start the platform as bin/serve does; `settings` are environment variables. Raises NotStarted."""
     with _running(home, name, ["-m", "identity_platform.serving.server"], settings, path="/uflow/live") as server:
         yield server
 
 
 @contextmanager
 def peer(home: Home, module: str, **settings: str) -> Iterator[Server]:
-    """A peer of bench/peers on the same server program with the same flags. Raises NotStarted."""
+    """Start a peer of bench/peers on the same server program with the same flags. Raises NotStarted."""
     settings = {"WEB_THREADS": str(django_settings.WEB_THREADS), **settings}
     with _running(home, module, ["-m", "bench.peers.serve", f"bench.peers.{module}"], settings, path="/") as server:
         yield server

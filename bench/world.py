@@ -1,4 +1,4 @@
-"""What is in the databases: tenants with databases of their own, their people, and tokens to read them with."""
+"""Data of a run: tenants with databases of their own, their users, and tokens to read them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Customer:
-    """A tenant with people in it and its admin's token."""
+    """A tenant with users and its admin's token."""
 
     tenant_id: UUID
     client_id: UUID
@@ -43,12 +43,12 @@ class Customer:
 
 @lru_cache(maxsize=1)
 def password_hash() -> str:
-    """One hash for everybody: making a thousand of them would take longer than the benchmark."""
+    """Return one hash for all users: creating a thousand would take longer than the benchmark."""
     return passwords.hashed(PASSWORD)
 
 
 def grow(number: int, say: Say) -> None:
-    """Open tenants, each with a database, until there are so many."""
+    """Create tenants, each with a database, until there are `number`."""
     for count in range(tenants_with_database(), number):
         if count % 50 == 0:
             say(f"tenant {count} of {number}")
@@ -56,12 +56,12 @@ def grow(number: int, say: Say) -> None:
 
 
 def tenants_with_database() -> int:
-    """How many tenants have a database of their own."""
+    """Return the number of tenants with a database of their own."""
     return TenantDatabase.objects.filter(status=State.ACTIVE).exclude(name__startswith="known_").count()
 
 
 def know(number: int) -> None:
-    """Add tenants that exist in the global database only, until so many are known."""
+    """Add tenants that exist in the global database only, until there are `number`."""
     server, version = main_server(), schema_version()
     missing = number - TenantDatabase.objects.count()
     tenants = Tenant.objects.bulk_create(
@@ -78,7 +78,7 @@ def know(number: int) -> None:
 
 
 def customers(number: int, users: int, say: Say) -> list[Customer]:
-    """So many tenants with at least so many end users each."""
+    """Return tenants with at least the given number of end users each."""
     grow(number, say)
     found = Tenant.objects.exclude(database__name__startswith="known_").filter(database__status=State.ACTIVE)
     chosen = []
@@ -119,7 +119,7 @@ def _customer(tenant: Tenant, users: int) -> Customer:
 
 
 def admin_token(tenant_id: UUID) -> str:
-    """An access token of the tenant's admin, with a session behind it."""
+    """Return an access token of the tenant's admin, with its session."""
     user = AdminUser.objects.filter(tenant_id=tenant_id).first()
     if user is None:
         name = f"admin-{tenant_id.hex[:12]}"
@@ -133,12 +133,12 @@ def admin_token(tenant_id: UUID) -> str:
 
 
 def get(path: str, token: str | None = None) -> bytes:
-    """The bytes of a GET."""
+    """Return the bytes of a GET."""
     bearer = f"Authorization: Bearer {token}\r\n" if token else ""
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n{bearer}\r\n".encode("ascii")
 
 
 def post(path: str, body: bytes) -> bytes:
-    """The bytes of a POST of JSON."""
+    """Return the bytes of a POST with a JSON body."""
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     return head.encode("ascii") + b"\r\n\r\n" + body

@@ -1,6 +1,6 @@
-"""Makes .venv and installs the locked packages into it. Does nothing, quickly, when they are already installed.
+"""Create .venv and install the locked packages into it. Return quickly if they are already installed.
 
-The argument says which: `runtime` for the server and the commands, `development` for tests and linters as well. A virtual
+The argument is `runtime` for the server and the commands, `development` for tests and linters as well. A virtual
 environment made for one serves the other: `runtime` never adds development packages and never removes them.
 """
 
@@ -108,7 +108,7 @@ def _make() -> None:
 
 def _install(locks: list[str], version: str) -> None:
     stamp = _stamp()
-    # A stamp for another Python is about packages that are gone.
+    # A stamp of another Python describes packages that are gone.
     installed = stamp if stamp.get("python") == version else {}
     number = sum(len(re.findall(r"^[a-z0-9].*==", (ROOT / name).read_text(), re.MULTILINE)) for name in locks)
     _say(f"Installing {number} packages of {', '.join(locks)} (once, about {5 + number // 6} s) ...")
@@ -136,7 +136,7 @@ def _settings_of_pip() -> dict[str, str]:
     uv = {
         "UV_DEFAULT_INDEX": " ".join(pip.get("index-url", [])),
         "UV_INDEX": " ".join(pip.get("extra-index-url", [])),
-        # As pip does. The hashes say which file it must be, whatever index it comes from.
+        # As pip does. The hashes identify the file, so the index does not matter.
         "UV_INDEX_STRATEGY": "unsafe-best-match" if "extra-index-url" in pip else "",
         "SSL_CERT_FILE": " ".join(pip.get("cert", [])),
     }

@@ -1,4 +1,4 @@
-"""The measurements, in the order in which they run: the databases only grow from one to the next."""
+"""The measurements, in the order in which they run: the databases grow from one to the next."""
 
 from collections.abc import Callable
 

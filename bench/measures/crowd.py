@@ -1,4 +1,4 @@
-"""Target 9: every documented request for a list, in a tenant with a million people and in one with a thousand."""
+"""Target 9: every documented request for a list, in a tenant with a million users and in one with a thousand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMIT = 20
 MOST_MS = 20.0
 MOST_OF_SMALL = 1.2
 
-# Names that many share, one in ten switched off, one in fifty by another provider, somebody new every three seconds.
+# Common names, one user in ten deactivated, one in fifty with another provider, a new user every three seconds.
 _FILL = """
 INSERT INTO userflow_enduser (id, email, email_key, name, active, provider, client_id, password, metadata, mfa_methods,
     created_at, updated_at)
@@ -37,7 +37,7 @@ FROM (
 
 
 def measure(run: Run) -> list[Row]:
-    """The slowest p95 of the requests that look for no text, page 1 against the small tenant, and the slowest by text."""
+    """Measure the slowest p95 of the requests without text search, page 1 of both tenants, and the slowest text search."""
     village, crowd = world.customers(2, run.sizes.users, run.say)
     run.say(f"{run.sizes.crowd} people")
     _fill(crowd, run.sizes.crowd)
@@ -83,14 +83,14 @@ def _fill(house: world.Customer, people: int) -> None:
 
 
 def _requests(house: world.Customer, people: int) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Requests that the counters know the total of, and those that look for a text."""
+    """Return the requests whose totals are counters, and those that search for text."""
     last = people // LIMIT
     counted: dict[str, dict[str, object]] = {
         "page 1": {},
         "page in the middle": {"page": last // 2},
         "last page": {"page": last},
         "active": {"active": "true"},
-        "switched off, tenth page": {"active": "false", "page": 10},
+        "deactivated, tenth page": {"active": "false", "page": 10},
         "active, page in the middle": {"active": "true", "page": last // 2},
         "client": {"client_id": house.client_id},
         "provider": {"provider": "google"},

@@ -1,4 +1,4 @@
-"""Target 15: verifying a code of an authenticator app and a passkey, against the CPU of target 1's read in the same run.
+"""Target 15: CPU of verifying a TOTP code and a passkey, against the read of target 1 in the same run.
 
 A step and a challenge work once, so every request is one of its own, made before its round and sent once.
 """
@@ -32,13 +32,13 @@ from userflow.credentials import tickets
 from userflow.signin.actions import PASSWORD_AMR
 
 MOST = 1.5
-# As many as are sent in a round: what is sent before a code's time is over, on a slow machine too.
+# Requests of a round: as many as a slow machine sends before the codes expire.
 PEOPLE = 1000
 
 
 @dataclass(frozen=True)
 class Enrolled:
-    """Somebody with both factors."""
+    """A user with both factors."""
 
     id: UUID
     email: str
@@ -90,7 +90,7 @@ def _row(taken: dict[str, list[Sample]], name: str, what: str, *, wanted: bool) 
 
 
 def _enrolled(house: world.Customer) -> list[Enrolled]:
-    """The tenant's people, each with a confirmed secret and a passkey; what an earlier run enrolled is replaced."""
+    """Return the tenant's users, each with a confirmed secret and a passkey; factors of an earlier run are replaced."""
     pairs = zip(house.users[:PEOPLE], house.emails[:PEOPLE], strict=True)
     people = [
         Enrolled(
@@ -135,7 +135,7 @@ def _passkey(person: Enrolled) -> EndUserPasskey:
 
 
 def _codes(house: world.Customer, people: list[Enrolled], *, waits: bool) -> list[bytes]:
-    """A right code of each, for a step that was not used yet as far as the database knows."""
+    """Return a right code of each user, for an unused time step."""
     with in_tenant(house.tenant_id), tenant_atomic():
         EndUserTotpSecret.objects.update(last_step=None)
         waiting = [_ticket(house, person) if waits else {} for person in people]
@@ -147,7 +147,7 @@ def _codes(house: world.Customer, people: list[Enrolled], *, waits: bool) -> lis
 
 
 def _assertions(house: world.Customer, people: list[Enrolled], *, waits: bool) -> list[bytes]:
-    """Everybody's answer to a challenge of their own."""
+    """Return a response of each user to a challenge of their own."""
     with in_tenant(house.tenant_id), tenant_atomic():
         waiting = [_ticket(house, person) if waits else {} for person in people]
         challenges = [queries.open_challenge(END_USERS, queries.AUTHENTICATION, user_id=person.id) for person in people]

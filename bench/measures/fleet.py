@@ -1,4 +1,4 @@
-"""Targets 10 and 11: what a fleet of tenants costs when nothing is asked of it."""
+"""Targets 10 and 11: the cost of many idle tenants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARTS_REQUESTS = 50
 
 
 class NotThere(Exception):
-    """What is to be measured does not exist in this tree."""
+    """The measured command does not exist in this tree."""
 
 
 def measure_migrate(run: Run) -> list[Row]:
@@ -50,7 +50,7 @@ def measure_migrate(run: Run) -> list[Row]:
 
 
 def measure_start(run: Run) -> list[Row]:
-    """Target 11: seconds until the first answer and memory of a worker, with many tenants known and with one."""
+    """Target 11: seconds until the first response and memory of a worker, with many tenants and with one."""
     world.know(run.sizes.known)
     few = _with_one_tenant(run.home)
     starts: dict[str, list[float]] = {"many": [], "one": []}
@@ -106,7 +106,7 @@ def _manage(environment: dict[str, str], *arguments: str) -> None:
 
 
 def _use(server: servers.Server) -> None:
-    """Some requests over connections of their own, so that each worker has answered."""
+    """Send requests over separate connections, so that each worker responds once."""
     for _ in range(STARTS_REQUESTS):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
         connection.request("GET", "/uflow/ready")

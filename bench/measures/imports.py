@@ -1,4 +1,4 @@
-"""Target 14: people with password hashes of four kinds into a fresh tenant, and out again."""
+"""Target 14: import of users with four kinds of password hashes into a new tenant, and their export."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PASSWORD = b"correct horse 9 battery"
 
 
 def measure(run: Run) -> list[Row]:
-    """A dry run, the import and the export of the same people, each round in a tenant of its own."""
+    """Measure dry run, import and export of the same users, each round in a tenant of its own."""
     number = run.sizes.imported
     run.say("the file")
     file = run.home.folder / "people.jsonl"
@@ -93,7 +93,7 @@ def _row(target: str, what: str, number: int, seconds: list[float], wanted: int 
 
 
 def _write_people(file: Path, number: int) -> None:
-    """Each with one of a few hashes: making as many as there are people would take hours."""
+    """Return users with one of a few hashes: creating one for each would take hours."""
     hashes = _hashes()
     with file.open("w", encoding="utf-8") as out:
         for name in ("reader", "editor"):

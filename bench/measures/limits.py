@@ -1,4 +1,4 @@
-"""Target 12: what counting a request costs, as django-ratelimit comes on Django's Redis cache and with our cache."""
+"""Target 12: the cost of counting a request with django-ratelimit, on Django's Redis cache and on the platform's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = ("none", "stock", "ours")
 
 
 def measure(run: Run) -> list[Row]:
-    """The server's CPU of one view with each limit, less that of the view without one."""
+    """Measure the server's CPU of one view with each limit, minus that of the view without one."""
     with (
         servers.peer(run.home, "stock_ratelimit", PEER_LIMIT="none") as none,
         servers.peer(run.home, "stock_ratelimit", PEER_LIMIT="stock") as stock,

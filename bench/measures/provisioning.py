@@ -1,4 +1,4 @@
-"""Target 4: a new tenant as its caller sees it, against django-tenants with the same tables."""
+"""Target 4: the time to create a tenant, against django-tenants with the same tables."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tenants.warm_pool import refill
 from userflow.tenants.actions import open_tenant
 
 PEER = ROOT / "bench" / "peers" / "django_tenants"
-# In each round; the tenants stay, so few of them.
+# Tenants created in each round; few, because they stay.
 CLAIMS, COPIES, SCHEMAS = 4, 2, 2
 
 
 def measure(run: Run) -> list[Row]:
-    """Claims from the warm pool, copies of the template and django-tenants' schemas, with ever more tenants there."""
+    """Measure claims from the warm pool, copies of the template and schemas of django-tenants, with more and more tenants."""
     claims: dict[int, list[float]] = {}
     copies: dict[int, list[float]] = {}
     schemas: dict[int, list[float]] = {}
@@ -37,13 +37,13 @@ def measure(run: Run) -> list[Row]:
     with _django_tenants(run.home, run.say) as make_schemas:
         for step in run.sizes.steps:
             world.grow(step, run.say)
-            _open_tenants(1)  # what a process pays once (connection, template check) is not the caller's every time
+            _open_tenants(1)  # first use: connection and template check
             for number in range(run.rounds):
                 run.say(f"{step} tenants, round {number + 1} of {run.rounds}")
                 refill(main_server(), CLAIMS)
                 claims.setdefault(step, []).extend(_open_tenants(CLAIMS))
                 copies.setdefault(step, []).extend(_open_tenants(COPIES))
-                # What it costs there does not count for the growth of ours.
+                # The peer's time does not count here.
                 schemas.setdefault(step, []).extend(make_schemas(SCHEMAS))
     run.raw["provisioning"] = {"claims_ms": claims, "copies_ms": copies, "django_tenants_ms": schemas}
     first, last = run.sizes.steps[0], run.sizes.steps[-1]
@@ -95,7 +95,7 @@ def _open_tenants(number: int) -> list[float]:
 
 @contextmanager
 def _django_tenants(home: Home, say: world.Say) -> Iterator[Schemas]:
-    """A process of django-tenants that waits for orders, in a database of its own."""
+    """Start a process of django-tenants that waits for commands, in a database of its own."""
     say("django-tenants")
     python = _environment_of_the_peer(home.folder.parent / "bench-django-tenants")
     with psycopg.connect(home.environment["DATABASE_URL"], autocommit=True) as raw:
@@ -128,10 +128,10 @@ def _django_tenants(home: Home, say: world.Say) -> Iterator[Schemas]:
 
 
 class Schemas:
-    """Makes schema tenants in the peer's process; gives their times in ms as the peer measured them."""
+    """Create schema tenants in the peer's process; return their times in ms as measured there."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdin is not None  # pipes, as asked for
+        assert process.stdin is not None  # stdin and stdout are pipes
         assert process.stdout is not None
         self._orders, self._answers = process.stdin, process.stdout
         self._answers.readline()
@@ -143,7 +143,7 @@ class Schemas:
 
 
 def _environment_of_the_peer(folder: Path) -> Path:
-    """Its virtual environment, made when missing or when its requirements have changed."""
+    """Return its virtual environment, created if it is missing or its requirements have changed."""
     wanted = (PEER / "requirements.txt").read_text(encoding="ascii")
     stamp, python = folder / ".installed", folder / "bin" / "python"
     if not stamp.exists() or stamp.read_text(encoding="ascii") != wanted:

@@ -1,4 +1,4 @@
-"""Targets 1 and 2: one record and a list of 20, the whole stack against a bare view on the same table."""
+"""Targets 1 and 2: one record and a list of 20, the whole platform against a bare view on the same table."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _row(target: str, what: str, taken: dict[str, list[Sample]], *, least: float
 
 
 def cost(samples: Sequence[Sample]) -> str:
-    """Requests per second and CPU per request, in words."""
+    """Format requests per second and CPU per request."""
     return (
         f"{middle(samples):.0f}/s, {middle(samples, 'server_us'):.0f} µs"
         f" + PostgreSQL {middle(samples, 'postgres_us'):.0f} µs"
@@ -66,6 +66,6 @@ def cost(samples: Sequence[Sample]) -> str:
 
 
 def ratio_of_all_cpu(taken: dict[str, list[Sample]], name: str, to: str) -> float:
-    """The server's and PostgreSQL's CPU per request together, as a ratio."""
+    """Return the ratio of the CPU per request of server and PostgreSQL together."""
     ours, theirs = (middle(taken[one], "server_us") + middle(taken[one], "postgres_us") for one in (name, to))
     return ours / (theirs or 1.0)

@@ -1,4 +1,4 @@
-"""Targets 5 and 8: a login against the bare hash, and what logins do to everybody else's reads."""
+"""Targets 5 and 8: a login against the bare hash, and the effect of logins on other callers' reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Target 3: a random tenant of many against always the same one, on the same server."""
+"""Target 3: reads of a random tenant of many against reads of one tenant, on the same server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WARM_UP_SECONDS = 20.0
 
 
 def measure(run: Run) -> list[Row]:
-    """The same read, over all tenants in random order and over one; with a roomy and with the default budget."""
+    """The same read, over all tenants in random order and over one; with a large and with the default budget."""
     houses = world.customers(run.sizes.tenants, run.sizes.users_of_each, run.say)
     walk = [(house, user) for house in houses for user in house.users[: run.sizes.users_of_each]]
     random.Random(3).shuffle(walk)

@@ -1,1 +1,1 @@
-"""What the platform is compared with."""
+"""Programs that the platform is compared with."""

@@ -43,7 +43,7 @@ def configure(urlconf: str, **more: Any) -> None:
 
 
 def application():
-    """Django's WSGI application, its answers handed over whole as identity_platform.wsgi does.
+    """Django's WSGI application, its responses passed on whole, as identity_platform.wsgi does.
 
     By itself granian asks Django for a body piece by piece, and head and body leave as two packets, which on a kept
     connection can wait for each other for 40 ms. That is no cost of a bare view.

@@ -1,4 +1,4 @@
-"""One view three times: without a limit, with django-ratelimit as it comes on Django's Redis cache, and with ours.
+"""One view three times: without a limit, with django-ratelimit on Django's Redis cache, and on the platform's cache.
 
 Which of the three is the environment's `PEER_LIMIT`: `none`, `stock` or `ours`.
 """
