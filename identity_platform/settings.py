@@ -38,7 +38,7 @@ PORT = whole("PORT", 8000, least=1, most=65535)
 
 _database_url = text("DATABASE_URL")
 _redis_url = text("REDIS_URL")
-# Embedded mode: no server named, so private ones are started under VAR (DESIGN.md section 1).
+# Embedded mode: no server named, so private ones are started under VAR.
 EMBEDDED = _database_url is None
 if _database_url is None or _redis_url is None:
     try:
@@ -343,7 +343,7 @@ CONSOLE_ORIGINS = origins(
     "CONSOLE_ORIGINS", WEBAUTHN_ORIGINS if CONSOLE_RP_ID == WEBAUTHN_RP_ID else [f"https://{CONSOLE_RP_ID}"]
 )
 
-# (how many, in how many seconds). contract.md sections 1 and 4; the registry's 100 is the specification's.
+# (how many, in how many seconds). The registry's 100 is given by the specification.
 LIMITS: dict[str, tuple[int, int]] = {
     "signin": (whole("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
     "registration": (whole("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
@@ -404,7 +404,7 @@ SMS_HTTP_URL = text("SMS_HTTP_URL")
 SMS_HTTP_TOKEN = text("SMS_HTTP_TOKEN")
 # Countries that codes are sent to where a tenant has no list of its own (ISO 3166, comma-separated); empty: all.
 SMS_COUNTRIES = listed("SMS_COUNTRIES", [])
-# Messages: (how many, in how many seconds). contract.md section 6.
+# Messages: (how many, in how many seconds).
 SMS_LIMITS: dict[str, tuple[int, int]] = {
     "user_minute": (whole("LIMIT_SMS_PER_USER_MINUTE", 1, least=1), 60),
     "user_hour": (whole("LIMIT_SMS_PER_USER_HOUR", 5, least=1), 3600),

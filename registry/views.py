@@ -61,7 +61,7 @@ registry_endpoint = partial(endpoint, query=NamedTenant, headers=FOR_TENANT, lim
 class RegistryViewSet(ApiViewSet):
     """Counts every call right after it is known who calls, and says so on every answer from there on."""
 
-    # Records carry it, and clients send records back as they got them: it is ignored here (contract.md section 4).
+    # Records carry it, and clients send records back as they got them: it is ignored here.
     tenant_of_body_counts = False
 
     usage: Usage | None = None

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """States of a tenant database mapping (DESIGN.md section 5)."""
+    """States of a tenant database mapping."""
 
     PROVISIONING = "provisioning"
     ACTIVE = "active"

@@ -1,4 +1,4 @@
-"""The only place that shapes an error body: one envelope per route group, chosen by path (contract.md section 1)."""
+"""The only place that shapes an error body: one envelope per route group, chosen by path."""
 
 import sys
 import traceback
@@ -110,7 +110,7 @@ def about_database(problem: BaseException) -> dict[str, Any]:
 def where(problem: BaseException) -> list[str]:
     """The way to the fault as `module:function:line`, innermost last.
 
-    Messages, values, SQL and file paths of a trace can carry people's data and secrets (security.md section 5); the way
+    Messages, values, SQL and file paths of a trace can carry people's data and secrets; the way
     alone is enough to find the line.
     """
     frames = deque(traceback.walk_tb(problem.__traceback__), maxlen=DEEPEST_FRAMES)

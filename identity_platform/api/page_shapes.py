@@ -1,4 +1,4 @@
-"""Pages over HTTP: how a list is asked for, and what stands beside its rows (contract.md section 1)."""
+"""Pages over HTTP: how a list is asked for, and what stands beside its rows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The rows of the audit trail. Ids and facts, never personal data, never secrets (security.md section 5)."""
+"""The rows of the audit trail. Ids and facts, never personal data, never secrets."""
 
 from typing import Any, ClassVar
 

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-# All tries together; the caller waits for them (security.md section 1: a dependency that is down, 503 within 3 s).
+# All tries together; the caller waits for them (503 within 3 s if a dependency is unavailable).
 DEADLINE_SECONDS: Final = 2.5
 CONNECT_SECONDS: Final = 1.0
 TRIES: Final = 3

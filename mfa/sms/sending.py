@@ -1,4 +1,4 @@
-"""Sending a message within the budgets that keep fraud out (contract.md section 6, "SMS sending").
+"""Sending a message within the budgets that keep fraud out.
 
 What counts per user and tenant lies in the tenant's database, so that losing the cache resets nothing. What counts per
 address and per phone number spans tenants and lies in Valkey; while that cannot be read nothing is sent.

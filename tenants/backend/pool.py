@@ -1,7 +1,7 @@
 """The bounded pool of raw connections to tenant databases, one for the whole process.
 
 The budget holds over all tenants together: with thousands of databases, a pool per tenant overruns the servers'
-max_connections (measured, security.md section 1). The least recently used idle connection makes room for a new one;
+max_connections (measured). The least recently used idle connection makes room for a new one;
 when all are in use a request waits for `wait` seconds at most.
 """
 

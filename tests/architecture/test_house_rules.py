@@ -1,4 +1,4 @@
-"""Rules of the house that a machine can check (DESIGN.md sections 2, 3 and 6)."""
+"""Rules of the architecture that a test can check (docs/architecture.md)."""
 
 import subprocess
 import sys
@@ -14,10 +14,10 @@ from identity_platform.api.views import ApiViewSet, Contract
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ["identity_platform", "tenants", "userflow", "registry", "mfa", "console"]
-SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "misc", "services", "managers"}
+MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "base", "misc", "services", "managers"}
 # The names that Django looks for in a database backend.
 GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/postgresql/base.py")}
-# Pages, documents and figures, which are no JSON of the API.
+# Pages, documents and metrics, which are not JSON endpoints of the API.
 PAGES = ("admin/", "docs", "demo/", "password/reset", "email/verify", "email/undo", "invitations/accept", "favicon.ico")
 NOT_OURS = ("schema", "metrics", ".well-known/security.txt", *PAGES)
 
@@ -27,7 +27,7 @@ def modules() -> list[Path]:
 
 
 def endpoints(resolver: Any = None, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Path and callback of every route."""
+    """Yield path and callback of every route."""
     for entry in (resolver or get_resolver()).url_patterns:
         path = before + str(entry.pattern)
         if isinstance(entry, URLResolver):
@@ -36,12 +36,12 @@ def endpoints(resolver: Any = None, before: str = "") -> Iterator[tuple[str, Any
             yield path, entry.callback
 
 
-# The bare address leads to the documentation.
+# The path `/` redirects to the documentation.
 OURS = [(path, callback) for path, callback in endpoints() if path and not path.startswith(NOT_OURS)]
 
 
-def test_modules_have_names_that_say_something() -> None:
-    nameless = [path for path in modules() if {path.stem, *path.parent.parts} & SAYING_NOTHING]
+def test_module_names_have_a_meaning() -> None:
+    nameless = [path for path in modules() if {path.stem, *path.parent.parts} & MEANINGLESS]
     assert set(nameless) == GIVEN_BY_DJANGO
 
 
@@ -52,7 +52,7 @@ def test_imports_go_downwards_only() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_there_are_endpoints_to_look_at() -> None:
+def test_endpoints_are_found() -> None:
     assert len(OURS) > 20
 
 
@@ -81,5 +81,5 @@ def test_every_tenant_migration_is_one_transaction() -> None:
     assert [name for name in migration_names() if not loader.disk_migrations[name].atomic] == []
 
 
-def test_the_system_checks_are_silent() -> None:
+def test_system_checks_report_nothing() -> None:
     call_command("check", databases=["default"], fail_level="WARNING")

@@ -61,10 +61,6 @@ NOT_YET = {
     "tenants",
     "tests",
     "userflow",
-    "deploy",
-    "bench",
-    "bin",
-    ".ci",
 }
 
 

@@ -1,4 +1,4 @@
-"""Every table exists exactly where it belongs (DESIGN.md section 4), read from the databases themselves."""
+"""Every table exists exactly in the databases that it belongs to, read from the databases themselves."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ TABLES = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamesp
 FOREIGN_KEYS = (
     "SELECT c.conrelid::regclass::text, c.confrelid::regclass::text FROM pg_constraint c WHERE c.contype = 'f'"
 )
-# Made by Django itself wherever it migrates.
+# Django creates it wherever it migrates.
 BOOKKEEPING = {"django_migrations"}
 
 
@@ -43,25 +43,25 @@ def places(tenant: TestTenant, django_db_blocker: Any) -> dict[bool, set[str]]:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model._meta.label)
-def test_a_models_table_is_where_it_belongs_and_nowhere_else(model: type[Model], places: dict[bool, set[str]]) -> None:
+def test_table_exists_only_where_its_model_belongs(model: type[Model], places: dict[bool, set[str]]) -> None:
     table, in_a_tenant = model._meta.db_table, lives_in_tenant(model)
     assert table in places[in_a_tenant]
     assert table not in places[not in_a_tenant]
 
 
 @pytest.mark.parametrize("in_a_tenant", [True, False])
-def test_no_database_holds_a_table_of_nobody(in_a_tenant: bool, places: dict[bool, set[str]]) -> None:
+def test_every_table_belongs_to_a_model(in_a_tenant: bool, places: dict[bool, set[str]]) -> None:
     known = {model._meta.db_table for model in MODELS if lives_in_tenant(model) == in_a_tenant}
     assert places[in_a_tenant] - known == BOOKKEEPING
 
 
-def test_hidden_tables_of_relations_are_looked_at_too() -> None:
+def test_hidden_relation_tables_are_checked() -> None:
     hidden = [model._meta.db_table for model in MODELS if model._meta.auto_created]
     assert "userflow_group_roles" in hidden
     assert "userflow_adminuser_roles" in hidden
 
 
-def test_people_of_tenants_are_in_tenants_and_admins_are_not() -> None:
+def test_end_users_are_in_tenants_and_admins_are_not() -> None:
     by_label = {model._meta.label: lives_in_tenant(model) for model in MODELS}
     assert by_label["userflow.EndUser"]
     assert by_label["userflow.EndUserSession"]
@@ -77,14 +77,14 @@ def test_no_foreign_key_crosses(tenant: TestTenant) -> None:
     assert no_relation_crosses() == []
 
 
-def test_every_migration_is_known_in_both_kinds_of_database(tenant: TestTenant) -> None:
+def test_both_kinds_of_database_record_all_migrations(tenant: TestTenant) -> None:
     with in_tenant(tenant.id):
         assert migration_names() <= set(MigrationRecorder(connections["tenant"]).applied_migrations())
     assert migration_names() <= set(MigrationRecorder(connection).applied_migrations())
 
 
 @pytest.mark.parametrize("alias", ["default", "tenant"])
-def test_a_request_that_would_open_a_transaction_by_itself_is_an_error(alias: str, monkeypatch: Any) -> None:
+def test_atomic_requests_is_a_check_error(alias: str, monkeypatch: Any) -> None:
     assert one_transaction_owner() == []
     monkeypatch.setitem(settings.DATABASES[alias], "ATOMIC_REQUESTS", True)
     assert [message.id for message in one_transaction_owner()] == ["tenants.E001"]

@@ -66,7 +66,7 @@ def test_locks_hold_only_pins_with_hashes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_what_is_installed_is_what_is_locked(name: str) -> None:
+def test_installed_packages_are_the_locked_ones(name: str) -> None:
     pins = [pin for pin in locked(name) if pin.marker is None or pin.marker.evaluate()]
     odd = {
         pin.name: importlib.metadata.version(pin.name)
@@ -78,7 +78,7 @@ def test_what_is_installed_is_what_is_locked(name: str) -> None:
 
 
 @pytest.mark.needs("python-ldap")
-def test_the_optional_package_is_the_locked_one() -> None:
+def test_optional_package_is_the_locked_one() -> None:
     (pin,) = [pin for pin in locked("requirements-ldap") if pin.name == "python-ldap"]
     assert str(pin.specifier) == f"=={importlib.metadata.version('python-ldap')}"
 

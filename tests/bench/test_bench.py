@@ -1,4 +1,4 @@
-"""bin/bench itself, in its smoke mode: that it measures and writes, not how fast anything is."""
+"""bin/bench in its smoke mode: it measures and writes results."""
 
 import http.server
 import json
@@ -18,8 +18,8 @@ from bench.run import Row
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
-    """Says 200 to /good and 503 to anything else."""
+class Responder(http.server.BaseHTTPRequestHandler):
+    """Return 200 for /good and 503 otherwise."""
 
     protocol_version = "HTTP/1.1"
 
@@ -30,13 +30,13 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"{}")
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Where a small HTTP server answers."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+    """The port of a small HTTP server."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Responder) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
@@ -46,7 +46,7 @@ def request(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
-def test_a_run_measures_both_sides_and_writes_what_it_found(tmp_path: Path) -> None:
+def test_run_measures_both_subjects_and_writes_results(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-P",
@@ -73,7 +73,7 @@ def test_a_run_measures_both_sides_and_writes_what_it_found(tmp_path: Path) -> N
     assert not (tmp_path / "var" / "bench").exists()
 
 
-def test_the_client_counts_every_answer_by_its_status(port: int) -> None:
+def test_client_counts_responses_by_status(port: int) -> None:
     for _ in range(10):  # again where the machine was busy
         counted = load.run(port=port, requests=[request("/good"), request("/bad")], connections=3, seconds=0.5)
         if counted["answers"] > 10:
@@ -83,7 +83,7 @@ def test_the_client_counts_every_answer_by_its_status(port: int) -> None:
     assert counted["p50_ms"] <= counted["p99_ms"] <= counted["longest_ms"]
 
 
-def test_the_client_keeps_to_its_rate(port: int) -> None:
+def test_client_keeps_its_rate(port: int) -> None:
     for _ in range(10):  # again where the machine was busy: then it is late, but never early
         counted = load.run(port=port, requests=[request("/good")], connections=4, seconds=0.5, per_second=40)
         assert counted["answers"] <= 21
@@ -92,7 +92,7 @@ def test_the_client_keeps_to_its_rate(port: int) -> None:
     assert counted["answers"] >= 18
 
 
-def test_a_missed_target_is_shown_as_one(tmp_path: Path) -> None:
+def test_missed_target_is_marked(tmp_path: Path) -> None:
     row = Row("1", "a read", ours="10/s", against="bare: 20/s", ratio=0.5, wanted="≥ 1.3", met=False)
     path = write(tmp_path, [row], {"began": "2030-01-01T10:00:00+00:00"}, {})
     assert "| 1 | a read | 10/s | bare: 20/s | 0.50 | ≥ 1.3 | NO |" in path.read_text()

@@ -1,4 +1,4 @@
-"""The embedded servers: shared, stopped by the last one out, unharmed by kill -9 (DESIGN.md §1)."""
+"""The embedded servers: shared, stopped by the last one out, unharmed by kill -9."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The tenant that is entered is the tenant that is meant, or nothing works (DESIGN.md section 4)."""
+"""The tenant that is entered is the tenant that is meant, or nothing works."""
 
 import threading
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""A new release meets 100 tenants, one of which does not go along (security.md section 4)."""
+"""A new release meets 100 tenants, one of which does not go along."""
 
 import secrets
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""kill -9 after every step of a job, then the same command again (security.md section 4)."""
+"""kill -9 after every step of a job, then the same command again."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""One bounded pool for all tenants of a process (DESIGN.md section 4)."""
+"""One bounded pool for all tenants of a process."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""Backing up, bringing back and moving, with people in the tenant, and killed on the way (security.md section 4)."""
+"""Backing up, bringing back and moving, with people in the tenant, and killed on the way."""
 
 import os
 import threading

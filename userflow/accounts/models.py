@@ -22,7 +22,7 @@ class EndUser(TenantModel):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     email = models.CharField(max_length=254)
-    # Lower-case form, unique: PostgreSQL's upper() folds letters that lower() keeps apart (security.md section 1).
+    # Lower-case form, unique: PostgreSQL's upper() folds letters that lower() keeps apart.
     email_key = models.CharField(max_length=254, unique=True)
     name = models.CharField(max_length=255, blank=True, default="")
     active = models.BooleanField(default=True)

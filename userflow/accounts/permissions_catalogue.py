@@ -1,4 +1,4 @@
-"""Every permission of the platform and the built-in roles of admin users (contract.md section 2)."""
+"""Every permission of the platform and the built-in roles of admin users."""
 
 from typing import Final
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 OPERATOR, ADMIN, END_USER, CLIENT = "operator", "admin", "end_user", "client"
-# For what a stolen token must not do (contract.md section 6).
+# For what a stolen token must not do.
 FRESH: Final = timedelta(minutes=15)
 
 

@@ -1,4 +1,4 @@
-"""Rank: a caller neither gives, takes away nor changes what holds permissions beyond its own (assurance.md section 2)."""
+"""Rank: a caller neither gives, takes away nor changes what holds permissions beyond its own."""
 
 from collections.abc import Iterable
 

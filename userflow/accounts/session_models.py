@@ -1,7 +1,7 @@
 """Sessions, refresh tokens, attempts, tickets and enrollment windows: one mechanism in two homes.
 
 Everything here protects one user and lives in that user's own database: the global one for admin users, the tenant's
-for end users (security.md section 2).
+for end users.
 """
 
 import uuid
@@ -85,7 +85,7 @@ class RefreshToken(models.Model):
     digest = models.BinaryField(primary_key=True)
     issued_at = models.DateTimeField(auto_now_add=True)
     used_at = models.DateTimeField(null=True)
-    # What the winner of a race received, for the loser within ten seconds (contract.md section 7); empty once the
+    # What the winner of a race received, for the loser within ten seconds; empty once the
     # successor was used itself: a token that is presented after that is stolen.
     successor_sealed = models.BinaryField(null=True)
 
@@ -217,7 +217,7 @@ class EndUserTicket(Ticket, TenantModel):
 class EnrollmentWindow(models.Model):
     """For some minutes after registration or a password login, the opener's address may enrol without a header.
 
-    Only opened while the user has no confirmed factor (assurance.md section 3, level 3).
+    Only opened while the user has no confirmed factor (proof level 3 in docs/security-model.md).
     """
 
     # IPv4 /32 or IPv6 /64 of the opener.

@@ -69,7 +69,7 @@ class InvitationIn(serializers.Serializer[Any]):
     client_id = Identifier(required=False, help_text="Of an end user; the default client if left out.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """An empty list is a value (contract.md section 1): whoever names no role must not get the widest one."""
+        """An empty list is a value: whoever names no role must not get the widest one."""
         if attrs["kind"] == ADMIN and attrs.get("roles") == []:
             raise serializers.ValidationError({"roles": "An admin user needs a role: name one, or leave roles out."})
         return attrs

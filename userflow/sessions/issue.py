@@ -22,7 +22,7 @@ from userflow.sessions.queries import roles_and_groups
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.token_classes import AccessToken
 
-# Clocks of other machines may be behind ours by this much (security.md section 4).
+# Clocks of other machines may be behind ours by this much.
 CLOCK_ROOM = timedelta(seconds=120)
 # Bytes of JSON; in a token they are a third more.
 LONGEST_GROUPS_CLAIM = 3072

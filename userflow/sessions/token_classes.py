@@ -67,7 +67,7 @@ BACKEND = RotatingBackend(
 
 
 class AccessToken(Token):
-    """Speaks for a principal at the API (RFC 9068; claims as in contract.md section 2)."""
+    """Speaks for a principal at the API (RFC 9068)."""
 
     token_type = "access"
     lifetime = timedelta(seconds=settings.ACCESS_TOKEN_SECONDS)

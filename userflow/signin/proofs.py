@@ -1,4 +1,4 @@
-"""Proof in the request itself that its sender is the user of the access token (assurance.md section 2)."""
+"""Proof in the request itself that its sender is the user of the access token."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext

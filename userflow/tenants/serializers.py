@@ -12,7 +12,7 @@ from tenants.states import State
 
 
 def record(tenant: Tenant, client_id: Any) -> dict[str, Any]:
-    """A tenant as contract.md section 5 answers it."""
+    """Return a tenant as the API shows it."""
     database = tenant.database
     return {
         "tenant_id": tenant.pk,

@@ -1,4 +1,4 @@
-"""Whose tenant a call means: the token's, whatever else the caller writes down (contract.md section 2)."""
+"""Whose tenant a call means: the token's, whatever else the caller writes down."""
 
 import secrets
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Access tokens at the door: genuine, of the right class, and still standing (security.md section 3)."""
+"""Access tokens at the door: genuine, of the right class, and still standing."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""/uflow/admin/tenants: tenants as operators see them (contract.md section 5)."""
+"""/uflow/admin/tenants: tenants as operators see them."""
 
 import secrets
 from collections.abc import Callable
