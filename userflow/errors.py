@@ -1,4 +1,4 @@
-"""Errors of userflow."""
+"""Errors of userflow: status, code and message of each."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from identity_platform.api import errors
 
-# By which field a request proves each method of a user (`mfa_methods`).
+# The request field that proves each method of a user (`mfa_methods`).
 _PROOF_OF_METHOD: Final[Mapping[str, str]] = {
     "webauthn": "response",
     "totp": "code",
@@ -16,9 +16,12 @@ _PROOF_OF_METHOD: Final[Mapping[str, str]] = {
 
 
 class WrongCredentials(errors.NotSignedIn):
-    """401: unknown, wrong and inactive alike, with the same text and in the same time."""
+    """401: unknown user, wrong password and inactive user, with the same text and in the same time."""
 
-    message = "Name or password is not right, or the user may not sign in: check them, and client_id where one is sent."
+    message = (
+        "The username, e-mail address or password is wrong, or the user cannot sign in."
+        " Check `client_id` too if you send one."
+    )
 
 
 class InsufficientAuthentication(errors.NotSignedIn):
@@ -29,194 +32,193 @@ class InsufficientAuthentication(errors.NotSignedIn):
     shows_code = True
     challenge = 'Bearer error="insufficient_user_authentication", max_age=900, acr_values="aal2"'
     message = (
-        "Prove again that it is you: call /authmgr/step-up with your password, or with your second factor if you have one,"
-        " and repeat the call with the new access token. This needs a proof that is at most 15 minutes old."
+        "Recent authentication is required. Call /authmgr/step-up with your password, or with your second factor if you"
+        " have one, and repeat the request with the new access token within 15 minutes."
     )
 
 
 class ClientNotAuthenticated(errors.NotSignedIn):
-    """401: a sign-in through a confidential client that did not authenticate (RFC 6749 section 5.2, `invalid_client`)."""
+    """401: sign-in through a confidential client that did not authenticate (RFC 6749 section 5.2, `invalid_client`)."""
 
     code = "invalid_client"
     shows_code = True
     challenge = 'Basic realm="clients", charset="UTF-8"'
-    message = (
-        "The client did not authenticate. Send its current secret as `client_secret`, and none for a public client."
-    )
+    message = "Client authentication failed. Send the current secret as `client_secret`; send none for a public client."
 
 
 class FactorRequired(InsufficientAuthentication):
-    """401: the policy in force wants a second factor, and this session has not proven one."""
+    """401: the policy requires a second factor, and this session was started without one."""
 
     challenge = 'Bearer error="insufficient_user_authentication", acr_values="aal2"'
-    message = "A second factor is required here: enroll one if you have none, then sign in again with it."
+    message = "A second factor is required. Enroll one if you have none, then sign in again with it."
 
 
 class EmailNotVerified(errors.NotAllowed):
-    """403: this tenant wants the address proven before the first sign-in."""
+    """403: this tenant requires a verified address before the first sign-in."""
 
-    message = "Verify your e-mail address first: follow the link in the mail, or ask for it again at /uflow/user/email/resend."
+    message = "Verify your e-mail address first. Follow the link in the mail, or request a new one at /uflow/user/email/resend."
 
 
 class HashersBusy(errors.Unavailable):
-    """503: as many passwords are being hashed as this server can hash; a moment later there is room."""
+    """503: this server is hashing its maximum number of passwords."""
 
-    message = "The server is busy checking passwords: try again in a moment."
+    message = "The server is busy checking passwords. Try again in a moment."
 
 
 class AttemptsLocked(errors.TooManyRequests):
-    """429: too many wrong tries at this factor; nobody else and nothing else is locked."""
+    """429: too many failed attempts at this factor of this user; other users and factors are not locked."""
 
-    message = "Too many wrong tries: wait as long as Retry-After says."
+    message = "Too many failed attempts. Retry after the time in `Retry-After`."
 
 
 class TooManyFromAddress(errors.TooManyRequests):
-    """429: a limit of this network address."""
+    """429: rate limit of this network address."""
 
-    message = "Too many requests from your address: wait as long as Retry-After says."
+    message = "Too many requests from your IP address. Retry after the time in `Retry-After`."
 
 
 class AdminNameTaken(errors.Conflict):
-    """409: another admin user has this username or e-mail address. Which of them, and where, is not told: the other one may
-    be an operator or another tenant's."""
+    """409: another admin user has this username or e-mail address.
 
-    message = "This username or e-mail address is taken: choose another one."
+    The message does not tell which of the two: the other user may be an operator or belong to another tenant.
+    """
+
+    message = "This username or e-mail address is already in use. Choose another one."
 
 
 class EmailTaken(errors.Conflict):
     """409: another user has this e-mail address, in any spelling."""
 
-    message = "A user with this e-mail address exists: sign in as that one, or use another address."
+    message = "A user with this e-mail address already exists. Sign in as that user or use another address."
 
 
 class UnknownUser(errors.NotFound):
     """404: no such user in this tenant."""
 
-    message = "No user has this id in this tenant: check user_id."
+    message = "No user with this id exists in this tenant. Check `user_id`."
 
 
 class UnknownClient(errors.NotFound):
     """404: no such client in this tenant."""
 
-    message = "No client has this id in this tenant: check client_id."
+    message = "No client with this id exists in this tenant. Check `client_id`."
 
 
 class UnknownRole(errors.ApiError):
     """400: a role that does not exist."""
 
-    message = "A role that you name does not exist or cannot be given here: see details."
+    message = "A role does not exist or cannot be granted here. See `details`."
 
 
 class TooManyNames(errors.ValidationFailed):
-    """400: an import that names more groups and roles than one call looks up or makes."""
+    """400: an import uses more groups and roles than one request may look up or create."""
 
-    message = (
-        "Name at most 200 different groups and roles in one call: an operator imports larger files with import_users."
-    )
+    message = "One request can use at most 200 different groups and roles. An operator can import larger files with import_users."
 
 
 class TooManyRows(errors.ValidationFailed):
-    """400: more rows than one call imports."""
+    """400: more rows than one request imports."""
 
-    message = "Send at most 1000 rows in one call: an operator imports larger files with import_users."
+    message = "One request can import at most 1000 rows. An operator can import larger files with import_users."
 
 
 class UnknownUsers(errors.NotFound):
-    """404: some of the users that are named do not exist in this tenant; nothing was changed."""
+    """404: some of the users do not exist in this tenant; nothing was changed."""
 
-    message = "Some of these users do not exist in this tenant, so nothing was changed: see details."
+    message = "Some users do not exist in this tenant. Nothing was changed. See `details`."
 
 
 class UnknownRoleId(errors.NotFound):
     """404: no such role in this tenant."""
 
-    message = "No role has this id in this tenant."
+    message = "No role with this id exists in this tenant."
 
 
 class RoleNameTaken(errors.Conflict):
     """409: another role of the tenant has this name, in any case."""
 
-    message = "Another role has this name: choose another one."
+    message = "A role with this name already exists. Choose another name."
 
 
 class BuiltInRole(errors.NotAllowed):
-    """403: a role that every tenant has is neither deleted nor renamed."""
+    """403: built-in roles cannot be deleted or renamed."""
 
-    message = "A built-in role can neither be deleted nor renamed."
+    message = "Built-in roles cannot be deleted or renamed."
 
 
 class UnknownGroup(errors.NotFound):
     """404: no such group in this tenant."""
 
-    message = "No group has this id in this tenant."
+    message = "No group with this id exists in this tenant."
 
 
 class GroupNameTaken(errors.Conflict):
     """409: another group of the tenant has this name, in any case."""
 
-    message = "Another group has this name: choose another one."
+    message = "A group with this name already exists. Choose another name."
 
 
 class GrantsMoreThanHeld(errors.NotAllowed):
-    """403: nobody grants what they do not hold."""
+    """403: callers grant only permissions that they hold."""
 
-    message = "You cannot grant permissions that you do not hold yourself: ask an admin who holds them."
+    message = "You cannot grant permissions that you do not hold. Ask an admin who holds them."
 
 
 class LastAdmin(errors.NotAllowed):
-    """403: the last active admin of a tenant, or the last operator, stays."""
+    """403: the last active admin of a tenant, and the last operator, cannot be deactivated."""
 
-    message = "The last active admin cannot be deactivated: make another one first."
+    message = "The last active admin cannot be deactivated. Create another admin first."
 
 
 class NotYourself(errors.NotAllowed):
-    """403: nobody deactivates themselves."""
+    """403: admins cannot deactivate themselves."""
 
-    message = "You cannot deactivate yourself: ask another admin."
+    message = "You cannot deactivate yourself. Ask another admin."
 
 
 class LastActiveUser(errors.ApiError):
     """400: the last active user of a tenant cannot be erased."""
 
-    message = "The last active user of a tenant cannot be erased: register or activate another one first."
+    message = "The last active user of a tenant cannot be erased. Register or activate another user first."
 
 
 class RegistrationClosed(errors.NotSignedIn):
-    """401: the client does not take self-registration; an admin or a client with endusers:write registers users."""
+    """401: the client does not allow self-registration; callers with endusers:write can register users."""
 
-    message = "This client takes no self-registration: send the token of a caller with endusers:write."
+    message = "Self-registration is disabled for this client. Send an access token with the permission endusers:write."
 
 
 class ForeignProvider(errors.NotAllowed):
     """403: users register themselves for the provider `local` only."""
 
     message = (
-        "Only users of the provider local register themselves. Another provider needs a token with endusers:write."
+        "Users can register themselves only with the provider `local`. For other providers, send an access token with the"
+        " permission endusers:write."
     )
 
 
 class WeakPassword(errors.ValidationFailed):
     """400: the password does not meet the tenant's rules."""
 
-    message = "The password is not strong enough: see details."
+    message = "The password is too weak. See `details`."
 
 
 class MailBusy(errors.Unavailable):
-    """503: more mails wait to be sent than this server keeps."""
+    """503: the mail queue of this server is full."""
 
-    message = "Too many mails wait to be sent: try again in a moment."
+    message = "Too many mails are waiting to be sent. Try again in a moment."
 
 
 class WrongCurrentPassword(errors.ApiError):
-    """400: a change of password that does not state the present one."""
+    """400: a password change with a wrong current password."""
 
-    message = "The current password is not right."
+    message = "The current password is wrong."
 
 
 class FactorNeeded(errors.ApiError):
     """400: a step-up by password of a user who has a second factor; `details` says what to send."""
 
-    message = "You have a second factor: prove the session with it, not with your password. See details."
+    message = "A password is not enough because you have a second factor. Use that factor. See `details`."
 
     def __init__(self, methods: Iterable[str]) -> None:
         fields = [_PROOF_OF_METHOD[method] for method in methods if method in _PROOF_OF_METHOD]
@@ -226,31 +228,31 @@ class FactorNeeded(errors.ApiError):
 class ProofTokenInvalid(errors.ApiError):
     """400: a proof token that is unknown, used, expired, or of another session."""
 
-    message = "This proof token is used, expired or of another session: call /authmgr/step-up for a new one."
+    message = "The proof token is invalid, used or expired. Call /authmgr/step-up to get a new one."
 
 
 class NoPasswordHere(errors.NotAllowed):
     """403: the user signs in elsewhere (directory, another provider), so there is no password to change."""
 
-    message = "This user has no password on this platform: change it where you sign in."
+    message = "This user has no password on this platform. Change it at the identity provider."
 
 
 class ResetTokenInvalid(errors.ApiError):
     """400: a reset token that is unknown, used, expired or another user's kind."""
 
-    message = "This link is not good any more: ask for a new one."
+    message = "The link is invalid or has expired. Request a new one."
 
 
 class UnknownSession(errors.NotFound):
-    """404: no such session that the caller may know of."""
+    """404: no such session, or one that the caller may not see."""
 
-    message = "No session has this id."
+    message = "No session with this id exists."
 
 
 class DefaultClientStays(errors.NotAllowed):
-    """403: every tenant keeps its default client."""
+    """403: the default client of a tenant cannot be deleted."""
 
-    message = "The default client of a tenant cannot be deleted: deactivate it if nobody shall use it."
+    message = "The default client of a tenant cannot be deleted. Deactivate it instead."
 
 
 class NoClientSecret(errors.ApiError):
@@ -262,15 +264,15 @@ class NoClientSecret(errors.ApiError):
 class PermissionsMissing(errors.InsufficientScope):
     """403 of the validation endpoints: the caller does not hold what was asked for."""
 
-    message = "The token does not carry what was asked for: see details."
+    message = "The token lacks the requested permissions or roles. See `details`."
 
 
 class InvalidClient(errors.OAuthError):
-    """401 `invalid_client` (RFC 6749 section 5.2): unknown, wrong and inactive alike."""
+    """401 `invalid_client` (RFC 6749 section 5.2): unknown client, wrong secret or inactive client."""
 
     status = 401
     error = "invalid_client"
-    message = "The client is unknown, inactive or did not prove who it is."
+    message = "Client authentication failed: the client is unknown or inactive, or the secret is wrong."
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message, headers={"WWW-Authenticate": 'Basic realm="clients", charset="UTF-8"'})
@@ -284,21 +286,21 @@ class InvalidScope(errors.OAuthError):
     """400 `invalid_scope` (RFC 6749 section 5.2): more than the client or the user holds."""
 
     error = "invalid_scope"
-    message = "The scope is malformed or goes beyond what the client holds."
+    message = "The scope is malformed or exceeds what was granted to the client."
 
 
 class UnauthorizedClient(errors.OAuthError):
     """400 `unauthorized_client` (RFC 6749 section 5.2): the client is known but may not do this."""
 
     error = "unauthorized_client"
-    message = "This client may not do this."
+    message = "This client is not authorized for this request."
 
 
 class InvalidGrant(errors.OAuthError):
     """400 `invalid_grant` (RFC 6749 section 5.2): the refresh token is unknown, used, expired or revoked."""
 
     error = "invalid_grant"
-    message = "The refresh token is not valid any more: sign in again."
+    message = "The refresh token is invalid or has expired. Sign in again."
 
 
 class UnsupportedGrant(errors.OAuthError):
@@ -309,15 +311,15 @@ class UnsupportedGrant(errors.OAuthError):
 
 
 class NotSignedInByTicket(errors.NotSignedIn):
-    """401: a ticket that is unknown, used, expired, worn out or somebody else's."""
+    """401: a ticket that is unknown, used, expired, revoked after too many attempts, or of another user."""
 
-    message = "This ticket is not good any more: sign in again."
+    message = "The ticket is invalid or has expired. Sign in again."
 
 
 class EmailProofInvalid(errors.ApiError):
-    """400: a link or code that is unknown, wrong, used up or expired; alike for addresses that nobody has."""
+    """400: a link or code that is unknown, wrong, used or expired; the same for addresses without a user."""
 
-    message = "This link or code is not good any more: ask for another one at /uflow/user/email/resend."
+    message = "The link or code is invalid or has expired. Request a new one at /uflow/user/email/resend."
 
 
 class EmailUndoInvalid(errors.ApiError):
@@ -329,118 +331,120 @@ class EmailUndoInvalid(errors.ApiError):
 class InvitationInvalid(errors.ApiError):
     """400: an invitation that is unknown, accepted, cancelled or expired."""
 
-    message = "This invitation is not good any more: ask whoever invited you for another one."
+    message = "The invitation is invalid or has expired. Ask for a new invitation."
 
 
 class UnknownInvitation(errors.NotFound):
     """404: no such invitation in this tenant."""
 
-    message = "No invitation has this id in this tenant."
+    message = "No invitation with this id exists in this tenant."
 
 
 class AlreadyInvited(errors.Conflict):
     """409: the address has an open invitation of this kind in this tenant; `details` has its id."""
 
-    message = "This address has an open invitation. Resend that one, or cancel it first."
+    message = "This address has a pending invitation. Resend or cancel it first."
 
     def __init__(self, invitation_id: UUID | None) -> None:
         super().__init__(details={"invitation_id": str(invitation_id)} if invitation_id else None)
 
 
 class InvitationClosed(errors.Conflict):
-    """409: an invitation that was accepted or cancelled is neither sent again nor cancelled."""
+    """409: an invitation that was accepted or cancelled cannot be resent or cancelled."""
 
-    message = "This invitation is accepted or cancelled: make a new one if you need to."
+    message = "This invitation has been accepted or cancelled. Create a new one if needed."
 
 
 class UnknownDirectory(errors.NotFound):
     """404: no such directory configuration in this tenant."""
 
-    message = "No directory has this id in this tenant."
+    message = "No directory with this id exists in this tenant."
 
 
 class DirectoryNameTaken(errors.Conflict):
     """409: another directory of the tenant has this name, in any case."""
 
-    message = "Another directory has this name: choose another one."
+    message = "A directory with this name already exists. Choose another name."
 
 
 class TooManyDirectories(errors.Conflict):
-    """409: the tenant has as many directories as it may have."""
+    """409: the tenant has reached its maximum number of directories."""
 
-    message = "This tenant has as many directories as it may have: delete one that you do not need."
+    message = "This tenant has reached its maximum number of directories. Delete one first."
 
 
 class DirectoryAddressRejected(errors.ValidationFailed):
-    """400: the server is this machine, or stands in a network that the platform is not let into."""
+    """400: the server is this machine, or is in a network that is not allowed."""
 
     def __init__(self, field: str = "server") -> None:
-        says = "This address is private, local or reserved: an operator allows networks in DIRECTORY_ALLOWED_NETWORKS."
+        says = (
+            "This address is private, local or reserved. An operator can allow networks in DIRECTORY_ALLOWED_NETWORKS."
+        )
         super().__init__(says, details={field: [says]})
 
 
 class DirectoryBusy(errors.Conflict):
     """409: another run of this directory has not ended."""
 
-    message = "This directory is being synchronised at the moment: wait until that run has ended."
+    message = "A synchronization of this directory is running. Wait until it has finished."
 
 
 class DirectoryFailed(errors.ApiError):
-    """502: the directory cannot be reached, does not prove who it is, rejects us or answers nonsense."""
+    """502: the directory is unreachable, has an invalid certificate, rejects the request or returns an invalid response."""
 
     status = 502
     code = "BAD_GATEWAY"
-    message = "The directory did not answer as it should."
+    message = "The directory cannot be reached or returned an invalid response."
 
 
 class LdapNotInstalled(errors.ApiError):
-    """501: this installation reads no LDAP directories, as the package for it is not installed."""
+    """501: the package for LDAP is not installed."""
 
     status = 501
     code = "NOT_IMPLEMENTED"
-    message = "This server reads no LDAP directories: an operator installs requirements-ldap.txt and starts it again."
+    message = "LDAP support is not installed. An operator installs requirements-ldap.txt and restarts the server."
 
 
 class DirectoriesBusy(errors.Unavailable):
-    """503: as many requests wait for directories as this server lets wait."""
+    """503: this server has reached its maximum of requests that wait for directories."""
 
-    message = "The server is reading as many directories as it can: try again in a moment, or use sync_directory."
+    message = "Too many directories are being read. Try again in a moment, or use sync_directory."
 
 
 class ImportsBusy(errors.Unavailable):
-    """503: as many requests bring people in as this server lets do so at once."""
+    """503: this server has reached its maximum of concurrent imports."""
 
-    message = "The server is bringing in as many people as it can: try again in a moment, or use import_users."
+    message = "Too many imports are running. Try again in a moment, or use import_users."
 
 
 class NameServersBusy(errors.Unavailable):
-    """503: as many requests wait for name servers as this server lets wait."""
+    """503: this server has reached its maximum of requests that wait for name servers."""
 
-    message = "The server is looking up as many names as it can: try again in a moment."
+    message = "Too many DNS lookups are running. Try again in a moment."
 
 
 class DirectorySecretLocked(errors.Unavailable):
-    """503: the stored secret of the directory was altered or belongs to another row; it must be entered again."""
+    """503: the stored secret of the directory was altered or belongs to another row."""
 
-    message = "The directory's secret cannot be decrypted and must be entered again."
+    message = "The directory's secret cannot be decrypted. Enter it again."
 
 
 class UnknownEndpoint(errors.NotFound):
     """404: no such webhook endpoint in this tenant."""
 
-    message = "No webhook endpoint has this id in this tenant."
+    message = "No webhook endpoint with this id exists in this tenant."
 
 
 class TooManyEndpoints(errors.Conflict):
-    """409: the tenant has as many webhook endpoints as it may have."""
+    """409: the tenant has reached its maximum number of webhook endpoints."""
 
-    message = "This tenant has as many webhook endpoints as it may have: delete one that you do not need."
+    message = "This tenant has reached its maximum number of webhook endpoints. Delete one first."
 
 
 class EndpointOff(errors.Conflict):
-    """409: the webhook endpoint is switched off, so nothing is sent to it."""
+    """409: the webhook endpoint is disabled, so nothing is sent to it."""
 
-    message = 'This webhook endpoint is switched off: switch it on with {"enabled": true} first.'
+    message = 'This webhook endpoint is disabled. Enable it first with {"enabled": true}.'
 
 
 class InvalidCode(errors.ApiError):
@@ -464,7 +468,7 @@ class AttemptsExceeded(errors.ApiError):
 class PasskeyNotVerified(errors.NotSignedIn):
     """401: the response does not prove a passkey of this user."""
 
-    message = "The passkey could not be verified: call beginAuthentication again and send the response to its options."
+    message = "The passkey could not be verified. Call beginAuthentication again and send the response to its options."
 
 
 # Errors of a request that needs a proof in its body (userflow.signin.proofs); the last four are those of a wrong factor.

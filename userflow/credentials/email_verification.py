@@ -108,7 +108,7 @@ def limit_changes(user_id: object) -> None:
     usage = ratelimit.count(group="email_change", key=key, limit=most, period=seconds)
     if usage.limited:
         raise TooManyFromAddress(
-            "Too many changes of this address: wait as long as Retry-After says.", retry_after=usage.retry_after
+            "Too many changes of this address. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
         )
 
 

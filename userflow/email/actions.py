@@ -202,7 +202,7 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
     )
     if usage.limited:
         raise TooManyFromAddress(
-            "Too many mails for this address: wait as long as Retry-After says.", retry_after=usage.retry_after
+            "Too many mails for this address. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
         )
 
     def work() -> None:

@@ -104,7 +104,7 @@ def _limit_mails(inviter: object) -> None:
     usage = ratelimit.count(group="invitation", key=str(inviter), limit=most, period=seconds)
     if usage.limited:
         raise TooManyFromAddress(
-            "You have sent too many invitations: wait as long as Retry-After says.", retry_after=usage.retry_after
+            "You have sent too many invitations. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
         )
 
 

@@ -184,7 +184,7 @@ def _limit(realm: Realm, place: str, key: str) -> None:
     usage = ratelimit.count(group="forgot", key=digest, limit=most, period=seconds)
     if usage.limited:
         raise TooManyFromAddress(
-            "Too many mails for this address: wait as long as Retry-After says.", retry_after=usage.retry_after
+            "Too many mails for this address. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
         )
 
 

@@ -158,7 +158,7 @@ def test_an_address_that_somebody_has_is_refused_and_nothing_is_lost(tenant: Tes
     tenant.sign_in(other)
     answer = send(staff, tenant, f"{page_of(person)}edit/", name="Typed Name", email=other.email, metadata="{}")
     assert answer.status_code == 400
-    assert "A user with this e-mail address exists" in text_of(answer)
+    assert "A user with this e-mail address already exists" in text_of(answer)
     assert "Typed Name" in text_of(answer)
 
 
@@ -310,7 +310,7 @@ def test_a_person_is_registered(tenant: TestTenant, staff: Staff) -> None:
     assert send(staff, tenant, f"{PEOPLE}register/", **form, password="a horse with 9 legs").status_code == 302
     assert email in text_of(staff.get(USERS, q=email))
     again = send(staff, tenant, f"{PEOPLE}register/", **form, password="a horse with 9 legs")
-    assert "A user with this e-mail address exists" in text_of(again)
+    assert "A user with this e-mail address already exists" in text_of(again)
 
 
 def test_the_client_of_another_tenant_is_no_choice(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:

@@ -120,7 +120,7 @@ def test_refusals_of_the_actions_are_said_at_the_form(tenant: TestTenant, staff:
     taken = made(tenant, kind)["name"]
     again = send(staff, tenant, f"{INSIDE}{kind}/new/", name=taken.upper())
     assert again.status_code == 400
-    assert "has this name: choose another one." in text_of(again)
+    assert "with this name already exists. Choose another name." in text_of(again)
     assert send(staff, tenant, f"{INSIDE}{kind}/new/", name="").status_code == 400
     if kind == "roles":
         odd = send(staff, tenant, f"{INSIDE}roles/new/", name="odd", permissions="nonsense")
@@ -131,7 +131,7 @@ def test_built_in_roles_are_not_deleted(tenant: TestTenant, staff: Staff) -> Non
     role = next(row for row in tenant.api.get("/authmgr/roles", {"name": "user"}).json()["roles"] if row["built_in"])
     assert "/delete/" not in text_of(staff.get(f"{INSIDE}roles/{role['id']}/"))
     answer = send(staff, tenant, f"{INSIDE}roles/{role['id']}/delete/", typed=role["name"])
-    assert "A built-in role can neither be deleted nor renamed." in text_of(answer)
+    assert "Built-in roles cannot be deleted or renamed." in text_of(answer)
 
 
 def test_nobody_grants_what_they_do_not_hold(tenant: TestTenant) -> None:

@@ -48,7 +48,7 @@ def test_a_person_is_invited_again_and_the_invitation_is_cancelled(tenant: TestT
 def test_the_form_rejects_a_second_open_invitation(tenant: TestTenant, staff: Staff) -> None:
     email, key = invited(staff, tenant)
     answer = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
-    assert (answer.status_code, "This address has an open invitation" in text_of(answer)) == (400, True)
+    assert (answer.status_code, "This address has a pending invitation" in text_of(answer)) == (400, True)
     send(staff, tenant, f"{INVITATIONS}{key}/cancel/")
     invited_again = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
     assert invited_again.status_code == 302
@@ -58,7 +58,7 @@ def test_whoever_is_a_user_is_not_invited(tenant: TestTenant, staff: Staff) -> N
     person = tenant.register()
     tenant.sign_in(person)
     answer = send(staff, tenant, f"{INVITATIONS}new/", email=person.email, client_id=str(tenant.client_id))
-    assert "A user with this e-mail address exists" in text_of(answer)
+    assert "A user with this e-mail address already exists" in text_of(answer)
 
 
 def test_invitations_need_their_permission_and_stay_in_their_tenant(

@@ -236,7 +236,7 @@ def test_somebody_is_invited_again_and_no_more(operator: Staff, tenant: TestTena
     assert (row.tenant_id, row.roles, len(mails_to(email))) == (tenant.id, ["auditor"], 1)
     assert email in operator.get(f"{INVITATIONS}?q={email}&state=pending").text
     again = operator.post(f"{INVITATIONS}add/", body)
-    assert (again.status_code, "This address has an open invitation" in again.text) == (400, True)
+    assert (again.status_code, "This address has a pending invitation" in again.text) == (400, True)
     operator.post(f"{INVITATIONS}{row.pk}/resend/")
     assert len(mails_to(email)) == 2
     operator.post(f"{INVITATIONS}{row.pk}/cancel/")

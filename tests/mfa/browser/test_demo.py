@@ -130,7 +130,7 @@ def test_a_phone(demo: Callable[[], Demo]) -> None:
 def test_a_wrong_password_is_said(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.sign_in()
-    page.hears("Name or password is not right")
+    page.hears("The username, e-mail address or password is wrong")
     assert page.visible("#sign-in-heading")
 
 

@@ -338,7 +338,10 @@ def test_what_a_killed_run_left_is_taken_over(directory: Directory, server: ad.S
     config = DirectoryConfig.objects.get(pk=directory.made["id"])
     left = runs.claim(config, trigger=BY_COMMAND, dry_run=False)
     refused = directory.tenant.api.post(f"{directory.path}/sync", {})
-    assert (refused.status_code, "synchronised at the moment" in refused.json()["message"]) == (409, True)
+    assert (refused.status_code, "synchronization of this directory is running" in refused.json()["message"]) == (
+        409,
+        True,
+    )
     assert directory.change(base_dn="DC=other", secret="s").status_code == 409
     assert directory.tenant.api.delete(directory.path).status_code == 409
     directory.forget_running()

@@ -203,7 +203,7 @@ def test_invite_rejects_a_second_open_invitation(tenant: TestTenant, other_tenan
     body = {"email": email.upper(), "kind": kind}
     again = tenant.api.post(INVITATIONS, body)
     assert (again.status_code, again.json()["details"]) == (409, {"invitation_id": first["id"]})
-    assert "open invitation" in again.json()["message"]
+    assert "pending invitation" in again.json()["message"]
     assert len(mails_to(email, "invited")) == 1
     # The other kind and the other tenant have their own.
     other_kind = {"admin": "end_user", "end_user": "admin"}[kind]
