@@ -26,6 +26,13 @@ from userflow.accounts.rank import require_grantable
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.addresses import reject_plainly_forbidden
 from userflow.directory.configs import client_of, config_of, record
+from userflow.directory.errors import (
+    DirectoryAddressRejected,
+    DirectoryBusy,
+    DirectoryNameTaken,
+    TooManyDirectories,
+    UnknownDirectory,
+)
 from userflow.directory.grants import reject_beyond
 from userflow.directory.graph import clouds
 from userflow.directory.models import (
@@ -35,13 +42,6 @@ from userflow.directory.models import (
     DirectoryRun,
 )
 from userflow.directory.objects import DEFAULT_MAPPING
-from userflow.errors import (
-    DirectoryAddressRejected,
-    DirectoryBusy,
-    DirectoryNameTaken,
-    TooManyDirectories,
-    UnknownDirectory,
-)
 from userflow.sessions.assurance import Action, require_assurance
 
 # The members of a configuration that say whom the secret is for.

@@ -7,7 +7,7 @@ from django.conf import settings
 
 from identity_platform.outbound import NotResolved, Reach, TargetRejected, check_host
 from identity_platform.outbound import connect as connect_to_checked
-from userflow.errors import DirectoryAddressRejected, DirectoryFailed
+from userflow.directory.errors import DirectoryAddressRejected, DirectoryFailed
 
 
 def reach(*, plain_http: bool = False) -> Reach:

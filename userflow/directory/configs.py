@@ -5,8 +5,9 @@ from uuid import UUID
 
 from identity_platform.audit.writer import record_for_platform
 from userflow.accounts.models import Client
+from userflow.directory.errors import UnknownDirectory
 from userflow.directory.models import DirectoryConfig
-from userflow.errors import UnknownClient, UnknownDirectory
+from userflow.errors import UnknownClient
 
 DIRECTORY: Final = "directory"
 

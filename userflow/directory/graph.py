@@ -18,8 +18,8 @@ from django.conf import settings
 
 from identity_platform.outbound import GuardedSession, NotResolved, TargetRejected
 from userflow.directory.addresses import reach
+from userflow.directory.errors import DirectoryAddressRejected, DirectoryFailed
 from userflow.directory.objects import BAD_STATUS, Found
-from userflow.errors import DirectoryAddressRejected, DirectoryFailed
 
 # National clouds (Microsoft Graph documentation, "National cloud deployments"): where tokens come from, where Graph is.
 CLOUDS: Final[dict[str, tuple[str, str]]] = {

@@ -17,9 +17,9 @@ from django.conf import settings
 
 from identity_platform.outbound import Watch
 from userflow.directory.addresses import connect
+from userflow.directory.errors import DirectoryFailed, LdapNotInstalled
 from userflow.directory.objects import BAD_STATUS, Found, group_key
 from userflow.directory.relay import relayed
-from userflow.errors import DirectoryFailed, LdapNotInstalled
 
 try:
     import ldap

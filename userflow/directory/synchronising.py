@@ -26,6 +26,7 @@ from userflow.accounts.principals import Principal
 from userflow.directory import ldap, runs, secrets
 from userflow.directory.configs import client_of, config_of, record
 from userflow.directory.engine import Synchronisation
+from userflow.directory.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
 from userflow.directory.grants import reject_beyond
 from userflow.directory.graph import GraphReading
 from userflow.directory.models import (
@@ -38,7 +39,6 @@ from userflow.directory.models import (
 )
 from userflow.directory.objects import Entry, Reading, attributes_read, normalised
 from userflow.directory.runs import RunLost, Tally
-from userflow.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
 from userflow.events.outbox import publish_for_each
 
 log = structlog.get_logger("identity.directory")

@@ -19,13 +19,14 @@ from tenants.models import WebhookTenant
 from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
 from userflow.accounts.principals import Principal
-from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
+from userflow.errors import NameServersBusy
 from userflow.events import outbox
 from userflow.events.catalogue import TEST
 from userflow.events.models import PENDING, WebhookEndpoint, WebhookMessage
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.webhooks import queue, signing
 from userflow.webhooks.delivery import reach
+from userflow.webhooks.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
 
 ENDPOINTS_LOCK = 7_215_020
 # One call holds no longer than a statement may take; the answer says that there are more.
