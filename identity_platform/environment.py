@@ -41,13 +41,13 @@ def text(name: str, default: str | None = None) -> str | None:
     return value or default
 
 
-def translated(folder: Path) -> list[tuple[str, str]]:
+def translated_languages(folder: Path) -> list[tuple[str, str]]:
     """The languages that the folder has a compiled catalogue of gettext for, with their names."""
     codes = sorted(to_language(path.parts[-3]) for path in folder.glob("*/LC_MESSAGES/django.mo"))
     return [(code, LANG_INFO.get(code, {}).get("name_local", code)) for code in codes if code != "en"]
 
 
-def whole(name: str, default: int, *, least: int = 0, most: int = 1_000_000_000) -> int:
+def integer(name: str, default: int, *, least: int = 0, most: int = 1_000_000_000) -> int:
     """A whole number between `least` and `most`."""
     value = text(name)
     if value is None:
@@ -57,7 +57,7 @@ def whole(name: str, default: int, *, least: int = 0, most: int = 1_000_000_000)
     return int(value)
 
 
-def flag(name: str, default: bool) -> bool:
+def boolean(name: str, default: bool) -> bool:
     """True for 1/true/yes/on, False for 0/false/no/off, in any case."""
     value = text(name)
     if value is None:
@@ -69,7 +69,7 @@ def flag(name: str, default: bool) -> bool:
     raise ImproperlyConfigured(f"{name} must be true or false, not {value!r}.")
 
 
-def listed(name: str, default: list[str]) -> list[str]:
+def string_list(name: str, default: list[str]) -> list[str]:
     """A comma-separated list without empty members."""
     value = text(name)
     return default if value is None else [part.strip() for part in value.split(",") if part.strip()]
@@ -78,7 +78,7 @@ def listed(name: str, default: list[str]) -> list[str]:
 def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
     """A comma-separated list of networks in CIDR form (RFC 4632), or single addresses."""
     try:
-        return [ip_network(part) for part in listed(name, default)]
+        return [ip_network(part) for part in string_list(name, default)]
     except ValueError as problem:
         raise ImproperlyConfigured(f"{name} must list networks such as 10.20.0.0/16: {problem}") from problem
 
@@ -86,7 +86,7 @@ def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
 def origins(name: str, default: Sequence[str] = ()) -> list[str]:
     """A comma-separated list of origins: of pages (RFC 6454 section 6.2), as browsers state them, nothing behind the port;
     and of Android apps."""
-    found = listed(name, list(default))
+    found = string_list(name, list(default))
     for origin in found:
         if _ORIGIN.fullmatch(origin) is None:
             raise ImproperlyConfigured(f"{name} must list origins such as https://id.example.org, not {origin!r}.")
@@ -114,7 +114,7 @@ def state_folder() -> Path:
     return Path(text("IDENTITY_VAR") or Path(__file__).resolve().parent.parent / "var").resolve()
 
 
-def made(folder: Path, name: str) -> None:
+def ensure_writable(folder: Path, name: str) -> None:
     """Make the folder that the variable names, unless it is there, and check that it can be written to."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -189,11 +189,11 @@ def security_txt(name: str) -> str | None:
             fields[field.lower()] += 1
     if fields["contact"] < 1 or fields["expires"] != 1:
         raise ImproperlyConfigured(f"{name} must have a line `Contact: ...` and exactly one `Expires: ...` (RFC 9116).")
-    expires(value, name)
+    expiry_of(value, name)
     return value.strip() + "\n"
 
 
-def expires(security: str, name: str) -> datetime:
+def expiry_of(security: str, name: str) -> datetime:
     """The time after which a security.txt counts as stale (RFC 3339)."""
     (line,) = (line for line in security.splitlines() if line.lower().startswith("expires:"))
     try:
@@ -205,10 +205,10 @@ def expires(security: str, name: str) -> datetime:
     return moment
 
 
-def clouds(name: str) -> dict[str, tuple[str, str]]:
+def directory_clouds(name: str) -> dict[str, tuple[str, str]]:
     """Further places of Entra ID: `name=https://login.example https://graph.example`, comma-separated."""
     found: dict[str, tuple[str, str]] = {}
-    for part in listed(name, []):
+    for part in string_list(name, []):
         cloud, _, places = part.partition("=")
         urls = [urlsplit(url) for url in places.split()]
         if (

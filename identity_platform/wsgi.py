@@ -15,7 +15,7 @@ from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, reset_queries
 from django.http import HttpResponse
 
-from identity_platform.serving.workers import ENDING
+from identity_platform.serving.workers import STOPPING
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
 
@@ -68,7 +68,7 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
         body = _read(unread, settings.API_BODY_LIMIT + 1)
         environ["wsgi.input"] = BytesIO(body)
         environ["CONTENT_LENGTH"] = str(len(body))
-    response: Iterable[bytes] = _django(environ, _closing(start_response) if ENDING[0] else start_response)
+    response: Iterable[bytes] = _django(environ, _closing(start_response) if STOPPING[0] else start_response)
     if isinstance(response, HttpResponse):
         # The server sends a list at once and with a Content-Length; of anything else it asks piece by piece, in chunks.
         content = response.content

@@ -8,12 +8,12 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import (
     Choice,
+    HttpUrl,
     JsonObject,
     QueryChoice,
     StrictField,
     Text,
     Timestamp,
-    WebAddress,
 )
 from identity_platform.api.page_shapes import PaginationOut
 from registry.actions import ReadCredentials, status_of
@@ -77,7 +77,7 @@ class ServiceIn(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant, capitals count.")
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
     type = Text(max_length=LONGEST_TYPE, trim=True, help_text="A category of your own choosing, such as payment.")
-    base_url = WebAddress(help_text="An international host name is kept in A-labels (`xn--…`).")
+    base_url = HttpUrl(help_text="An international host name is kept in A-labels (`xn--…`).")
     api_version = Text(max_length=255, required=False, allow_blank=True)
     status = Choice(STATUSES, required=False, default=ACTIVE)
     metadata = free_metadata()
@@ -87,7 +87,7 @@ class ServiceChanges(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, required=False)
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
     type = Text(max_length=LONGEST_TYPE, trim=True, required=False)
-    base_url = WebAddress(required=False)
+    base_url = HttpUrl(required=False)
     api_version = Text(max_length=255, required=False, allow_blank=True)
     status = Choice(STATUSES, required=False)
     metadata = free_metadata()

@@ -9,10 +9,12 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.timezone import now
 
-from identity_platform.audit import purging, sealing, verifying
+from identity_platform.audit import purge as purging
+from identity_platform.audit import sealing
+from identity_platform.audit import verification as verifying
 from identity_platform.audit.chain import PLATFORM, Trail, platform_trail, tenant_trail
 from identity_platform.audit.sealing import Sealed
-from identity_platform.audit.verifying import Verdict
+from identity_platform.audit.verification import Verdict
 from identity_platform.audit.writer import record_for_platform
 from tenants import keys
 from tenants.context import in_tenant

@@ -23,8 +23,8 @@ from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.statement_timeout import no_timeout
+from identity_platform.transfer.files import reject_special
 from identity_platform.transfer.temporary_folder import temporary_folder
-from identity_platform.transfer.writing import reject_special
 from tenants import databases, dumps, final_backups, lookup, steps
 from tenants.capacity import server_with_room
 from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UnknownTenant, UpgradeFailed, WrongState

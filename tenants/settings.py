@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.fields import Choice, Flag, Items, StrictField, Text, Whole
+from identity_platform.api.fields import Boolean, Choice, Integer, Items, StrictField, Text
 from identity_platform.environment import ANDROID_APP
 
 HOSTNAME = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -102,7 +102,7 @@ class Setting:
 def _whole(least: int, most: int) -> StrictField:
     says = f"Send a whole number between {least} and {most}."
     messages = dict.fromkeys(("invalid", "min_value", "max_value"), says)
-    return Whole(min_value=least, max_value=most, error_messages=messages)
+    return Integer(min_value=least, max_value=most, error_messages=messages)
 
 
 def _no_longer(value: int, *allowed: int) -> str | None:
@@ -156,7 +156,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _("Minimum number of characters of a new password, 8 to 64."),
     ),
     "self_registration": Setting(
-        Flag(),
+        Boolean(),
         _fixed(True),
         _("Self-registration"),
         _("Whether users can register themselves. If false, users are invited, imported or synchronized."),

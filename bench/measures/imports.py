@@ -18,9 +18,9 @@ import bcrypt
 
 from bench.run import Row, Run
 from bench.servers import postgres_cpu_seconds
+from identity_platform.transfer.files import RowWriter
 from identity_platform.transfer.rows import JSONL
 from identity_platform.transfer.runs import Options
-from identity_platform.transfer.writing import RowWriter
 from userflow.tenants.actions import open_tenant
 from userflow.transfer.actions import import_end_users
 from userflow.transfer.exporting import COLUMNS, export_end_users

@@ -15,7 +15,7 @@ from unfold.widgets import (
 )
 
 from console.frame.confirm import TypedName
-from identity_platform.api.fields import Choice, Flag, Items, Whole
+from identity_platform.api.fields import Boolean, Choice, Integer, Items
 from tenants.models import DatabaseServer, Tenant
 from tenants.settings import SETTINGS, Setting
 from userflow.accounts.models import LONGEST_NAME
@@ -81,9 +81,9 @@ def _field_of(setting: Setting) -> forms.Field:
     options = {"label": setting.label, "help_text": setting.meaning}
     if isinstance(field, Choice):
         return _choice(*field.choices, **options)
-    if isinstance(field, Flag):
+    if isinstance(field, Boolean):
         return _Flag(**options)
-    if isinstance(field, Whole):
+    if isinstance(field, Integer):
         return _whole(**options)
     return _Lines(**options) if isinstance(field, Items) else _text(**options)
 

@@ -23,7 +23,7 @@ from rest_framework.validators import ProhibitSurrogateCharactersValidator
 from identity_platform.api.domains import DomainInvalid, a_labels
 from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvalid, email_address
 
-SMALLEST_WHOLE, BIGGEST_WHOLE = -(2**63), 2**63 - 1
+SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 LONGEST_URL = 2048
 
 # C0 and C1 controls, DEL, the separators that Unicode calls line breaks, and surrogates, which PostgreSQL cannot store.
@@ -163,7 +163,7 @@ class Text(StrictField, serializers.CharField):
         return {"type": "string", "minLength": 1, "pattern": pattern}
 
 
-class Flag(StrictField, serializers.BooleanField):
+class Boolean(StrictField, serializers.BooleanField):
     """JSON true or false."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send true or false."}
@@ -177,7 +177,7 @@ class Flag(StrictField, serializers.BooleanField):
         return {"type": "boolean"}
 
 
-class QueryFlag(Flag):
+class QueryBoolean(Boolean):
     """The text true, false, 1 or 0 in a query string, in any case."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send true, false, 1 or 0."}
@@ -189,7 +189,7 @@ class QueryFlag(Flag):
         return value in ("true", "1")
 
 
-class Whole(StrictField, serializers.IntegerField):
+class Integer(StrictField, serializers.IntegerField):
     """A JSON integer of at most 64 bits."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
@@ -199,7 +199,7 @@ class Whole(StrictField, serializers.IntegerField):
     }
 
     def __init__(
-        self, *, min_value: int | None = SMALLEST_WHOLE, max_value: int | None = BIGGEST_WHOLE, **options: Any
+        self, *, min_value: int | None = SMALLEST_INTEGER, max_value: int | None = LARGEST_INTEGER, **options: Any
     ) -> None:
         super().__init__(min_value=min_value, max_value=max_value, **options)
 
@@ -213,7 +213,7 @@ class Whole(StrictField, serializers.IntegerField):
         return {"type": "integer"} | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
-class QueryWhole(Whole):
+class QueryInteger(Integer):
     """A whole number in ASCII digits in a query string.
 
     With `clamp` a number above `max_value` counts as `max_value` instead of being rejected: a page size of 1000 is 100,
@@ -223,7 +223,7 @@ class QueryWhole(Whole):
     default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send a whole number in the digits 0 to 9."}
 
     def __init__(
-        self, *, min_value: int = 0, max_value: int = BIGGEST_WHOLE, clamp: bool = False, **options: Any
+        self, *, min_value: int = 0, max_value: int = LARGEST_INTEGER, clamp: bool = False, **options: Any
     ) -> None:
         self.ceiling = max_value
         self.clamp = clamp
@@ -234,7 +234,7 @@ class QueryWhole(Whole):
             self.fail("invalid")
         # Python converts no more than 4,300 digits; beyond the width of 64 bits every number is the same to us.
         significant = data.lstrip("0")
-        number = int(significant or "0") if len(significant) < 20 else BIGGEST_WHOLE + 1
+        number = int(significant or "0") if len(significant) < 20 else LARGEST_INTEGER + 1
         return min(number, self.ceiling) if self.clamp else number
 
 
@@ -345,7 +345,7 @@ class Timestamp(StrictField, serializers.DateTimeField):
         return {"type": "string", "format": "date-time"}
 
 
-class WebAddress(Text):
+class HttpUrl(Text):
     """An absolute http(s) URL (RFC 3986) with a host and without user info; taken as it stands if it is ASCII.
 
     An international host name is converted to A-labels (RFC 5891, UTS #46), so that every later check, log line and

@@ -133,7 +133,7 @@ def note_rejection(request: HttpRequest, error: errors.ApiError) -> None:
     request.rejection = error  # type: ignore[attr-defined]  # read by the middleware
 
 
-def plain_answer(path: str, error: errors.ApiError) -> HttpResponse:
+def plain_response(path: str, error: errors.ApiError) -> HttpResponse:
     """The same answer outside DRF (middleware, unknown paths, faults in Django itself)."""
     return HttpResponse(
         orjson.dumps(envelope(path, error)),
@@ -149,7 +149,7 @@ def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method not in ("GET", "HEAD"):
-            return plain_answer(request.path, errors.MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
+            return plain_response(request.path, errors.MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
         return view(request, *args, **kwargs)
 
     return guarded
@@ -163,17 +163,17 @@ def _headers(error: errors.ApiError, request: Any) -> dict[str, str]:
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Django's handler400: hosts that are not ours, broken requests."""
-    return plain_answer(request.path, as_api_error(exception) if exception else errors.ValidationFailed())
+    return plain_response(request.path, as_api_error(exception) if exception else errors.ValidationFailed())
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Django's handler403."""
-    return plain_answer(request.path, errors.NotAllowed())
+    return plain_response(request.path, errors.NotAllowed())
 
 
 def unknown_path(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Django's handler404."""
-    return plain_answer(request.path, errors.UnknownPath())
+    return plain_response(request.path, errors.UnknownPath())
 
 
 def fault(request: HttpRequest) -> HttpResponse:
@@ -182,4 +182,4 @@ def fault(request: HttpRequest) -> HttpResponse:
     Django calls it while it handles the exception, and does not hand it over.
     """
     problem = sys.exception()
-    return plain_answer(request.path, as_api_error(problem) if problem else errors.ServerFault())
+    return plain_response(request.path, as_api_error(problem) if problem else errors.ServerFault())

@@ -40,7 +40,7 @@ def exposition(request: HttpRequest) -> HttpResponse:
     """
     stated = request.headers.get("Authorization", "").removeprefix("Bearer ")
     if not settings.METRICS_TOKEN or not same(stated, settings.METRICS_TOKEN):
-        return handlers.plain_answer(request.path, errors.UnknownPath())
+        return handlers.plain_response(request.path, errors.UnknownPath())
     registry = CollectorRegistry()
     MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # it has no types
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

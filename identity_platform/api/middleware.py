@@ -108,7 +108,7 @@ class ApiMiddleware:
     def _answer(self, request: HttpRequest) -> HttpResponse:
         length = request.META.get("CONTENT_LENGTH") or "0"
         if length.isdigit() and int(length) > settings.API_BODY_LIMIT:
-            refused = handlers.plain_answer(request.path, errors.BodyTooLarge())
+            refused = handlers.plain_response(request.path, errors.BodyTooLarge())
             # A page of another origin that may call us may also read why it was rejected.
             answer: HttpResponse = CrossOrigin(lambda _: refused)(request)
             return answer
@@ -116,7 +116,7 @@ class ApiMiddleware:
             try:
                 host = request.get_host()
             except DisallowedHost:
-                return handlers.plain_answer(request.path, errors.OddHost())
+                return handlers.plain_response(request.path, errors.OddHost())
             if settings.SECURE_SSL_REDIRECT and not request.is_secure():
                 # 308 keeps method and body (RFC 9110 section 15.4.9).
                 return HttpResponse(status=308, headers={"Location": f"https://{host}{request.get_full_path()}"})

@@ -4,17 +4,17 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import QueryWhole
+from identity_platform.api.fields import QueryInteger
 from identity_platform.api.pagination import LARGEST_PAGE
 
 
-def page_limit(default: int) -> QueryWhole:
+def page_limit(default: int) -> QueryInteger:
     """How many rows a page has; a limit above the largest page is answered as the largest page."""
-    return QueryWhole(required=False, default=default, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+    return QueryInteger(required=False, default=default, min_value=1, max_value=LARGEST_PAGE, clamp=True)
 
 
 class PageQuery(serializers.Serializer[Any]):
-    page = QueryWhole(required=False, default=1, min_value=1, clamp=True)
+    page = QueryInteger(required=False, default=1, min_value=1, clamp=True)
     limit = page_limit(20)
 
 

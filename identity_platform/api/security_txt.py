@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import now
 
 from identity_platform.api.handlers import unknown_path
-from identity_platform.environment import expires
+from identity_platform.environment import expiry_of
 
 
 def security_txt(request: HttpRequest) -> HttpResponse:
@@ -19,6 +19,6 @@ def security_txt(request: HttpRequest) -> HttpResponse:
 @checks.register(checks.Tags.security, deploy=True)
 def is_not_expired(**options: object) -> list[checks.CheckMessage]:
     """Warn of a file that researchers must not rely on any more (RFC 9116 section 2.5.5)."""
-    if settings.SECURITY_TXT is None or expires(settings.SECURITY_TXT, "SECURITY_TXT") > now():
+    if settings.SECURITY_TXT is None or expiry_of(settings.SECURITY_TXT, "SECURITY_TXT") > now():
         return []
     return [checks.Warning("SECURITY_TXT has expired: renew its `Expires` line.", id="identity_platform.W001")]

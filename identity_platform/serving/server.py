@@ -30,7 +30,13 @@ from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is ther
 from granian.server.mp import MPServer
 
 from identity_platform.environment import state_folder, text
-from identity_platform.serving.workers import COMPANIONS, ENDING, FINISH_SECONDS, Companions, end_with
+from identity_platform.serving.workers import (
+    FINISH_SECONDS,
+    STOPPING,
+    WORKER_COMMANDS,
+    WorkerProcesses,
+    exit_with_parent,
+)
 
 PLATFORM = "identity_platform.wsgi"
 # Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
@@ -75,8 +81,8 @@ def main() -> None:
             argon2id.fastest()  # once for all workers
             load_before_forking()
             # In production they are services of their own; here everything works after one command.
-            commands = [name for name in COMPANIONS if name in get_commands()] if embedded.attached() else []
-            companions = Companions(commands)
+            commands = [name for name in WORKER_COMMANDS if name in get_commands()] if embedded.attached() else []
+            companions = WorkerProcesses(commands)
             try:
                 listen(listener)
                 serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
@@ -227,7 +233,7 @@ class _Granian(MPServer):
         closed. Then the workers are told to finish, and new connections are rejected, so that the proxy tries another
         instance: while the parent waits for its workers they would be queued, and lost when it ends.
         """
-        ENDING[0] = 1
+        STOPPING[0] = 1
         time.sleep(CLOSING_SECONDS)
         # Not before the workers have stopped accepting: a granian worker that meets a socket that was shut down never ends.
         reject = threading.Timer(STOP_ACCEPTING_SECONDS, self._reject_connections)
@@ -287,7 +293,7 @@ def serve(listener: socket.socket, workers: int, threads: int, *, module: str = 
 
 
 def _application_of_a_worker(parent: int, module: str) -> WSGIApplication:
-    end_with(parent)
+    exit_with_parent(parent)
     # A terminal sends Ctrl-C to the whole group; the workers are told by their parent when to finish.
     os.setpgid(0, 0)
     application: WSGIApplication = importlib.import_module(module).application

@@ -16,16 +16,16 @@ import threading
 import time
 from multiprocessing import connection
 
-COMPANIONS = ("tenant_worker", "deliver_events")
+WORKER_COMMANDS = ("tenant_worker", "deliver_events")
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 FINISH_SECONDS = 10
 # Shared by a server and the workers it forks: 1 once it is about to stop.
-ENDING = mmap.mmap(-1, 1)
+STOPPING = mmap.mmap(-1, 1)
 # Doubled each time that it does not live longer than that: a database that is away for an hour costs little.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 
 
-class Companion:
+class WorkerProcess:
     """One command in a process of its own, and when it may be started again after it has ended."""
 
     def __init__(self, command: str) -> None:
@@ -60,11 +60,11 @@ class Companion:
         self.due, self.pause = now + self.pause, min(2 * self.pause, LONGEST_PAUSE)
 
 
-class Companions:
+class WorkerProcesses:
     """The companions, watched by a thread until `end`."""
 
     def __init__(self, commands: list[str]) -> None:
-        self._companions = [Companion(command) for command in commands]
+        self._companions = [WorkerProcess(command) for command in commands]
         self._told, self._telling = multiprocessing.Pipe(duplex=False)
         # Those that are forked by a thread end with that thread, not with the process (prctl(2), PR_SET_PDEATHSIG):
         # it is the one that starts them all, and outlives them.
@@ -102,7 +102,7 @@ class Companions:
             process.kill()
 
 
-def end_with(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """Make the kernel end this process with its parent: an orphaned worker would keep the port from the next start."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -124,7 +124,7 @@ def _work(parent: int, command: str) -> None:
     os.setpgid(0, 0)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    end_with(parent)
+    exit_with_parent(parent)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_NAME, command.encode())
     import django

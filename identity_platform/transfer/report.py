@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from identity_platform.transfer.rows import CSV, JSONL, Fault, format_of, marked, unmarked
+from identity_platform.transfer.rows import CSV, JSONL, RowError, escape_formula, format_of, unescape_formula
 
 COLUMNS: Final = ("line", "field", "reason")
 # How many are kept at hand for a terminal or an answer.
@@ -51,13 +51,13 @@ class Report:
     """Takes faults as they are found; writes them to a file, if there is one, and keeps the first of them."""
 
     file: "ReportFile | None" = None
-    kept: list[Fault] = field(default_factory=list)
+    kept: list[RowError] = field(default_factory=list)
     # What is to be said of the whole.
     notes: list[str] = field(default_factory=list)
     most: int = SHOWN
     faults: int = 0
 
-    def take(self, faults: Iterable[Fault]) -> None:
+    def take(self, faults: Iterable[RowError]) -> None:
         """Add the faults of a batch, in the order of their lines."""
         for fault in sorted(faults, key=lambda found: found.line):
             self.faults += 1
@@ -89,7 +89,7 @@ class ReportFile:
         for fault in earlier:
             self.write(fault)
 
-    def _read(self, path: Path) -> Iterator[Fault]:
+    def _read(self, path: Path) -> Iterator[RowError]:
         try:
             stream = path.open(encoding="utf-8", errors="replace", newline="")
         except FileNotFoundError:
@@ -98,21 +98,21 @@ class ReportFile:
             if self.form == CSV:
                 for cells in csv.reader(stream):
                     if len(cells) == len(COLUMNS) and cells[0].isdecimal():
-                        yield Fault(int(cells[0]), unmarked(cells[1]), unmarked(cells[2]))
+                        yield RowError(int(cells[0]), unescape_formula(cells[1]), unescape_formula(cells[2]))
                 return
             for line in stream:
                 # The last one may have been cut by the kill; its row was not committed.
                 with suppress(ValueError, KeyError, TypeError):
                     said = json.loads(line)
-                    yield Fault(int(said["line"]), said["field"], said["reason"])
+                    yield RowError(int(said["line"]), said["field"], said["reason"])
 
-    def write(self, fault: Fault) -> None:
+    def write(self, fault: RowError) -> None:
         """One line."""
         if self.form == JSONL:
             said = {"line": fault.line, "field": fault.field, "reason": fault.reason}
             self.stream.write(json.dumps(said, ensure_ascii=False) + "\n")
         else:
-            self.csv.writerow([fault.line, marked(fault.field), marked(fault.reason)])
+            self.csv.writerow([fault.line, escape_formula(fault.field), escape_formula(fault.reason)])
 
     def flush(self) -> None:
         """Hand it to the operating system: a killed process loses nothing of it."""

@@ -30,7 +30,7 @@ csv.field_size_limit(LARGEST_ROW)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RowError:
     """What is wrong with one member of a row; `field` is empty when it is the row itself."""
 
     line: int
@@ -45,7 +45,7 @@ class Row:
     line: int
     end: int
     members: dict[str, Any] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[RowError] = field(default_factory=list)
 
 
 class _StructureBroken(Exception):
@@ -142,7 +142,7 @@ def _json_rows(lines: _Lines, known: frozenset[str]) -> Iterator[Row]:
         if len(line) > LARGEST_ROW:
             if not line.endswith(b"\n"):
                 lines.drop_rest()
-            yield Row(number, lines.offset, faults=[Fault(number, "", f"longer than {LARGEST_ROW} bytes")])
+            yield Row(number, lines.offset, faults=[RowError(number, "", f"longer than {LARGEST_ROW} bytes")])
             continue
         if not (text := line.strip()):
             continue
@@ -151,7 +151,7 @@ def _json_rows(lines: _Lines, known: frozenset[str]) -> Iterator[Row]:
         except MalformedBody as problem:
             # The parser of request bodies speaks of a body, and would say line 1 of every one of them.
             reason = problem.text.replace("The body", "The line").replace(" at line 1, column", ", column")
-            yield Row(number, lines.offset, faults=[Fault(number, "", reason)])
+            yield Row(number, lines.offset, faults=[RowError(number, "", reason)])
             continue
         yield row_of(number, lines.offset, members, known)
 
@@ -160,7 +160,7 @@ def row_of(line: int, end: int, members: dict[str, Any], known: frozenset[str]) 
     """A row of a JSON object; members that nobody knows are its faults, null counts as not there."""
     strange = [name for name in members if name not in known]
     if strange:
-        return Row(line, end, faults=[Fault(line, _shown(name), "There is no such member.") for name in strange[:5]])
+        return Row(line, end, faults=[RowError(line, _shown(name), "There is no such member.") for name in strange[:5]])
     return Row(line, end, {name: value for name, value in members.items() if value is not None})
 
 
@@ -181,7 +181,7 @@ def _csv_rows(lines: _Lines, known: frozenset[str], after: tuple[int, int]) -> I
         except _StructureBroken as problem:
             # A row that is opened by a lone quote could hold what its writer's users made of it: reading on at the next
             # line would take their text for rows.
-            yield Row(begin, lines.offset, faults=[Fault(begin, "", f"{problem}; {NOTHING_AFTER}")])
+            yield Row(begin, lines.offset, faults=[RowError(begin, "", f"{problem}; {NOTHING_AFTER}")])
             return
         if cells is None:
             return
@@ -231,25 +231,25 @@ def _cells(lines: _Lines) -> list[str] | None:
 def _csv_row(line: int, end: int, header: list[str], cells: list[str]) -> Row:
     if len(cells) != len(header):
         reason = f"{len(cells)} cells where the first line names {len(header)} columns"
-        return Row(line, end, faults=[Fault(line, "", reason)])
+        return Row(line, end, faults=[RowError(line, "", reason)])
     row = Row(line, end)
     for name, cell in zip(header, cells, strict=True):
         if not cell:
             continue
         if not cell.isascii() and any("\udc80" <= letter <= "\udcff" for letter in cell):
-            row.faults.append(Fault(line, name, "not valid UTF-8"))
+            row.faults.append(RowError(line, name, "not valid UTF-8"))
         elif "\0" in cell:
-            row.faults.append(Fault(line, name, "NUL characters are not allowed"))
+            row.faults.append(RowError(line, name, "NUL characters are not allowed"))
         else:
-            row.members[name] = unmarked(cell)
+            row.members[name] = unescape_formula(cell)
     return row
 
 
-def marked(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula: with a quote in front where it would. `unmarked` takes it off."""
+def escape_formula(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula: with a quote in front where it would. `unescape_formula` takes it off."""
     return MARK + cell if cell and cell[0] in FORMULA else cell
 
 
-def unmarked(cell: str) -> str:
-    """The cell as it was before `marked`; others stay as they are, also `'tis`."""
+def unescape_formula(cell: str) -> str:
+    """The cell as it was before `escape_formula`; others stay as they are, also `'tis`."""
     return cell[1:] if len(cell) > 1 and cell[0] == MARK and cell[1] in FORMULA else cell

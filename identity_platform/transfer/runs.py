@@ -18,7 +18,7 @@ from django.utils.timezone import now
 
 from identity_platform.transfer.errors import ImportRunning, ImportTakenOver, NothingToResume
 from identity_platform.transfer.report import Tally
-from identity_platform.transfer.rows import Fault, Row
+from identity_platform.transfer.rows import Row, RowError
 
 # A process that has not committed a batch for so long is believed to be gone.
 SILENT_AFTER: Final = timedelta(seconds=30)
@@ -82,9 +82,9 @@ class Batch:
     """What became of some rows."""
 
     tally: Tally = field(default_factory=Tally)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[RowError] = field(default_factory=list)
 
-    def fail(self, faults: list[Fault]) -> None:
+    def fail(self, faults: list[RowError]) -> None:
         """Count the lines of these faults as failed."""
         self.faults += faults
         self.tally.failed += len({fault.line for fault in faults})

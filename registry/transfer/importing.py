@@ -14,7 +14,7 @@ from django.utils.timezone import now
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from identity_platform.transfer import runs
 from identity_platform.transfer.report import Report, Tally
-from identity_platform.transfer.rows import CSV, Fault, Row, digest_of, rows_of
+from identity_platform.transfer.rows import CSV, Row, RowError, digest_of, rows_of
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
 from registry import actions
 from registry.models import ACTIVE, API_KEY, Service, ServiceCredential, ServiceImport
@@ -142,7 +142,7 @@ class _Judged:
 
     services: list[dict[str, Any]] = field(default_factory=list)
     credentials: list[dict[str, Any]] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[RowError] = field(default_factory=list)
 
 
 def _judge(rows: list[Row], rules: _Rules) -> _Judged:
@@ -152,11 +152,11 @@ def _judge(rows: list[Row], rules: _Rules) -> _Judged:
         kind = row.members.get("kind", SERVICE)
         spec = KINDS.get(kind) if isinstance(kind, str) else None
         if spec is None:
-            row.faults.append(Fault(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
+            row.faults.append(RowError(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
         elif not row.faults:
             values = spec.read(row, from_text=rules.from_text)
             if values.get("created_at") is not None and values["created_at"] > now():
-                row.faults.append(Fault(row.line, "created_at", "Send a time that is past."))
+                row.faults.append(RowError(row.line, "created_at", "Send a time that is past."))
             if not row.faults:
                 (found.services if kind == SERVICE else found.credentials).append({**values, "line": row.line})
         found.faults += row.faults
@@ -241,7 +241,7 @@ def _take_credentials(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -
     batch.tally.skipped += len(shut)
     services = _services(rows, rules)
     missing = [row for row in rows if "secret" in row and row["service"] not in services]
-    batch.fail([Fault(row["line"], "service", "The tenant has no service of this name.") for row in missing])
+    batch.fail([RowError(row["line"], "service", "The tenant has no service of this name.") for row in missing])
     bound = [row for row in rows if "secret" in row and row["service"] in services]
     if not bound:
         return
@@ -310,7 +310,7 @@ def _clash(rows: list[dict[str, Any]], member: str, reason: str, rules: _Rules, 
     if rules.options.on_conflict == SKIP:
         batch.tally.skipped += len(rows)
     else:
-        batch.fail([Fault(row["line"], member, reason) for row in rows])
+        batch.fail([RowError(row["line"], member, reason) for row in rows])
 
 
 def _record(action: str, kind: str, ids: Iterable[UUID], rules: _Rules) -> None:

@@ -1,29 +1,29 @@
 """What a row of services may hold; a credential has a row of its own, after its service's."""
 
-from identity_platform.api.fields import Choice, Identifier, Text, Timestamp, WebAddress
-from identity_platform.transfer import members
+from identity_platform.api.fields import Choice, HttpUrl, Identifier, Text, Timestamp
+from identity_platform.transfer import schema
 from registry.models import ACTIVE, CREDENTIAL_TYPES, LONGEST_TYPE, REVOKED, STATUSES
 from registry.serializers import Secret, free_metadata
 
 SERVICE, CREDENTIAL = "service", "credential"
 
-SERVICES = members.Members(
+SERVICES = schema.RowSchema(
     {
         "kind": Choice((SERVICE,)),
         "id": Identifier(),
         "name": Text(max_length=255, trim=True),
         "description": Text(max_length=10_000, allow_blank=True, single_line=False),
         "type": Text(max_length=LONGEST_TYPE, trim=True),
-        "base_url": WebAddress(),
+        "base_url": HttpUrl(),
         "api_version": Text(max_length=255, allow_blank=True),
         "status": Choice(STATUSES),
         "metadata": free_metadata(),
         "created_at": Timestamp(),
     },
     needed=("name", "type", "base_url"),
-    texts={"metadata": members.json_text},
+    texts={"metadata": schema.json_cell},
 )
-CREDENTIALS = members.Members(
+CREDENTIALS = schema.RowSchema(
     {
         "kind": Choice((CREDENTIAL,)),
         "service": Text(max_length=255, trim=True),

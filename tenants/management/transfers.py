@@ -13,10 +13,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from identity_platform.api.errors import ApiError
 from identity_platform.transfer.errors import FileUnusable
+from identity_platform.transfer.files import RowWriter, reject_special, written
 from identity_platform.transfer.report import COLUMNS, Report, ReportFile, Tally
 from identity_platform.transfer.rows import FORMATS, JSONL, format_of, size_of
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT, Options
-from identity_platform.transfer.writing import RowWriter, reject_special, written
 from tenants.management import terminal
 from tenants.queries import tenant_named
 

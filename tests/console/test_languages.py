@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from identity_platform.environment import translated
+from identity_platform.environment import translated_languages
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.world import TestTenant
 
@@ -42,7 +42,7 @@ def esperanto(tmp_path: Path, settings: Any) -> None:
     catalogue.parent.mkdir(parents=True)
     catalogue.write_bytes(compiled(WORDS))
     settings.LOCALE_PATHS = [tmp_path]
-    settings.LANGUAGES = [("en", "English"), *translated(tmp_path)]
+    settings.LANGUAGES = [("en", "English"), *translated_languages(tmp_path)]
 
 
 def test_a_browser_gets_the_language_that_it_asks_for(esperanto: None, tenant: TestTenant) -> None:

@@ -14,7 +14,7 @@ import psutil
 import psycopg
 import pytest
 
-from identity_platform.serving.workers import COMPANIONS, FIRST_PAUSE
+from identity_platform.serving.workers import FIRST_PAUSE, WORKER_COMMANDS
 from tests.machine.conftest import ROOT, Holder, Platform, environment, free_port, running, within
 
 Serve = Callable[..., Platform]
@@ -121,7 +121,7 @@ def test_after_kill_9_nothing_keeps_the_port_and_the_next_start_works(settled_ho
     port = free_port()
     killed = serve(settled_home, port=port, WEB_WORKERS="2")
     # All are there: one that is forked at that very moment would not be looked at.
-    assert within(60, lambda: len(killed.named()) == 2 + len(COMPANIONS))
+    assert within(60, lambda: len(killed.named()) == 2 + len(WORKER_COMMANDS))
     started = {(one.pid, one.create_time()) for one in killed.workers()}
     killed.process.kill()
     killed.process.wait()
@@ -137,11 +137,11 @@ def test_a_killed_worker_is_replaced_and_no_connection_is_refused(settled_home: 
 
     def answering() -> set[int]:
         """Those that answer, once all are there: the first answers while others are still on their way."""
-        assert within(60, lambda: len(platform.named()) == 2 + len(COMPANIONS) and companions_are_named()), said()
-        return {pid for pid, name in platform.named().items() if name not in COMPANIONS}
+        assert within(60, lambda: len(platform.named()) == 2 + len(WORKER_COMMANDS) and companions_are_named()), said()
+        return {pid for pid, name in platform.named().items() if name not in WORKER_COMMANDS}
 
     def companions_are_named() -> bool:
-        return set(COMPANIONS) <= set(platform.named().values())
+        return set(WORKER_COMMANDS) <= set(platform.named().values())
 
     def said() -> str:
         return f"{platform.named()}\n{platform.log.read_text()}"
@@ -157,16 +157,16 @@ def test_a_killed_worker_is_replaced_and_no_connection_is_refused(settled_home: 
 
 def test_workers_killed_at_once_are_all_replaced(settled_home: Path, serve: Serve) -> None:
     platform = serve(settled_home, WEB_WORKERS="4")
-    assert within(60, lambda: len(platform.named()) == 4 + len(COMPANIONS))
-    first = {pid for pid, name in platform.named().items() if name not in COMPANIONS}
+    assert within(60, lambda: len(platform.named()) == 4 + len(WORKER_COMMANDS))
+    first = {pid for pid, name in platform.named().items() if name not in WORKER_COMMANDS}
     for number in first:
         os.kill(number, signal.SIGKILL)
-    assert within(60, lambda: first.isdisjoint(platform.named()) and len(platform.named()) == 4 + len(COMPANIONS))
+    assert within(60, lambda: first.isdisjoint(platform.named()) and len(platform.named()) == 4 + len(WORKER_COMMANDS))
     assert platform.get("/uflow/live").status == 200
 
 
 def test_sigterm_is_heard_while_a_worker_is_replaced(settled_home: Path, platform: Platform) -> None:
-    os.kill(next(pid for pid, name in platform.named().items() if name not in COMPANIONS), signal.SIGKILL)
+    os.kill(next(pid for pid, name in platform.named().items() if name not in WORKER_COMMANDS), signal.SIGKILL)
     assert platform.end() == 0
     assert running(settled_home) == []
 
@@ -208,7 +208,7 @@ def test_a_companion_that_ends_alone_is_started_again_and_more_slowly_each_time(
         assert within(60, lambda: command in dict(platform.named().items() - before).values())
         return time.monotonic() - began
 
-    assert within(60, lambda: set(COMPANIONS) <= set(platform.named().values()))
+    assert within(60, lambda: set(WORKER_COMMANDS) <= set(platform.named().values()))
     firsts = [
         seconds_until_it_is_back("tenant_worker", signal.SIGTERM),
         seconds_until_it_is_back("deliver_events", signal.SIGKILL),

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Flag, Identifier, Items, Text
+from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Items, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
 from userflow.accounts.models import LONGEST_NAME, AdminUser
 from userflow.signin.proof_fields import ProofFields
@@ -85,7 +85,7 @@ class AdminListOut(PaginationOut):
 
 class AdminActiveIn(serializers.Serializer[Any]):
     user_id = Identifier()
-    active = Flag()
+    active = Boolean()
 
 
 class AdminActiveOut(serializers.Serializer[Any]):

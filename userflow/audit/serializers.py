@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, QueryWhole, Text, Timestamp
+from identity_platform.api.fields import Choice, QueryInteger, Text, Timestamp
 from identity_platform.api.page_shapes import page_limit
 from userflow.audit.actions import PLATFORM, TENANT
 from userflow.named_tenant import NamedTenant
@@ -21,7 +21,7 @@ class AuditQuery(NamedTenant):
     action = Text(max_length=64, required=False, help_text="Such as `signin.refused`.")
     target = Text(max_length=64, required=False, help_text="Id of what it was done to.")
     to = Timestamp(required=False, help_text="Before this moment.")
-    cursor = QueryWhole(required=False, min_value=1, help_text="`next_cursor` of the page before.")
+    cursor = QueryInteger(required=False, min_value=1, help_text="`next_cursor` of the page before.")
     limit = page_limit(50)
 
 

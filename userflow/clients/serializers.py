@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Flag, Items, QueryFlag, Text, Whole
+from identity_platform.api.fields import Boolean, Integer, Items, QueryBoolean, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 
@@ -54,13 +54,13 @@ def _entries(longest: int) -> Items:
 class ClientChanges(serializers.Serializer[Any]):
     name = Text(max_length=255, required=False, trim=True)
     type = Type(required=False, help_text="Only what it is: the type stays.")
-    active = Flag(required=False)
+    active = Boolean(required=False)
     tags = _entries(64)
     scopes = _entries(128)
     redirect_uris = _entries(2048)
     project_id = Text(max_length=64, required=False, allow_null=True, help_text="null: of no project.")
     owner_id = Text(max_length=64, required=False, allow_null=True, help_text="null: of no owner.")
-    self_registration = Flag(required=False)
+    self_registration = Boolean(required=False)
 
     def validate_tags(self, tags: list[str]) -> list[str]:
         return list(dict.fromkeys(tags))
@@ -72,7 +72,7 @@ class ClientIn(ClientChanges):
 
 
 class ClientListQuery(PageQuery):
-    active = QueryFlag(required=False)
+    active = QueryBoolean(required=False)
     name = Text(max_length=255, required=False)
     tags = Text(max_length=1024, required=False, help_text="Comma-separated: clients that have all of them.")
 
@@ -81,7 +81,7 @@ class ClientListQuery(PageQuery):
 
 
 class SecretIn(serializers.Serializer[Any]):
-    overlap_seconds = Whole(
+    overlap_seconds = Integer(
         required=False, min_value=0, max_value=30 * 86400, help_text="How long the present secret still works."
     )
 

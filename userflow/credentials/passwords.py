@@ -10,7 +10,7 @@ from django.contrib.auth import hashers
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
 from identity_platform.crypto import argon2id
-from identity_platform.places import Places
+from identity_platform.semaphore import Semaphore
 from tenants.settings import SHORTEST_PASSWORD
 from userflow.credentials import blocklist, foreign_hashes
 from userflow.errors import HashersBusy, WeakPassword
@@ -39,13 +39,13 @@ class Argon2Hasher(Argon2PasswordHasher):
 class Lane:
     """Hashes of one kind in this worker: so many at the same moment, and so many that hash or wait for it."""
 
-    cores: Places
-    waiting: Places
+    cores: Semaphore
+    waiting: Semaphore
 
     @classmethod
     def of(cls, *, at_once: int, waiting: int) -> "Lane":
         """A lane whose error is HashersBusy (503)."""
-        return cls(*(Places(number, lambda: HashersBusy(retry_after=1)) for number in (at_once, waiting)))
+        return cls(*(Semaphore(number, lambda: HashersBusy(retry_after=1)) for number in (at_once, waiting)))
 
 
 # Every hash takes a core for some 15 ms and 19 MiB. More at once than this worker's share of cores only makes all of
@@ -62,7 +62,7 @@ def hashed(password: str) -> str:
     New passwords are rarer than sign-ins and limited by address: they wait longer and are never turned away at once, so
     that of many registrations of one address at the same moment each gets its own answer.
     """
-    with OWN.cores.one(wait=settings.NEW_HASH_WAIT_SECONDS):
+    with OWN.cores.acquire(wait=settings.NEW_HASH_WAIT_SECONDS):
         return hashers.make_password(_normal(password))
 
 
@@ -87,7 +87,7 @@ def matches(password: str, encoded: str | None) -> bool:
     # Longer than any password that could have been set: hashed all the same, cut, so that time tells nothing.
     tried = password[:LONGEST]
     lane = FOREIGN if usable and encoded and _is_dear(encoded) else OWN
-    with lane.waiting.one(), lane.cores.one(wait=settings.PASSWORD_HASH_WAIT_SECONDS):
+    with lane.waiting.acquire(), lane.cores.acquire(wait=settings.PASSWORD_HASH_WAIT_SECONDS):
         if usable and encoded and is_foreign(encoded):
             right = foreign_hashes.verify(tried, encoded)
         else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Flag, Identifier, NullIsAbsent, StrictField, Text, Whole
+from identity_platform.api.fields import Boolean, Choice, Identifier, Integer, NullIsAbsent, StrictField, Text
 from identity_platform.api.page_shapes import PaginationOut
 from userflow.directory.actions import TARGET, Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
@@ -141,7 +141,7 @@ class MappingIn(NullIsAbsent, serializers.Serializer[Any]):
 
 class DirectoryChanges(NamedTenant):
     name = Text(max_length=255, trim=True, required=False, help_text="Unique in the tenant, in any case.")
-    enabled = Flag(required=False, help_text="Whether schedulers take it up.")
+    enabled = Boolean(required=False, help_text="Whether schedulers take it up.")
     secret = Text(
         max_length=1024,
         required=False,
@@ -151,7 +151,7 @@ class DirectoryChanges(NamedTenant):
         _HOST, "Send a host name or an address, without scheme and port.", max_length=253, required=False,
         help_text="Active Directory.",
     )  # fmt: skip
-    port = Whole(min_value=1, max_value=65_535, required=False, help_text="Default 636, with starttls 389.")
+    port = Integer(min_value=1, max_value=65_535, required=False, help_text="Default 636, with starttls 389.")
     tls = Choice((LDAPS, STARTTLS, PLAIN), required=False, help_text="Default ldaps.")
     ca_certificate = Certificates(
         max_length=LONGEST_PEM, single_line=False, allow_blank=True, required=False,
@@ -175,10 +175,10 @@ class DirectoryChanges(NamedTenant):
         required=False,
         help_text="Group of the directory (DN, or object id): name of a group of the tenant.",
     )
-    max_deactivation_percent = Whole(
+    max_deactivation_percent = Integer(
         min_value=0, max_value=100, required=False, help_text="More leavers than this share of the active stop a run."
     )
-    sync_every_minutes = Whole(
+    sync_every_minutes = Integer(
         min_value=5, max_value=43_200, required=False, allow_null=True, help_text="null: only when asked for."
     )
 
@@ -192,9 +192,9 @@ class DirectoryIn(DirectoryChanges):
 
 
 class SyncIn(NamedTenant):
-    dry_run = Flag(required=False, default=False, help_text="Only say what would be done.")
-    force = Flag(required=False, default=False, help_text="Switch off however many.")
-    full = Flag(required=False, default=False, help_text="Read everything, also where changes would do.")
+    dry_run = Boolean(required=False, default=False, help_text="Only say what would be done.")
+    force = Boolean(required=False, default=False, help_text="Switch off however many.")
+    full = Boolean(required=False, default=False, help_text="Read everything, also where changes would do.")
 
 
 class ProblemOut(serializers.Serializer[Any]):

@@ -17,7 +17,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
-from identity_platform.places import Places
+from identity_platform.semaphore import Semaphore
 from tenants import keys
 from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import DataKeyLocked
@@ -47,7 +47,7 @@ log = structlog.get_logger("identity.directory")
 FULL_READ_AFTER: Final = timedelta(days=1)
 SAMPLED: Final = 5
 # A directory that answers slowly holds a thread.
-_WAITING = Places.for_slow_requests(DirectoriesBusy)
+_semaphore = Semaphore.for_slow_requests(DirectoriesBusy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
     deadline = time.monotonic() + settings.DIRECTORY_REQUEST_SECONDS
     try:
         reading = _reading(config, full=True, deadline=deadline, page=SAMPLED)
-        with _WAITING.one(), contextlib.closing(reading.pages()) as pages:
+        with _semaphore.acquire(), contextlib.closing(reading.pages()) as pages:
             first = next(pages, [])
     except (DataKeyLocked, DirectorySecretLocked, DirectoriesBusy):
         raise
@@ -116,7 +116,7 @@ def synchronise(
     if config.kind == ACTIVE_DIRECTORY:
         ldap.must_be_installed()
     deadline = time.monotonic() + seconds
-    with contextlib.nullcontext() if by is None else _WAITING.one():
+    with contextlib.nullcontext() if by is None else _semaphore.acquire():
         return _synchronise(
             config,
             by=by,

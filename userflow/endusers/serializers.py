@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Flag, Identifier, JsonObject, QueryFlag, Text, Whole
+from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Integer, JsonObject, QueryBoolean, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
 from identity_platform.api.pagination import LARGEST_PAGE
 from userflow.endusers.actions import LOCAL
@@ -33,7 +33,7 @@ class Limited(serializers.Serializer[Any]):
 class EndUserListQuery(PageQuery):
     tenant_id = Identifier()
     limit = page_limit(10)
-    active = QueryFlag(required=False)
+    active = QueryBoolean(required=False)
     client_id = Identifier(required=False)
     email = _email_filter()
     name = _name_filter()
@@ -42,9 +42,9 @@ class EndUserListQuery(PageQuery):
 
 class EndUserListIn(Limited):
     tenant_id = Identifier()
-    page = Whole(required=False, default=1, min_value=1)
-    limit = Whole(required=False, default=10, min_value=1)
-    active = Flag(required=False)
+    page = Integer(required=False, default=1, min_value=1)
+    limit = Integer(required=False, default=10, min_value=1)
+    active = Boolean(required=False)
     client_id = Identifier(required=False)
     email = _email_filter()
     name = _name_filter()
@@ -58,8 +58,8 @@ class AdminEndUserListIn(Limited):
     email = _email_filter()
     name = _name_filter()
     provider = _provider_filter()
-    page = Whole(required=False, default=1, min_value=1)
-    limit = Whole(required=False, default=10, min_value=1)
+    page = Integer(required=False, default=1, min_value=1)
+    limit = Integer(required=False, default=10, min_value=1)
 
 
 class EndUserOut(serializers.Serializer[Any]):
@@ -123,13 +123,13 @@ class EndUserChangedOut(serializers.Serializer[Any]):
 
 
 class StatusIn(serializers.Serializer[Any]):
-    active = Flag()
+    active = Boolean()
 
 
 class EndUserActiveIn(serializers.Serializer[Any]):
     tenant_id = Identifier()
     user_id = Identifier()
-    active = Flag()
+    active = Boolean()
 
 
 class ActivityOut(serializers.Serializer[Any]):

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Flag, Identifier, Text
+from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
 
 
@@ -62,7 +62,7 @@ class EndUserLoginOut(SignInOut):
 
 
 class LogoutIn(serializers.Serializer[Any]):
-    all = Flag(required=False, default=False, help_text="True: every session of the caller.")
+    all = Boolean(required=False, default=False, help_text="True: every session of the caller.")
 
 
 class LogoutOut(serializers.Serializer[Any]):

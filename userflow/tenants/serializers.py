@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Flag, JsonObject, QueryChoice, Text
+from identity_platform.api.fields import Boolean, JsonObject, QueryChoice, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from tenants.models import Tenant
 from tenants.settings import json_schema
@@ -99,7 +99,7 @@ class TenantSettingsOut(serializers.Serializer[Any]):
 
 class TenantDeletion(serializers.Serializer[Any]):
     confirm = Text(max_length=63, help_text="The tenant's slug.")
-    final_backup = Flag(
+    final_backup = Boolean(
         required=False,
         default=True,
         help_text="Whether a final encrypted backup is written first. Without one nothing brings the tenant back.",

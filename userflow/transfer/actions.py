@@ -8,8 +8,8 @@ from typing import IO, Any
 from uuid import UUID, uuid4
 
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.places import Places
 from identity_platform.postgresql.statement_timeout import no_timeout
+from identity_platform.semaphore import Semaphore
 from identity_platform.transfer import runs
 from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
@@ -32,7 +32,7 @@ MOST_NAMES = 200
 MOST_FAULTS = 1000
 # Each import over REST takes seconds of a core, and waits for others that have the same addresses: by a few dozen at once
 # one tenant's admin would hold every thread of the server.
-_PLACES = Places.for_slow_requests(ImportsBusy)
+_semaphore = Semaphore.for_slow_requests(ImportsBusy)
 # Takes the counts so far and the byte up to which the file is read.
 Seen = Callable[[Tally, int], None]
 
@@ -108,7 +108,7 @@ def import_few(
     """
     attempts.limit_address("transfer")
     # A thousand rows may take longer than a request's statements; so few do at once that the threads are not used up.
-    with _PLACES.one(), no_timeout():
+    with _semaphore.acquire(), no_timeout():
         return _import_few(tenant_id, by, options, rows, content, form)
 
 

@@ -11,7 +11,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.transfer.report import Tally
-from identity_platform.transfer.rows import Fault, Row
+from identity_platform.transfer.rows import Row, RowError
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
 from tenants.context import tenant_atomic
 from userflow.accounts.models import Client, GroupMembership, RoleBinding
@@ -60,7 +60,7 @@ class Judged:
     moment: datetime
     people: list[Staged] = field(default_factory=list)
     definitions: list[Definition] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[RowError] = field(default_factory=list)
 
 
 def take(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch], None] = lambda batch: None) -> Batch:
@@ -96,7 +96,7 @@ def judge(rows: list[Row], rules: Rules) -> Judged:
         kind = row.members.get("kind", USER)
         spec = KINDS.get(kind) if isinstance(kind, str) else None
         if spec is None:
-            row.faults.append(Fault(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
+            row.faults.append(RowError(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
         elif not row.faults:
             values = spec.read(row, from_text=rules.from_text)
             _reject_future(row, values, found.moment)
@@ -111,7 +111,7 @@ def judge(rows: list[Row], rules: Rules) -> Judged:
 def _reject_future(row: Row, values: dict[str, Any], moment: datetime) -> None:
     for name in ("created_at", "last_login"):
         if values.get(name) is not None and values[name] > moment:
-            row.faults.append(Fault(row.line, name, "Send a time that is past."))
+            row.faults.append(RowError(row.line, name, "Send a time that is past."))
 
 
 def _staged(line: int, values: dict[str, Any], ids: set[UUID], moment: datetime) -> Staged:
@@ -147,7 +147,7 @@ def _with_clients(people: list[Staged], rules: Rules, batch: Batch) -> list[Stag
     for person in people:
         if person.client_id is not None and not rules.has_client(person.client_id):
             if not rules.default_client:
-                batch.fail([Fault(person.line, "client_id", "No client of this tenant has this id.")])
+                batch.fail([RowError(person.line, "client_id", "No client of this tenant has this id.")])
                 continue
             person.client_id = None
         person.client_id = person.client_id or rules.client_id
@@ -174,7 +174,7 @@ def _write(
         if rules.by is not None:
             held = staging.permissions_of(clashing)
             stronger = {line for line, permissions in held.items() if lacking_for_user(rules.by, permissions)}
-            batch.fail([Fault(line, "email", STRONGER) for line in sorted(stronger)])
+            batch.fail([RowError(line, "email", STRONGER) for line in sorted(stronger)])
             clashing = [line for line in clashing if line not in stronger]
         changed = staging.update(clashing, dry_run=dry_run)
         batch.tally.add(Tally(created=len(made), updated=len(clashing)))
@@ -182,7 +182,7 @@ def _write(
         batch.tally.add(Tally(created=len(made), skipped=len(clashing)))
     else:
         batch.tally.add(Tally(created=len(made)))
-        batch.fail([Fault(line, "email", TAKEN) for line in clashing])
+        batch.fail([RowError(line, "email", TAKEN) for line in clashing])
     return made, changed
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from identity_platform.audit.writer import record_for_each_in_tenant
-from identity_platform.transfer.rows import Fault
+from identity_platform.transfer.rows import RowError
 from identity_platform.transfer.runs import Batch
 from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
@@ -73,16 +73,18 @@ def _permitted(names: set[str], member: str, by: Principal | None) -> set[str]:
     return names if by is None or by.may(f"{member}:write") else set()
 
 
-def _unfit(line: int, member: str, wanted: Iterable[str], found: dict[str, Named], creation: Creation) -> list[Fault]:
+def _unfit(
+    line: int, member: str, wanted: Iterable[str], found: dict[str, Named], creation: Creation
+) -> list[RowError]:
     faults = []
     for name in wanted:
         if creation.by is not None and not creation.by.may(f"{member}:write"):
-            return [Fault(line, member, f"This needs the permission {member}:write.")]
+            return [RowError(line, member, f"This needs the permission {member}:write.")]
         if name not in found:
             if not (creation.create_missing and creation.dry_run):
-                faults.append(Fault(line, member, f"There is none with the name {name!r}."))
+                faults.append(RowError(line, member, f"There is none with the name {name!r}."))
         elif creation.by is not None and (reason := _beyond(creation.by, found[name].permissions)):
-            faults.append(Fault(line, member, reason))
+            faults.append(RowError(line, member, reason))
     return faults
 
 
@@ -97,7 +99,7 @@ def _beyond(by: Principal, permissions: Iterable[str]) -> str:
 def create_defined(definitions: list[Definition], creation: Creation, batch: Batch) -> None:
     """Make the roles and groups that have rows of their own, if missing ones are made; those that exist stay as they are."""
     if creation.by is not None:
-        batch.fail([Fault(one.line, "kind", "Over REST only end users come in.") for one in definitions])
+        batch.fail([RowError(one.line, "kind", "Over REST only end users come in.") for one in definitions])
         return
     for kind, there, make in ((ROLE, staging.roles, _create_roles), (GROUP, staging.groups, _create_groups)):
         rows = [one for one in definitions if one.kind == kind]
@@ -111,7 +113,7 @@ def create_defined(definitions: list[Definition], creation: Creation, batch: Bat
                 batch.tally.created += 1
             else:
                 batch.fail(
-                    [Fault(one.line, "name", f"There is no {kind} {one.name!r}: make it, or say --create-missing.")]
+                    [RowError(one.line, "name", f"There is no {kind} {one.name!r}: make it, or say --create-missing.")]
                 )
         if not creation.dry_run:
             make(new)

@@ -5,16 +5,16 @@ from typing import Any, ClassVar
 from rest_framework import serializers
 
 from identity_platform.api.fields import (
+    Boolean,
     Choice,
     EmailAddress,
-    Flag,
     Identifier,
     JsonObject,
     StrictField,
     Text,
     Timestamp,
 )
-from identity_platform.transfer import members
+from identity_platform.transfer import schema
 from userflow.credentials import foreign_hashes
 from userflow.roles.serializers import MOST_PERMISSIONS, Permission
 
@@ -54,33 +54,33 @@ class Names(StrictField, serializers.ListField):
         return {"type": "array", "maxItems": MOST_NAMES, "items": {"type": "string", "minLength": 1}}
 
 
-END_USERS = members.Members(
+END_USERS = schema.RowSchema(
     {
         "kind": Choice((USER,)),
         "id": Identifier(),
         "email": EmailAddress(),
         "name": Text(max_length=255, allow_blank=True),
-        "active": Flag(),
+        "active": Boolean(),
         "provider": Text(max_length=63),
         "client_id": Identifier(),
         "password_hash": PasswordHash(),
         "metadata": JsonObject(),
         "groups": Names(longest=LONGEST_GROUP),
         "roles": Names(longest=LONGEST_ROLE),
-        "email_verified": Flag(),
+        "email_verified": Boolean(),
         "created_at": Timestamp(),
         "last_login": Timestamp(),
     },
     needed=("email",),
     texts={
-        "active": members.flag,
-        "email_verified": members.flag,
-        "metadata": members.json_text,
-        "groups": members.names,
-        "roles": members.names,
+        "active": schema.boolean,
+        "email_verified": schema.boolean,
+        "metadata": schema.json_cell,
+        "groups": schema.name_list,
+        "roles": schema.name_list,
     },
 )
-ROLES = members.Members(
+ROLES = schema.RowSchema(
     {
         "kind": Choice((ROLE,)),
         "name": Text(max_length=LONGEST_ROLE, trim=True),
@@ -90,7 +90,7 @@ ROLES = members.Members(
     needed=("name",),
     texts={},
 )
-GROUPS = members.Members(
+GROUPS = schema.RowSchema(
     {
         "kind": Choice((GROUP,)),
         "name": Text(max_length=LONGEST_GROUP, trim=True),

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Flag, Identifier, Items, JsonObject, StrictField, Whole
+from identity_platform.api.fields import Boolean, Choice, Identifier, Integer, Items, JsonObject, StrictField
 from identity_platform.transfer.rows import FORMATS, JSONL
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT
 from userflow.transfer.actions import MOST_OVER_REST
@@ -36,9 +36,9 @@ class ImportIn(serializers.Serializer[Any]):
     )
     content = Content(required=False, trim_whitespace=False, help_text="A file's content in `format`.")
     format = Choice(FORMATS, required=False, default=JSONL)
-    dry_run = Flag(required=False, default=False, help_text="Check everything, change nothing.")
+    dry_run = Boolean(required=False, default=False, help_text="Check everything, change nothing.")
     on_conflict = Choice(ON_CONFLICT, required=False, default=FAIL, help_text="Rows whose address somebody has.")
-    create_missing = Flag(
+    create_missing = Boolean(
         required=False, default=False, help_text="Make roles and groups that rows name and that are missing."
     )
 
@@ -68,8 +68,8 @@ class ImportOut(serializers.Serializer[Any]):
 class ExportIn(serializers.Serializer[Any]):
     tenant_id = Identifier()
     cursor = Identifier(required=False, help_text="`next_cursor` of the page before.")
-    limit = Whole(required=False, default=100, min_value=1, max_value=MOST_EXPORTED)
-    with_hashes = Flag(
+    limit = Integer(required=False, default=100, min_value=1, max_value=MOST_EXPORTED)
+    with_hashes = Boolean(
         required=False,
         default=False,
         help_text="Password hashes too: for admins and operators with `endusers:export_hashes`.",

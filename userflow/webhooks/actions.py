@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import TargetRejected, check_url
-from identity_platform.places import Places
+from identity_platform.semaphore import Semaphore
 from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
@@ -32,7 +32,7 @@ ENDPOINTS_LOCK = 7_215_020
 # One call holds no longer than a statement may take; the answer says that there are more.
 REPLAYED_AT_ONCE = 5000
 # A name server that answers slowly holds a thread.
-_LOOKING_UP = Places.for_slow_requests(NameServersBusy)
+_semaphore = Semaphore.for_slow_requests(NameServersBusy)
 _SHOWN = (
     "id",
     "message_id",
@@ -244,7 +244,7 @@ def replay(
 
 def _check(url: str) -> None:
     try:
-        with _LOOKING_UP.one():
+        with _semaphore.acquire():
             check_url(url, reach())
     except TargetRejected as refused:
         raise ValidationFailed(details={"url": [refused.reason]}) from refused

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, Flag, Items, QueryChoice, QueryWhole, Text, Timestamp, WebAddress
+from identity_platform.api.fields import Boolean, Choice, HttpUrl, Items, QueryChoice, QueryInteger, Text, Timestamp
 from identity_platform.api.page_shapes import page_limit
 from userflow.events.catalogue import FILTERS
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
@@ -32,7 +32,7 @@ def record(endpoint: WebhookEndpoint) -> dict[str, Any]:
 
 
 class WebhookEndpointChanges(NamedTenant):
-    url = WebAddress(
+    url = HttpUrl(
         required=False, allow_fragment=False, help_text="https. It may not lead into a private or reserved network."
     )
     description = Text(max_length=255, required=False, allow_blank=True)
@@ -43,14 +43,14 @@ class WebhookEndpointChanges(NamedTenant):
         allow_empty=False,
         help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.",
     )
-    enabled = Flag(required=False)
+    enabled = Boolean(required=False)
 
     def validate_events(self, value: list[str]) -> list[str]:
         return list(dict.fromkeys(value))
 
 
 class WebhookEndpointIn(WebhookEndpointChanges):
-    url = WebAddress(allow_fragment=False, help_text="https. It may not lead into a private or reserved network.")
+    url = HttpUrl(allow_fragment=False, help_text="https. It may not lead into a private or reserved network.")
     events = Items(
         Choice(FILTERS),
         most=len(FILTERS),
@@ -101,7 +101,7 @@ class WebhookTestOut(serializers.Serializer[Any]):
 
 class WebhookMessageQuery(NamedTenant):
     status = QueryChoice(STATUSES, required=False)
-    cursor = QueryWhole(required=False, min_value=1, help_text="`next_cursor` of the page before.")
+    cursor = QueryInteger(required=False, min_value=1, help_text="`next_cursor` of the page before.")
     limit = page_limit(50)
 
 

@@ -11,18 +11,18 @@ from drf_spectacular.openapi import AutoSchema
 from rest_framework import serializers
 
 from identity_platform.api.fields import (
+    Boolean,
     Choice,
     EmailAddress,
-    Flag,
+    HttpUrl,
     Identifier,
+    Integer,
     Items,
     JsonObject,
-    QueryFlag,
-    QueryWhole,
+    QueryBoolean,
+    QueryInteger,
     Text,
     Timestamp,
-    WebAddress,
-    Whole,
 )
 
 Field = serializers.Field[Any, Any, Any, Any]
@@ -63,13 +63,13 @@ def _shape(field: Field) -> type[serializers.Serializer[Any]]:
         (Identifier(), "string"),
         (EmailAddress(), "string"),
         (Timestamp(), "string"),
-        (WebAddress(), "string"),
+        (HttpUrl(), "string"),
         (Choice(["a", "1", "True"]), "string"),
-        (Flag(), "boolean"),
-        (Whole(), "integer"),
+        (Boolean(), "boolean"),
+        (Integer(), "integer"),
         (JsonObject(), "object"),
-        (QueryFlag(), "string"),
-        (QueryWhole(), "string"),
+        (QueryBoolean(), "string"),
+        (QueryInteger(), "string"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, serializers.Field) else "",
 )
@@ -83,7 +83,7 @@ def test_a_value_of_another_type_or_null_or_nothing_is_refused(field: Field, kin
     assert missing.errors == {"member": ["Send this member."]}
 
 
-@pytest.mark.parametrize("field", [Text(allow_null=True), Whole(allow_null=True), Flag(allow_null=True)])
+@pytest.mark.parametrize("field", [Text(allow_null=True), Integer(allow_null=True), Boolean(allow_null=True)])
 def test_null_is_taken_where_it_is_allowed(field: Field) -> None:
     assert taken(field, None) is None
 
@@ -100,16 +100,16 @@ def test_null_for_an_optional_field_counts_as_absent(optional: dict[str, Any]) -
 
 
 def test_false_and_zero_and_the_empty_object_are_values() -> None:
-    assert taken(Flag(), False) is False
-    assert taken(Whole(), 0) == 0
+    assert taken(Boolean(), False) is False
+    assert taken(Integer(), 0) == 0
     assert taken(JsonObject(), {}) == {}
 
 
 def test_a_member_that_is_not_required_is_left_out_or_takes_its_default() -> None:
     class Shape(serializers.Serializer[Any]):
         name = Text(required=False)
-        limit = QueryWhole(default=20)
-        active = Flag(required=False)
+        limit = QueryInteger(default=20)
+        active = Boolean(required=False)
 
     shape = Shape(data={})
 
@@ -172,50 +172,50 @@ def test_a_validator_of_its_own_is_asked() -> None:
 
 
 def test_flags_take_the_two_values_of_their_place() -> None:
-    assert taken(Flag(), True) is True
+    assert taken(Boolean(), True) is True
     for text in ("true", "True", "TRUE", "1"):
-        assert taken(QueryFlag(), text) is True
+        assert taken(QueryBoolean(), text) is True
     for text in ("false", "False", "fAlSe", "0"):
-        assert taken(QueryFlag(), text) is False
+        assert taken(QueryBoolean(), text) is False
     for text in ("yes", "on", "", " true", "true\n", "null", "01", "10", "\u0661", "fal\u017fe"):
-        assert error(QueryFlag(), text) == "Send true, false, 1 or 0."
+        assert error(QueryBoolean(), text) == "Send true, false, 1 or 0."
 
 
 @pytest.mark.parametrize("number", [0, 1, -1, 2**63 - 1, -(2**63)])
 def test_a_whole_number_of_64_bits_is_taken(number: int) -> None:
-    assert taken(Whole(), number) == number
+    assert taken(Integer(), number) == number
 
 
 def test_a_whole_number_beyond_its_bounds_is_refused() -> None:
-    assert error(Whole(), 2**63) == f"Send at most {2**63 - 1}."
-    assert error(Whole(), -(2**63) - 1) == f"Send at least {-(2**63)}."
-    assert error(Whole(min_value=1, max_value=5), 0) == "Send at least 1."
-    assert error(Whole(min_value=1, max_value=5), 6) == "Send at most 5."
+    assert error(Integer(), 2**63) == f"Send at most {2**63 - 1}."
+    assert error(Integer(), -(2**63) - 1) == f"Send at least {-(2**63)}."
+    assert error(Integer(min_value=1, max_value=5), 0) == "Send at least 1."
+    assert error(Integer(min_value=1, max_value=5), 6) == "Send at most 5."
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [("0", 0), ("1", 1), ("007", 7), ("0" * 5000 + "7", 7), (str(2**63 - 1), 2**63 - 1)]
 )
 def test_a_number_in_a_query_is_read_from_ascii_digits(text: str, number: int) -> None:
-    assert taken(QueryWhole(), text) == number
+    assert taken(QueryInteger(), text) == number
 
 
 @pytest.mark.parametrize(
     "text", ["", "\uff11\uff12", "\u0661", "\u00b2", "1_0", "+1", "-1", " 1", "1 ", "1\n", "1.0", "1e3", "0x1", "NaN"]
 )
 def test_anything_but_ascii_digits_in_a_query_is_no_number(text: str) -> None:
-    assert error(QueryWhole(), text) == "Send a whole number in the digits 0 to 9."
+    assert error(QueryInteger(), text) == "Send a whole number in the digits 0 to 9."
 
 
 def test_a_number_in_a_query_has_bounds() -> None:
-    assert error(QueryWhole(min_value=1), "0") == "Send at least 1."
-    assert error(QueryWhole(max_value=5), "6") == "Send at most 5."
+    assert error(QueryInteger(min_value=1), "0") == "Send at least 1."
+    assert error(QueryInteger(max_value=5), "6") == "Send at most 5."
     for text in (str(2**63), "9" * 5000):
-        assert error(QueryWhole(), text) == f"Send at most {2**63 - 1}."
+        assert error(QueryInteger(), text) == f"Send at most {2**63 - 1}."
 
 
 def test_a_clamped_number_counts_as_its_greatest() -> None:
-    limit = QueryWhole(min_value=1, max_value=100, clamp=True)
+    limit = QueryInteger(min_value=1, max_value=100, clamp=True)
 
     assert taken(limit, "99") == 99
     assert taken(limit, "101") == 100
@@ -356,7 +356,7 @@ def test_an_object_that_could_not_be_stored_is_refused() -> None:
     ],
 )
 def test_an_absolute_web_address_is_taken_as_it_stands(url: str) -> None:
-    assert taken(WebAddress(), url) == url
+    assert taken(HttpUrl(), url) == url
 
 
 @pytest.mark.parametrize(
@@ -369,8 +369,8 @@ def test_an_absolute_web_address_is_taken_as_it_stands(url: str) -> None:
     ],
 )
 def test_an_international_host_is_kept_in_a_labels(url: str, kept: str) -> None:
-    assert taken(WebAddress(), url) == kept
-    assert taken(WebAddress(), kept) == kept
+    assert taken(HttpUrl(), url) == kept
+    assert taken(HttpUrl(), kept) == kept
 
 
 @pytest.mark.parametrize(
@@ -433,16 +433,14 @@ def test_an_international_host_is_kept_in_a_labels(url: str, kept: str) -> None:
     ],
 )
 def test_anything_else_is_no_web_address(url: str) -> None:
-    assert error(WebAddress(), url).startswith("Send an absolute http(s) URL")
+    assert error(HttpUrl(), url).startswith("Send an absolute http(s) URL")
 
 
 def test_a_web_address_has_its_length_and_may_have_to_go_without_a_fragment() -> None:
-    assert error(WebAddress(), "https://example.com/" + "a" * 2029) == "Send at most 2048 characters."
-    assert error(WebAddress(), "") == "It may not be empty."
-    assert (
-        error(WebAddress(allow_fragment=False), "https://example.com/#") == "Send the URL without its fragment (#...)."
-    )
-    assert taken(WebAddress(allow_blank=True), "") == ""
+    assert error(HttpUrl(), "https://example.com/" + "a" * 2029) == "Send at most 2048 characters."
+    assert error(HttpUrl(), "") == "It may not be empty."
+    assert error(HttpUrl(allow_fragment=False), "https://example.com/#") == "Send the URL without its fragment (#...)."
+    assert taken(HttpUrl(allow_blank=True), "") == ""
 
 
 def test_a_choice_is_one_of_its_strings_exactly() -> None:
@@ -505,20 +503,20 @@ def schema_of(field: Field) -> dict[str, Any]:
         (Text(max_length=3), "abc", "abcd"),
         (Text(allow_blank=True), "", "\n"),
         (Text(allow_blank=True, trim=True), " ", "a\nb"),
-        (WebAddress(allow_blank=True), "", "example.com"),
+        (HttpUrl(allow_blank=True), "", "example.com"),
         (Text(allow_null=True), None, 1),
-        (Flag(), True, 1),
-        (Whole(), 2**63 - 1, 2**63),
-        (Whole(min_value=1, max_value=5), 5, 6),
+        (Boolean(), True, 1),
+        (Integer(), 2**63 - 1, 2**63),
+        (Integer(min_value=1, max_value=5), 5, 6),
         (Identifier(), ID, 5),
         (JsonObject(), {"a": 1}, []),
         (Timestamp(), "2030-01-31T12:00:00Z", 5),
         (EmailAddress(), "a@example.com", "a" * 255),
-        (WebAddress(), "https://example.com:8080/a?b#c", "https://u@example.com/"),
-        (WebAddress(), "https://b\u00fccher.example:8080/", "https://b\u00fccher.example/\u00fc"),
-        (WebAddress(), "https://\u65e5\u672c.jp", "https://u@b\u00fccher.example"),
-        (WebAddress(allow_fragment=False), "https://example.com/", "https://example.com/#c"),
-        (WebAddress(max_length=22), "https://example.com/", "https://example.com/abc"),
+        (HttpUrl(), "https://example.com:8080/a?b#c", "https://u@example.com/"),
+        (HttpUrl(), "https://b\u00fccher.example:8080/", "https://b\u00fccher.example/\u00fc"),
+        (HttpUrl(), "https://\u65e5\u672c.jp", "https://u@b\u00fccher.example"),
+        (HttpUrl(allow_fragment=False), "https://example.com/", "https://example.com/#c"),
+        (HttpUrl(max_length=22), "https://example.com/", "https://example.com/abc"),
         (Choice(["a", "b"]), "a", "c"),
         (Choice(["a", "b"], allow_null=True), None, "c"),
     ],
@@ -535,13 +533,13 @@ def test_the_documented_schema_agrees_with_the_field(field: Field, good: Any, ba
 def test_formats_are_documented() -> None:
     formats = {
         type(field).__name__: schema_of(field).get("format")
-        for field in (Identifier(), Timestamp(), EmailAddress(), WebAddress())
+        for field in (Identifier(), Timestamp(), EmailAddress(), HttpUrl())
     }
 
-    assert formats == {"Identifier": "uuid", "Timestamp": "date-time", "EmailAddress": "email", "WebAddress": "iri"}
+    assert formats == {"Identifier": "uuid", "Timestamp": "date-time", "EmailAddress": "email", "HttpUrl": "iri"}
 
 
 def test_query_fields_are_documented_by_what_they_mean() -> None:
-    assert schema_of(QueryWhole(min_value=1, max_value=100)) == {"type": "integer", "minimum": 1, "maximum": 100}
-    assert "maximum" not in schema_of(QueryWhole(min_value=1, max_value=100, clamp=True))
-    assert schema_of(QueryFlag())["type"] == "boolean"
+    assert schema_of(QueryInteger(min_value=1, max_value=100)) == {"type": "integer", "minimum": 1, "maximum": 100}
+    assert "maximum" not in schema_of(QueryInteger(min_value=1, max_value=100, clamp=True))
+    assert schema_of(QueryBoolean())["type"] == "boolean"

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import connections
 from django.utils.timezone import now
 
-from identity_platform.audit import purging
+from identity_platform.audit import purge as purging
 from identity_platform.audit.models import ChainHead
 from mfa.push.models import PushAuthenticationRequest, PushDevice
 from tenants import audit_trails, provisioning, retention

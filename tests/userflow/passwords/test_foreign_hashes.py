@@ -241,7 +241,7 @@ def test_who_is_turned_away_unheard_has_lost_no_try(tenant: TestTenant, name: st
     lane = passwords.FOREIGN if encoded else passwords.OWN
     with ExitStack() as full:
         for _ in range(lane.waiting.number):
-            full.enter_context(lane.waiting.one())
+            full.enter_context(lane.waiting.acquire())
         assert [Api().post("/uflow/auth/enduser/login", login).status_code for _ in range(3)] == [503] * 3
     # The four that were looked at still count: the fifth locks.
     assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401

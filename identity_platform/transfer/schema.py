@@ -9,13 +9,13 @@ from rest_framework.fields import Field, SkipField
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
-from identity_platform.transfer.rows import Fault, Row
+from identity_platform.transfer.rows import Row, RowError
 
 # Takes a cell of CSV and gives what JSON would have had there; ValueError says what to write instead.
-FromText = Callable[[str], Any]
+TextParser = Callable[[str], Any]
 
 
-def flag(text: str) -> bool:
+def boolean(text: str) -> bool:
     """true or false, in any case: spreadsheets write them in capitals."""
     match text.strip().lower():
         case "true":
@@ -25,7 +25,7 @@ def flag(text: str) -> bool:
     raise ValueError("Write true or false.")
 
 
-def names(text: str) -> list[Any]:
+def name_list(text: str) -> list[Any]:
     """A JSON array of names, or names between semicolons."""
     if text.lstrip().startswith("["):
         try:
@@ -36,7 +36,7 @@ def names(text: str) -> list[Any]:
     return [name for piece in text.split(";") if (name := piece.strip())]
 
 
-def json_text(text: str) -> dict[str, Any]:
+def json_cell(text: str) -> dict[str, Any]:
     """A JSON object."""
     try:
         return json_object(text.encode("utf-8", "surrogatepass"))
@@ -44,11 +44,15 @@ def json_text(text: str) -> dict[str, Any]:
         raise ValueError(problem.text.replace("The body", "The cell")) from None
 
 
-class Members:
+class RowSchema:
     """The members of one kind of row: a field of the API for each, and how text becomes its value where it must."""
 
     def __init__(
-        self, fields: Mapping[str, Field[Any, Any, Any, Any]], *, needed: tuple[str, ...], texts: Mapping[str, FromText]
+        self,
+        fields: Mapping[str, Field[Any, Any, Any, Any]],
+        *,
+        needed: tuple[str, ...],
+        texts: Mapping[str, TextParser],
     ) -> None:
         self.fields = dict(fields)
         self.needed = needed
@@ -60,20 +64,20 @@ class Members:
         values: dict[str, Any] = {}
         for name, value in row.members.items():
             if name not in self.fields:
-                row.faults.append(Fault(row.line, name, "A row of this kind has no such member."))
+                row.faults.append(RowError(row.line, name, "A row of this kind has no such member."))
                 continue
             try:
                 if from_text and name in self.texts:
                     value = self.texts[name](value)
                 values[name] = self.fields[name].run_validation(value)
             except ValueError as problem:
-                row.faults.append(Fault(row.line, name, str(problem)))
+                row.faults.append(RowError(row.line, name, str(problem)))
             except ValidationError as problem:
-                row.faults.append(Fault(row.line, name, _said(problem.detail)))
+                row.faults.append(RowError(row.line, name, _said(problem.detail)))
             except SkipField:
                 continue
         row.faults += [
-            Fault(row.line, name, "Send this member.")
+            RowError(row.line, name, "Send this member.")
             for name in self.needed
             if name not in row.members and not row.faults
         ]

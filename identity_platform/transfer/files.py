@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from identity_platform.transfer.rows import CSV, marked
+from identity_platform.transfer.rows import CSV, escape_formula
 from identity_platform.transfer.temporary_folder import temporary_folder
 
 
@@ -72,4 +72,4 @@ def _cell(value: Any) -> str:
         case dict() | list():
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         case _:
-            return marked(str(value))
+            return escape_formula(str(value))

@@ -1,4 +1,4 @@
-"""Places for what takes long: so many at the same moment, so that it never holds all threads of the server."""
+"""Bound how many slow operations run at once in a process, so that they never occupy all threads of the server."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,8 +9,8 @@ from django.conf import settings
 from identity_platform.api.errors import ApiError
 
 
-class Places:
-    """So many places in this process; whoever finds none is rejected with what `full` makes."""
+class Semaphore:
+    """Let at most `number` operations run at once in this process. Raises what `full` returns when all are taken."""
 
     def __init__(self, number: int, full: Callable[[], ApiError]) -> None:
         self.number = number
@@ -18,13 +18,13 @@ class Places:
         self._full = full
 
     @classmethod
-    def for_slow_requests(cls, full: Callable[[], ApiError]) -> "Places":
-        """For requests that wait long for somebody else: a quarter of the threads, so that the others stay free."""
+    def for_slow_requests(cls, full: Callable[[], ApiError]) -> "Semaphore":
+        """For requests that wait long for another server: they may use a quarter of the threads."""
         return cls(max(1, settings.WEB_THREADS // 4), full)
 
     @contextmanager
-    def one(self, *, wait: float = 0.0) -> Iterator[None]:
-        """Hold a place, waited for at most so many seconds. Raises what `full` makes."""
+    def acquire(self, *, wait: float = 0.0) -> Iterator[None]:
+        """Run one operation, after waiting at most `wait` seconds for another one to end."""
         if not self._free.acquire(timeout=wait):
             raise self._full()
         try:
