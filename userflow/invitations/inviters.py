@@ -1,7 +1,7 @@
-"""Whoever has invited somebody, as the store knows that principal now.
+"""The inviter's current permissions.
 
-An invitation waits for a week. What its inviter has lost by then (the role, the permission, the access as a whole) it
-must not grant any more.
+An invitation is valid for a week. It must not grant what the inviter has lost in the meantime: a role, a permission or
+the account.
 """
 
 from uuid import UUID
@@ -12,8 +12,8 @@ from userflow.invitations.models import Invitation
 
 
 def inviter_now(invitation: Invitation) -> Principal:
-    """The inviter with the permissions held now: none when that user or client is gone or switched off."""
-    tenant_id, permissions = _standing(invitation.invited_by_kind, invitation.invited_by_id)
+    """Return the inviter with its current permissions: none if that user or client is deleted or deactivated."""
+    tenant_id, permissions = _current_permissions(invitation.invited_by_kind, invitation.invited_by_id)
     return Principal(
         kind=invitation.invited_by_kind,
         id=invitation.invited_by_id,
@@ -25,7 +25,7 @@ def inviter_now(invitation: Invitation) -> Principal:
     )
 
 
-def _standing(kind: str, inviter_id: UUID) -> tuple[UUID | None, set[str]]:
+def _current_permissions(kind: str, inviter_id: UUID) -> tuple[UUID | None, set[str]]:
     if kind == CLIENT:
         client = Client.objects.filter(pk=inviter_id, active=True).first()
         return (client.tenant_id, set(client.scopes)) if client else (None, set())

@@ -8,19 +8,19 @@ from django.db import models
 
 from tenants.models import Tenant, TenantModel
 
-# How long after its expiry an invitation is still listed, whatever became of it.
+# How long after its expiry an invitation is still listed.
 KEPT = timedelta(days=90)
 ADMIN, END_USER = "admin", "end_user"
 PENDING, ACCEPTED, CANCELLED, EXPIRED = "pending", "accepted", "cancelled", "expired"
 
 
 class Invitation(models.Model):
-    """Somebody is asked to become a user. The token travels by mail only; here is its SHA-256."""
+    """An invitation to become a user. The token is only in the mail; the row stores its SHA-256."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     email = models.CharField(max_length=254)
     email_key = models.CharField(max_length=254)
-    # Names of admin roles, or ids of the tenant's roles: a role that is deleted and made anew under its name is another.
+    # Names of admin roles, or ids of the tenant's roles: a deleted role that is created again under its name gets a new id.
     roles: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     invited_by_kind = models.CharField(max_length=16)
     invited_by_id = models.UUIDField()
@@ -29,7 +29,7 @@ class Invitation(models.Model):
     expires_at = models.DateTimeField()
     accepted_at = models.DateTimeField(null=True)
     cancelled_at = models.DateTimeField(null=True)
-    # The user that came of it.
+    # The user created from it.
     user_id = models.UUIDField(null=True)
 
     class Meta:
@@ -47,7 +47,7 @@ class Invitation(models.Model):
         return models.Q(expires_at__lt=moment - KEPT)
 
     def status(self, moment: datetime) -> str:
-        """What has become of it by now."""
+        """Return the status at this moment."""
         if self.accepted_at is not None:
             return ACCEPTED
         if self.cancelled_at is not None:
@@ -56,7 +56,7 @@ class Invitation(models.Model):
 
 
 class AdminInvitation(Invitation):
-    """To become an admin of a tenant, or without a tenant an operator."""
+    """An invitation of a tenant admin, or of an operator if there is no tenant."""
 
     kind: ClassVar[str] = ADMIN
 
@@ -78,7 +78,7 @@ class AdminInvitation(Invitation):
 
 
 class EndUserInvitation(Invitation, TenantModel):
-    """To become an end user, through one of the tenant's clients."""
+    """An invitation of an end user, through one of the tenant's clients."""
 
     kind: ClassVar[str] = END_USER
 
@@ -88,7 +88,7 @@ class EndUserInvitation(Invitation, TenantModel):
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="end_user_invitation_newest"),
             models.Index(fields=["email_key"], name="end_user_invitation_email"),
-            # An erasure looks for the one that the person came by; most have led nobody in.
+            # An erasure looks up the invitation that the user accepted; most rows have no user.
             models.Index(
                 fields=["user_id"], condition=models.Q(user_id__isnull=False), name="end_user_invitation_user"
             ),
@@ -101,5 +101,5 @@ class EndUserInvitation(Invitation, TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """After a restore: those that were open have expired and can be sent again."""
+        """Expire all open invitations after a restore; they can be resent."""
         cls._base_manager.filter(expires_at__gt=moment).update(expires_at=moment)

@@ -1,4 +1,4 @@
-"""How invitations are read: by status, with the names of their roles, and as pages over two databases."""
+"""Reads of invitations: by status, with the names of their roles, and as pages over two databases."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ Row = AdminInvitation | EndUserInvitation
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An invitation as it is answered: with the names of its roles and what has become of it."""
+    """An invitation as responses show it: with role names and current status."""
 
     row: Row
     tenant_id: UUID | None
@@ -29,7 +29,7 @@ class Shown:
 
 
 def with_status(found: Any, status: str | None) -> Any:
-    """Those of the invitations that are in this status now; all of them without one."""
+    """Filter by current status; None keeps all."""
     match status:
         case models.PENDING:
             return found.filter(Invitation.OPEN, expires_at__gt=now())
@@ -72,13 +72,13 @@ def merged_page(sources: dict[str, Any], tenant_id: UUID, page: int, limit: int)
 
 
 def with_role_names(row: Row, tenant: lookup.TenantContext | None) -> Shown:
-    """One invitation as it is answered; the tenant of an end user's must be entered."""
+    """Return one invitation with role names; for an end user's, the tenant must be entered."""
     roles = row.roles if row.kind == ADMIN else _role_names([row])[row.pk]
     return shown(row, tenant.tenant_id if tenant else None, roles)
 
 
 def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:
-    """The names of the roles of end users' invitations; a role that was deleted is none any more."""
+    """Return the role names of end users' invitations, without deleted roles."""
     wanted = {role_id for row in rows for role_id in row.roles}
     names = (
         {str(key): name for key, name in Role.objects.filter(pk__in=wanted).values_list("pk", "name")} if wanted else {}
@@ -87,5 +87,5 @@ def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:
 
 
 def shown(row: Row, tenant_id: UUID | None, roles: Sequence[str]) -> Shown:
-    """An invitation as it is answered, when the names of its roles are known."""
+    """Return an invitation with the given role names."""
     return Shown(row, tenant_id, sorted(roles), row.status(now()))

@@ -1,4 +1,4 @@
-"""Shapes of invitations."""
+"""Serializers of invitations."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ KINDS = [ADMIN, END_USER]
 
 
 def record(shown: Shown) -> dict[str, Any]:
-    """An invitation as it is answered; never with its token."""
+    """Return an invitation as responses show it, without its token."""
     row = shown.row
     return {
         "id": row.pk,
@@ -63,15 +63,15 @@ class InvitationIn(serializers.Serializer[Any]):
         Text(max_length=63),
         most=50,
         required=False,
-        help_text="Names. Of an admin by default tenant-admin (operator without a tenant).",
+        help_text="Role names. Default for admins: tenant-admin (operator without a tenant).",
     )
     tenant_id = Identifier(required=False, help_text="For operators.")
-    client_id = Identifier(required=False, help_text="Of an end user; the default client if left out.")
+    client_id = Identifier(required=False, help_text="For end users. Default: the default client.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """An empty list is a value: whoever names no role must not get the widest one."""
+        """Reject an empty list of roles: it must not become the default role, which has the most permissions."""
         if attrs["kind"] == ADMIN and attrs.get("roles") == []:
-            raise serializers.ValidationError({"roles": "An admin user needs a role: name one, or leave roles out."})
+            raise serializers.ValidationError({"roles": "An admin user needs a role. Name one or omit `roles`."})
         return attrs
 
 
@@ -79,7 +79,7 @@ class AcceptIn(serializers.Serializer[Any]):
     token = Text(max_length=128)
     password = Text(max_length=1024)
     username = Text(
-        max_length=150, trim=True, required=False, help_text="Of an admin user; the e-mail address if left out."
+        max_length=150, trim=True, required=False, help_text="For admin users. Default: the e-mail address."
     )
     name = Text(max_length=255, required=False, allow_blank=True)
 

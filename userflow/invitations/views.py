@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.accounts.models import AdminUser
 from userflow.errors import (
     AdminNameTaken,
     AlreadyInvited,
@@ -25,7 +26,7 @@ from userflow.errors import (
 )
 from userflow.ids import id_or
 from userflow.invitations import actions, serializers
-from userflow.invitations.models import ADMIN
+from userflow.invitations.acceptance import accept_invitation
 from userflow.named_tenant import NamedTenant
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, needs, principal_at, tenant_at
@@ -62,7 +63,7 @@ class InvitationViewSet(ApiViewSet):
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
-        """Invite an admin user or an end user; the token travels by mail only and is good for seven days."""
+        """Invite an admin user or an end user; the token travels by mail only and is valid for seven days."""
         asked = self.valid(serializers.InvitationIn)
         tenant_id = _tenant(request, asked.pop("tenant_id", None))
         shown = actions.invite(by=principal_at(request), tenant_id=tenant_id, **asked)
@@ -84,7 +85,7 @@ class InvitationViewSet(ApiViewSet):
         assurance=Action.GRANT_ROLES,
     )
     def resend(self, request: Request, invitation_id: str) -> Response:
-        """Send the mail again with a new token and seven new days; the token sent before ends."""
+        """Send the mail again with a new token and seven new days; the previous token becomes invalid."""
         shown = actions.resend_invitation(
             by=principal_at(request),
             tenant_id=self._tenant(request),
@@ -98,7 +99,7 @@ class InvitationViewSet(ApiViewSet):
         errors=[UnknownInvitation, InvitationClosed, *TENANCY],
     )
     def destroy(self, request: Request, invitation_id: str) -> Response:
-        """Cancel an invitation: its token is worthless from now on."""
+        """Cancel an invitation: its token becomes invalid."""
         shown = actions.cancel_invitation(
             by=principal_at(request),
             tenant_id=self._tenant(request),
@@ -132,15 +133,15 @@ class AcceptanceViewSet(ApiViewSet):
     )
     def accept(self, request: Request) -> Response:
         """Accept an invitation with the token of its mail and choose a password."""
-        done = actions.accept_invitation(**self.valid(serializers.AcceptIn))
+        done = accept_invitation(**self.valid(serializers.AcceptIn))
         answer = {
             "user_id": done.user.pk,
             "kind": done.kind,
             "email": done.user.email,
-            **({"username": done.user.username} if done.kind == ADMIN else {}),
+            **({"username": done.user.username} if isinstance(done.user, AdminUser) else {}),
             "tenant_id": done.tenant_id,
             "client_id": done.client_id,
-            "message": "Welcome: sign in with your password.",
+            "message": "The account is ready. Sign in with your password.",
         }
         return Response(answer, status=201, headers={**NO_STORE, **ticket_header(done.enrollment_ticket)})
 
