@@ -39,12 +39,12 @@ def measure(rounds: int = 30, signins: int = 20) -> None:
     """Print the median sign-in with and without auditing, and the ratio, with and without the hash."""
     for name in ("signin", "registration", "wrong_secret"):
         settings.LIMITS[name] = (10**9, 60)
-    made = open_tenant(name="Audit cost", slug=f"audit-cost-{secrets.token_hex(4)}")
+    created = open_tenant(name="Audit cost", slug=f"audit-cost-{secrets.token_hex(4)}")
     try:
         email = f"{secrets.token_hex(6)}@example.com"
         register_end_user(
-            tenant_id=made.tenant.pk,
-            client_id=made.client_id,
+            tenant_id=created.tenant.pk,
+            client_id=created.client_id,
             email=email,
             password=PASSWORD,
         )
@@ -52,20 +52,20 @@ def measure(rounds: int = 30, signins: int = 20) -> None:
         def batch() -> float:
             began = time.perf_counter()
             for _ in range(signins):
-                sign_in_end_user(client_id=made.client_id, email=email, password=PASSWORD)
+                sign_in_end_user(client_id=created.client_id, email=email, password=PASSWORD)
             return (time.perf_counter() - began) / signins
 
         batch()
         _compare("sign-in", batch, rounds)
         with _replaced(passwords, "matches", lambda password, encoded: True):
             _compare("without the hash", batch, rounds)
-        with in_tenant(made.tenant.pk):
+        with in_tenant(created.tenant.pk):
             began = time.perf_counter()
             for _ in range(500):
                 writer.record_for_tenant("bench.written", target=("user", email))
             print(f"one event alone, in a transaction of its own: {(time.perf_counter() - began) * 2:.3f} ms")
     finally:
-        provisioning.delete_tenant(tenant_id=made.tenant.pk)
+        provisioning.delete_tenant(tenant_id=created.tenant.pk)
 
 
 def _compare(what: str, batch: Callable[[], float], rounds: int) -> None:

@@ -35,7 +35,7 @@ class Authenticator:
         x, y = numbers.x.to_bytes(32, "big"), numbers.y.to_bytes(32, "big")
         return cbor2.dumps({1: 2, 3: -7, -1: 1, -2: x, -3: y})
 
-    def answer(self, challenge: bytes) -> dict[str, Any]:
+    def respond(self, challenge: bytes) -> dict[str, Any]:
         """Return the response to a challenge in the form of `PublicKeyCredential.toJSON()`."""
         self.uses += 1
         said = {"type": "webauthn.get", "challenge": base64url(challenge), "origin": self.origin, "crossOrigin": False}

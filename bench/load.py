@@ -1,6 +1,6 @@
 """A keep-alive HTTP/1.1 client on raw sockets, in a process of its own. Reads its job from standard input.
 
-It does as little as it can, since it shares the cores with the server: requests are bytes made beforehand, answers are
+It does as little as it can, since it shares the cores with the server: requests are bytes prepared beforehand, responses are
 counted by their Content-Length. With `per_second` it sends at fixed times regardless of the responses, and a response's time
 counts from when its request was due, so that a server that stalls is not spared the requests of the stall.
 """
@@ -39,7 +39,7 @@ class Line:
         head = bytes(self.received[:end]).lower()
         _, found, length = head.partition(b"content-length:")
         if not found:
-            raise ConnectionError("An answer has no Content-Length.")
+            raise ConnectionError("A response has no Content-Length.")
         if len(self.received) < end + 4 + int(length.split(b"\r\n", 1)[0]):
             return None
         self.received.clear()
@@ -57,7 +57,7 @@ def run(
 ) -> dict[str, Any]:
     """Send the requests in turn for `seconds`, or each of them `once`.
 
-    Gives answers, seconds, statuses and the answers' times in ms.
+    Returns answers (their number), seconds, statuses and the times of the responses in ms.
     """
     lines = {}
     poll = select.poll()
@@ -85,7 +85,7 @@ def run(
         wait = LONGEST_WAIT if per_second is None or not idle or now >= ends else max(0.0, min(due, ends) - now)
         ready = poll.poll(wait * 1000)
         if not ready and wait == LONGEST_WAIT:
-            raise TimeoutError("The server does not answer.")
+            raise TimeoutError("The server does not respond.")
         now = time.perf_counter()
         for descriptor, _ in ready:
             line = lines[descriptor]

@@ -102,7 +102,7 @@ class _Caller:
         answer = self._client.generic(method, path, content, content_type="application/json" if content else "")
         took = (time.perf_counter() - began) * 1000
         if answer.status_code != status:
-            raise RuntimeError(f"{method} {path} answered {answer.status_code}: {answer.content!r}")
+            raise RuntimeError(f"{method} {path} returned {answer.status_code}: {answer.content!r}")
         return took
 
 
@@ -145,7 +145,7 @@ def _tenant(size: int, say: Callable[[str], None]) -> _Caller:
             Service(
                 tenant=tenant,
                 name=f"Service {number} {uuid4()}",
-                description="A service that was made to be counted.",
+                description="A service for the benchmark.",
                 type=TYPES[min(int(random.expovariate(0.4)), len(TYPES) - 1)],
                 status="inactive" if number % 10 == 0 else "active",
                 base_url=f"https://api{number}.example.com/v1",

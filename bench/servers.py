@@ -117,4 +117,4 @@ def _wait(server: Server, path: str, log: Path) -> None:
             time.sleep(0.01)
         finally:
             connection.close()
-    raise NotStarted(f"{server.name} does not answer:\n{log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
+    raise NotStarted(f"{server.name} does not respond:\n{log.read_text(encoding='utf-8', errors='replace')[-2000:]}")

@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Customer:
+class BenchTenant:
     """A tenant with users and its admin's token."""
 
     tenant_id: UUID
@@ -77,19 +77,19 @@ def know(number: int) -> None:
         cursor.execute("ANALYZE")
 
 
-def customers(number: int, users: int, say: Say) -> list[Customer]:
+def tenants_with_users(number: int, users: int, say: Say) -> list[BenchTenant]:
     """Return tenants with at least the given number of end users each."""
     grow(number, say)
     found = Tenant.objects.exclude(database__name__startswith="known_").filter(database__status=State.ACTIVE)
     chosen = []
     for count, tenant in enumerate(found.order_by("created_at", "id")[:number]):
         if count % 50 == 0:
-            say(f"people of tenant {count} of {number}")
+            say(f"users of tenant {count} of {number}")
         chosen.append(_customer(tenant, users))
     return chosen
 
 
-def _customer(tenant: Tenant, users: int) -> Customer:
+def _customer(tenant: Tenant, users: int) -> BenchTenant:
     client_id = Client.objects.filter(tenant_id=tenant.pk, is_default=True).values_list("id", flat=True)[0]
     with in_tenant(tenant.pk, Purpose.WRITE):
         missing = users - EndUser.objects.count()
@@ -108,13 +108,13 @@ def _customer(tenant: Tenant, users: int) -> Customer:
         if missing > 0:
             with connections["tenant"].cursor() as cursor:
                 cursor.execute("ANALYZE")
-        people = list(EndUser.objects.order_by("id").values_list("id", "email")[:users])
-    return Customer(
+        users_of_tenant = list(EndUser.objects.order_by("id").values_list("id", "email")[:users])
+    return BenchTenant(
         tenant.pk,
         client_id,
         admin_token(tenant.pk),
-        tuple(user for user, _ in people),
-        tuple(email for _, email in people),
+        tuple(user for user, _ in users_of_tenant),
+        tuple(email for _, email in users_of_tenant),
     )
 
 

@@ -38,7 +38,7 @@ FROM (
 
 def measure(run: Run) -> list[Row]:
     """Measure the slowest p95 of the requests without text search, page 1 of both tenants, and the slowest text search."""
-    village, crowd = world.customers(2, run.sizes.users, run.say)
+    reference, crowd = world.tenants_with_users(2, run.sizes.users, run.say)
     run.say(f"{run.sizes.crowd} people")
     _fill(crowd, run.sizes.crowd)
     counted, by_text = _requests(crowd, run.sizes.crowd)
@@ -46,15 +46,15 @@ def measure(run: Run) -> list[Row]:
     with servers.platform(run.home) as platform:
         first, small = [], []
         for number in range(run.rounds):
-            for house, times in ((crowd, first), (village, small)):
+            for tenant, times in ((crowd, first), (reference, small)):
                 run.say(f"round {number + 1} of {run.rounds}: page 1")
-                subject = Subject("page 1", platform, [_get(house, page=1)], connections=1)
+                subject = Subject("page 1", platform, [_get(tenant, page=1)], connections=1)
                 times.append(_answered(subject, run.seconds)["p50_ms"])
         for name, request in {**counted, **by_text}.items():
             run.say(name)
             subject = Subject(name, platform, [request], connections=1)
             found[name] = min((_answered(subject, run.seconds) for _ in range(2)), key=lambda one: one["p95_ms"])
-    run.raw["crowd"] = {"page_1": {"crowd": first, "village": small}, "requests": found}
+    run.raw["crowd"] = {"page_1": {"crowd": first, "reference": small}, "requests": found}
     page_1 = statistics.median(a / b for a, b in zip(first, small, strict=True))
     return [
         _slowest("9", f"lists in a tenant of {run.sizes.crowd}, by page and by what is counted", counted, found),
@@ -71,18 +71,18 @@ def measure(run: Run) -> list[Row]:
     ]
 
 
-def _fill(house: world.Customer, people: int) -> None:
-    with in_tenant(house.tenant_id, Purpose.WRITE), connections["tenant"].cursor() as cursor:
+def _fill(tenant: world.BenchTenant, people: int) -> None:
+    with in_tenant(tenant.tenant_id, Purpose.WRITE), connections["tenant"].cursor() as cursor:
         cursor.execute("SET statement_timeout = 0")
         cursor.execute("SELECT count(*) FROM userflow_enduser")
         missing = people - cursor.fetchone()[0]
         if missing > 0:
-            cursor.execute(_FILL, {"client": house.client_id, "password": world.password_hash(), "people": missing})
+            cursor.execute(_FILL, {"client": tenant.client_id, "password": world.password_hash(), "people": missing})
             cursor.execute("VACUUM ANALYZE")
         cursor.execute("RESET statement_timeout")
 
 
-def _requests(house: world.Customer, people: int) -> tuple[dict[str, bytes], dict[str, bytes]]:
+def _requests(tenant: world.BenchTenant, people: int) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """Return the requests whose totals are counters, and those that search for text."""
     last = people // LIMIT
     counted: dict[str, dict[str, object]] = {
@@ -92,7 +92,7 @@ def _requests(house: world.Customer, people: int) -> tuple[dict[str, bytes], dic
         "active": {"active": "true"},
         "deactivated, tenth page": {"active": "false", "page": 10},
         "active, page in the middle": {"active": "true", "page": last // 2},
-        "client": {"client_id": house.client_id},
+        "client": {"client_id": tenant.client_id},
         "provider": {"provider": "google"},
         "provider in another case": {"provider": "LOCAL"},
     }
@@ -104,14 +104,14 @@ def _requests(house: world.Customer, people: int) -> tuple[dict[str, bytes], dic
         "name and active": {"name": "berg", "active": "true"},
     }
     return (
-        {name: _get(house, **query) for name, query in counted.items()},
-        {name: _get(house, **query) for name, query in by_text.items()},
+        {name: _get(tenant, **query) for name, query in counted.items()},
+        {name: _get(tenant, **query) for name, query in by_text.items()},
     )
 
 
-def _get(house: world.Customer, **query: object) -> bytes:
-    asked = urlencode({"tenant_id": house.tenant_id, "limit": LIMIT, **query})
-    return world.get(f"/uflow/user/enduser/list?{asked}", house.token)
+def _get(tenant: world.BenchTenant, **query: object) -> bytes:
+    asked = urlencode({"tenant_id": tenant.tenant_id, "limit": LIMIT, **query})
+    return world.get(f"/uflow/user/enduser/list?{asked}", tenant.token)
 
 
 def _answered(subject: Subject, seconds: float) -> dict[str, float]:

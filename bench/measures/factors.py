@@ -48,15 +48,15 @@ class Enrolled:
 
 def measure(run: Run) -> list[Row]:
     """Target 15: TOTP verify and passkey finish; and, without a target, the same as a login's second step."""
-    [house] = world.customers(1, run.sizes.users, run.say)
-    people = _enrolled(house)
-    reads = [world.get(f"/uflow/user/enduser/{house.tenant_id}/{person.id}", house.token) for person in people]
+    [tenant] = world.tenants_with_users(1, run.sizes.users, run.say)
+    users = _enrolled(tenant)
+    reads = [world.get(f"/uflow/user/enduser/{tenant.tenant_id}/{person.id}", tenant.token) for person in users]
     makers: dict[str, Callable[[], list[bytes]]] = {
         "read": lambda: reads,
-        "totp": lambda: _codes(house, people, waits=False),
-        "passkey": lambda: _assertions(house, people, waits=False),
-        "totp_login": lambda: _codes(house, people, waits=True),
-        "passkey_login": lambda: _assertions(house, people, waits=True),
+        "totp": lambda: _codes(tenant, users, waits=False),
+        "passkey": lambda: _assertions(tenant, users, waits=False),
+        "totp_login": lambda: _codes(tenant, users, waits=True),
+        "passkey_login": lambda: _assertions(tenant, users, waits=True),
     }
     taken: dict[str, list[Sample]] = {name: [] for name in makers}
     with servers.platform(run.home) as platform:
@@ -89,10 +89,10 @@ def _row(taken: dict[str, list[Sample]], name: str, what: str, *, wanted: bool) 
     )
 
 
-def _enrolled(house: world.Customer) -> list[Enrolled]:
+def _enrolled(tenant: world.BenchTenant) -> list[Enrolled]:
     """Return the tenant's users, each with a confirmed secret and a passkey; factors of an earlier run are replaced."""
-    pairs = zip(house.users[:PEOPLE], house.emails[:PEOPLE], strict=True)
-    people = [
+    pairs = zip(tenant.users[:PEOPLE], tenant.emails[:PEOPLE], strict=True)
+    users = [
         Enrolled(
             user_id,
             email,
@@ -101,13 +101,13 @@ def _enrolled(house: world.Customer) -> list[Enrolled]:
         )
         for user_id, email in pairs
     ]
-    with in_tenant(house.tenant_id), tenant_atomic():
+    with in_tenant(tenant.tenant_id), tenant_atomic():
         EndUserTotpSecret.objects.all().delete()
         EndUserPasskey.objects.all().delete()
-        EndUserTotpSecret.objects.bulk_create(_secret(person) for person in people)
-        EndUserPasskey.objects.bulk_create(_passkey(person) for person in people)
-        EndUser.objects.filter(pk__in=[person.id for person in people]).update(mfa_methods=["webauthn", "totp"])
-    return people
+        EndUserTotpSecret.objects.bulk_create(_secret(person) for person in users)
+        EndUserPasskey.objects.bulk_create(_passkey(person) for person in users)
+        EndUser.objects.filter(pk__in=[person.id for person in users]).update(mfa_methods=["webauthn", "totp"])
+    return users
 
 
 def _secret(person: Enrolled) -> EndUserTotpSecret:
@@ -134,40 +134,40 @@ def _passkey(person: Enrolled) -> EndUserPasskey:
     )
 
 
-def _codes(house: world.Customer, people: list[Enrolled], *, waits: bool) -> list[bytes]:
+def _codes(tenant: world.BenchTenant, users: list[Enrolled], *, waits: bool) -> list[bytes]:
     """Return a right code of each user, for an unused time step."""
-    with in_tenant(house.tenant_id), tenant_atomic():
+    with in_tenant(tenant.tenant_id), tenant_atomic():
         EndUserTotpSecret.objects.update(last_step=None)
-        waiting = [_ticket(house, person) if waits else {} for person in people]
+        waiting = [_ticket(tenant, person) if waits else {} for person in users]
     path = f"/webauthn/totp/verify{'Login' if waits else ''}"
     return [
-        _post(house, path, person, {"code": f"{totp(person.secret, t0=0):06d}", **ticket})
-        for person, ticket in zip(people, waiting, strict=True)
+        _post(tenant, path, person, {"code": f"{totp(person.secret, t0=0):06d}", **ticket})
+        for person, ticket in zip(users, waiting, strict=True)
     ]
 
 
-def _assertions(house: world.Customer, people: list[Enrolled], *, waits: bool) -> list[bytes]:
+def _assertions(tenant: world.BenchTenant, users: list[Enrolled], *, waits: bool) -> list[bytes]:
     """Return a response of each user to a challenge of their own."""
-    with in_tenant(house.tenant_id), tenant_atomic():
-        waiting = [_ticket(house, person) if waits else {} for person in people]
-        challenges = [queries.open_challenge(END_USERS, queries.AUTHENTICATION, user_id=person.id) for person in people]
+    with in_tenant(tenant.tenant_id), tenant_atomic():
+        waiting = [_ticket(tenant, person) if waits else {} for person in users]
+        challenges = [queries.open_challenge(END_USERS, queries.AUTHENTICATION, user_id=person.id) for person in users]
     return [
         _post(
-            house,
+            tenant,
             "/webauthn/enduser/finishAuthentication",
             person,
-            {"response": person.authenticator.answer(challenge), **ticket},
+            {"response": person.authenticator.respond(challenge), **ticket},
         )
-        for person, challenge, ticket in zip(people, challenges, waiting, strict=True)
+        for person, challenge, ticket in zip(users, challenges, waiting, strict=True)
     ]
 
 
-def _ticket(house: world.Customer, person: Enrolled) -> dict[str, str]:
+def _ticket(tenant: world.BenchTenant, person: Enrolled) -> dict[str, str]:
     user = EndUser(pk=person.id)
-    ticket = tickets.issue_ticket(END_USERS, user, tickets.SECOND_STEP, client_id=house.client_id, amr=PASSWORD_AMR)
+    ticket = tickets.issue_ticket(END_USERS, user, tickets.SECOND_STEP, client_id=tenant.client_id, amr=PASSWORD_AMR)
     return {"mfa_token": ticket}
 
 
-def _post(house: world.Customer, path: str, person: Enrolled, members: dict[str, object]) -> bytes:
-    body = {"tenant_id": str(house.tenant_id), "email": person.email, **members}
+def _post(tenant: world.BenchTenant, path: str, person: Enrolled, members: dict[str, object]) -> bytes:
+    body = {"tenant_id": str(tenant.tenant_id), "email": person.email, **members}
     return world.post(path, json.dumps(body).encode())

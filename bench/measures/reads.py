@@ -16,29 +16,29 @@ PAGES = 20
 
 def measure_one(run: Run) -> list[Row]:
     """Target 1: an authorised GET of one end user by a tenant admin."""
-    [house] = world.customers(1, run.sizes.users, run.say)
-    users = random.Random(1).sample(house.users, len(house.users))
-    ours = [world.get(f"/uflow/user/enduser/{house.tenant_id}/{user}", house.token) for user in users]
+    [tenant] = world.tenants_with_users(1, run.sizes.users, run.say)
+    users = random.Random(1).sample(tenant.users, len(tenant.users))
+    ours = [world.get(f"/uflow/user/enduser/{tenant.tenant_id}/{user}", tenant.token) for user in users]
     bare = [world.get(f"/users/{user}") for user in users]
-    taken = _beside_bare(run, "read", house, ours, bare)
+    taken = _beside_bare(run, "read", tenant, ours, bare)
     return [_row("1", "GET of one end user, whole stack", taken, least=1.3)]
 
 
 def measure_list(run: Run) -> list[Row]:
     """Target 2: a page of 20 end users with the total."""
-    [house] = world.customers(1, run.sizes.users, run.say)
+    [tenant] = world.tenants_with_users(1, run.sizes.users, run.say)
     pages = range(1, max(2, min(PAGES, run.sizes.users // LIMIT) + 1))
-    path = f"/uflow/user/enduser/list?tenant_id={house.tenant_id}&limit={LIMIT}&page="
-    ours = [world.get(f"{path}{page}", house.token) for page in pages]
+    path = f"/uflow/user/enduser/list?tenant_id={tenant.tenant_id}&limit={LIMIT}&page="
+    ours = [world.get(f"{path}{page}", tenant.token) for page in pages]
     bare = [world.get(f"/users?limit={LIMIT}&page={page}") for page in pages]
-    taken = _beside_bare(run, "list", house, ours, bare)
+    taken = _beside_bare(run, "list", tenant, ours, bare)
     return [_row("2", f"list of {LIMIT} end users of {run.sizes.users}, whole stack", taken, least=2.5)]
 
 
 def _beside_bare(
-    run: Run, name: str, house: world.Customer, ours: Sequence[bytes], bare: Sequence[bytes]
+    run: Run, name: str, tenant: world.BenchTenant, ours: Sequence[bytes], bare: Sequence[bytes]
 ) -> dict[str, list[Sample]]:
-    database = run.home.with_database(lookup.find(house.tenant_id).database)
+    database = run.home.with_database(lookup.find(tenant.tenant_id).database)
     with servers.platform(run.home) as platform, servers.peer(run.home, "bare", PEER_DATABASE_URL=database) as peer:
         return run.compare(name, [Subject("platform", platform, ours), Subject("bare", peer, bare)])
 

@@ -17,19 +17,19 @@ READERS = 8
 SIGNERS = 8
 
 
-def _logins(house: world.Customer) -> list[bytes]:
+def _logins(tenant: world.BenchTenant) -> list[bytes]:
     return [
         world.post(
             "/uflow/auth/enduser/login",
-            json.dumps({"client_id": str(house.client_id), "email": email, "password": world.PASSWORD}).encode(),
+            json.dumps({"client_id": str(tenant.client_id), "email": email, "password": world.PASSWORD}).encode(),
         )
-        for email in house.emails[:PEOPLE]
+        for email in tenant.emails[:PEOPLE]
     ]
 
 
 def measure_login(run: Run) -> list[Row]:
     """Target 5: an end user's login with session, refresh token, attempt counter, window and audit written."""
-    [house] = world.customers(1, run.sizes.users, run.say)
+    [tenant] = world.tenants_with_users(1, run.sizes.users, run.say)
     hashing = {"PEER_HASH": world.password_hash(), "PEER_PASSWORD": world.PASSWORD}
     with (
         servers.platform(run.home) as platform,
@@ -37,7 +37,7 @@ def measure_login(run: Run) -> list[Row]:
         servers.peer(run.home, "hash_only", **hashing, PEER_LIBSODIUM="1") as libsodium,
     ):
         subjects = [
-            Subject("platform", platform, _logins(house)),
+            Subject("platform", platform, _logins(tenant)),
             Subject("hash", stock, [world.get("/")]),
             Subject("libsodium", libsodium, [world.get("/")]),
         ]
@@ -67,12 +67,12 @@ def measure_login(run: Run) -> list[Row]:
 
 def measure_latency(run: Run) -> list[Row]:
     """Target 8: p99 of reads at a steady rate, alone and while logins keep every core busy."""
-    [house] = world.customers(1, run.sizes.users, run.say)
-    reads = [world.get(f"/uflow/user/enduser/{house.tenant_id}/{user}", house.token) for user in house.users]
+    [tenant] = world.tenants_with_users(1, run.sizes.users, run.say)
+    reads = [world.get(f"/uflow/user/enduser/{tenant.tenant_id}/{user}", tenant.token) for user in tenant.users]
     alone, beside, signed_in, refused = [], [], 0, 0
     with servers.platform(run.home) as platform:
         reading = Subject("reads", platform, reads, connections=READERS, per_second=READS_PER_SECOND)
-        signing = Subject("logins", platform, _logins(house), connections=SIGNERS)
+        signing = Subject("logins", platform, _logins(tenant), connections=SIGNERS)
         for number in range(run.rounds):
             run.say(f"round {number + 1} of {run.rounds}: reads alone")
             alone.append(_all_answered(answers_of(load(reading, run.seconds))))

@@ -17,13 +17,13 @@ WARM_UP_SECONDS = 20.0
 
 def measure(run: Run) -> list[Row]:
     """The same read, over all tenants in random order and over one; with a large and with the default budget."""
-    houses = world.customers(run.sizes.tenants, run.sizes.users_of_each, run.say)
-    walk = [(house, user) for house in houses for user in house.users[: run.sizes.users_of_each]]
+    tenants = world.tenants_with_users(run.sizes.tenants, run.sizes.users_of_each, run.say)
+    walk = [(tenant, user) for tenant in tenants for user in tenant.users[: run.sizes.users_of_each]]
     random.Random(3).shuffle(walk)
-    many = [world.get(f"/uflow/user/enduser/{house.tenant_id}/{user}", house.token) for house, user in walk]
+    many = [world.get(f"/uflow/user/enduser/{tenant.tenant_id}/{user}", tenant.token) for tenant, user in walk]
     one = [
-        world.get(f"/uflow/user/enduser/{houses[0].tenant_id}/{user}", houses[0].token)
-        for user in houses[0].users[: run.sizes.users_of_each]
+        world.get(f"/uflow/user/enduser/{tenants[0].tenant_id}/{user}", tenants[0].token)
+        for user in tenants[0].users[: run.sizes.users_of_each]
     ]
     roomy = str(run.sizes.tenants + 20)
     with (
@@ -38,7 +38,7 @@ def measure(run: Run) -> list[Row]:
     rows = [
         Row(
             "3",
-            f"random tenant of {len(houses)}, budget {roomy}",
+            f"random tenant of {len(tenants)}, budget {roomy}",
             ours=cost(taken["many"]),
             against=f"one tenant: {cost(taken['one'])}",
             ratio=speed,
@@ -60,7 +60,7 @@ def measure(run: Run) -> list[Row]:
     rows.append(
         Row(
             "–",
-            f"random tenant of {len(houses)}, budget 20 of each of {os.cpu_count()} workers: nearly all misses",
+            f"random tenant of {len(tenants)}, budget 20 of each of {os.cpu_count()} workers: nearly all misses",
             ours=cost(taken["tight"]),
             against=f"one tenant: {cost(taken['one'])}",
             ratio=budget,
