@@ -39,7 +39,7 @@ class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
 
     default_error_messages = {
         "invalid": "Send a string or a JSON object.",
-        "blank": "It may not be empty.",
+        "blank": "This field may not be empty.",
         "max_bytes": "Send at most {max_bytes} bytes.",
     }
 

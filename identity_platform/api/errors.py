@@ -1,4 +1,4 @@
-"""Errors: every way in which the API says no. Raised, never returned; `handlers.py` gives them their envelope."""
+"""The errors of the API. They are raised, never returned; `handlers.py` turns them into responses."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 
 
 class ApiError(Exception):
-    """An error: `status` is the HTTP status, `code` the registry's code, `message` what to do next.
+    """An error response: `status` is the HTTP status, `code` the registry's code, `message` the default text.
 
-    `details` maps a field to its messages (validation) or a name to a figure; `headers` go out with the answer.
+    `details` maps a field to its messages (validation) or a name to a number; `headers` are sent with the response.
     """
 
     status: ClassVar[int] = 400
     code: ClassVar[str] = "VALIDATION_ERROR"
     # Whether error bodies outside the registry carry `code` as well.
     shows_code: ClassVar[bool] = False
-    message: ClassVar[str] = "The request is not valid."
-    # Whether a rejection of a known caller is audited (tenants.rejections), also where a page shows it with another status.
+    message: ClassVar[str] = "The request is invalid."
+    # Whether it is audited when the caller is known (tenants.rejections), also when a page shows it with another status.
     audited: ClassVar[bool] = False
 
     def __init__(
@@ -33,26 +33,26 @@ class ApiError(Exception):
 
     @property
     def phrase(self) -> str:
-        """The reason phrase of the status (RFC 9110 section 15)."""
+        """Return the reason phrase of the status (RFC 9110 section 15)."""
         return HTTPStatus(self.status).phrase
 
 
 class ValidationFailed(ApiError):
-    """400: members are missing or of the wrong form; `details` names each of them."""
+    """400: fields are missing or invalid; `details` names each of them."""
 
-    message = "Some members are not valid: see details."
+    message = "Validation failed. See `details` for each field."
 
 
 class MalformedBody(ApiError):
-    """400: the body is not JSON, or JSON that must not be taken."""
+    """400: the body is not JSON, or is JSON with more than one meaning."""
 
     message = "The body is not valid JSON."
 
 
-class OddHost(ApiError):
+class UnknownHost(ApiError):
     """400: the Host header names no host of this platform."""
 
-    message = "The Host header names no host of this platform: an operator sets ALLOWED_HOSTS."
+    message = "The Host header names no host of this platform. The operator sets ALLOWED_HOSTS."
 
 
 class NotSignedIn(ApiError):
@@ -60,9 +60,9 @@ class NotSignedIn(ApiError):
 
     status = 401
     code = "UNAUTHORIZED"
-    # WWW-Authenticate (RFC 6750 section 3): without an error for a request that carries no token.
+    # WWW-Authenticate (RFC 6750 section 3). It names no error when the request carries no token.
     challenge: ClassVar[str] = "Bearer"
-    message = "Send a valid access token, from a sign-in or a refresh: `Authorization: Bearer <ACCESS_TOKEN>`."
+    message = "Authentication is required. Send a valid access token: `Authorization: Bearer <ACCESS_TOKEN>`."
 
     def __init__(
         self,
@@ -81,16 +81,16 @@ class AccessTokenInvalid(NotSignedIn):
 
 
 class NotAllowed(ApiError):
-    """403: a valid token that may not do this."""
+    """403: the token is valid but lacks the permission."""
 
     status = 403
     code = "FORBIDDEN"
     audited = True
-    message = "Your token does not carry the permission that this call needs."
+    message = "Your access token lacks the permission for this call."
 
 
 class InsufficientScope(NotAllowed):
-    """403: the token lacks a permission, or is of a kind that lacks it always (RFC 6750 section 3.1).
+    """403: the token lacks a permission, or its kind can never have it (RFC 6750 section 3.1).
 
     Not for what no token may do, such as removing the last admin.
     """
@@ -104,62 +104,62 @@ class InsufficientScope(NotAllowed):
 
 
 class NotFound(ApiError):
-    """404: nothing here under this name, or nothing that the caller may know of."""
+    """404: the resource does not exist, or the caller may not know that it does."""
 
     status = 404
     code = "NOT_FOUND"
-    message = "Nothing was found here."
+    message = "The resource does not exist."
 
 
 class UnknownPath(NotFound):
     """404: no endpoint has this path."""
 
-    message = "No endpoint has this path: see /docs/ for those there are."
+    message = "No endpoint has this path. See /docs/ for all endpoints."
 
 
 class MethodNotAllowed(ApiError):
-    """405: the path exists, this method on it does not."""
+    """405: the path does not support this method."""
 
     status = 405
     code = "METHOD_NOT_ALLOWED"
-    message = "This path does not take this method: the Allow header lists those it takes."
+    message = "This path does not support the method. The Allow header lists the supported methods."
 
 
 class Conflict(ApiError):
-    """409: it clashes with something that is there."""
+    """409: the request conflicts with an existing resource."""
 
     status = 409
     code = "CONFLICT"
-    message = "It clashes with something that exists."
+    message = "The request conflicts with an existing resource."
 
 
 class BodyTooLarge(ApiError):
-    """413: over the limit of a request's body."""
+    """413: the body is over the size limit."""
 
     status = 413
     code = "BODY_TOO_LARGE"
-    message = "The body is larger than 1 MiB: send less at a time."
+    message = "The body is larger than 1 MiB. Send less at a time."
 
 
 class UnsupportedMediaType(ApiError):
-    """415: the body is not what the endpoint reads."""
+    """415: the endpoint does not read this type of body."""
 
     status = 415
     code = "UNSUPPORTED_MEDIA_TYPE"
     message = "Send the body as `Content-Type: application/json` in UTF-8."
 
     @classmethod
-    def wanting(cls, media_type: str) -> "UnsupportedMediaType":
-        """The error of an endpoint that reads `media_type`."""
+    def expecting(cls, media_type: str) -> "UnsupportedMediaType":
+        """Return the error of an endpoint that reads `media_type`."""
         return cls(f"Send the body as `Content-Type: {media_type}` in UTF-8.")
 
 
 class TooManyRequests(ApiError):
-    """429: a limit is reached; `retry_after` seconds until a call can pass."""
+    """429: a rate limit is reached; the next request can pass after `retry_after` seconds."""
 
     status = 429
     code = "RATE_LIMITED"
-    message = "Too many requests: wait as long as Retry-After says."
+    message = "Too many requests. Retry after {retry_after} seconds."
 
     def __init__(
         self,
@@ -170,24 +170,25 @@ class TooManyRequests(ApiError):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         wait = max(1, retry_after)
-        super().__init__(message, details=details, headers={"Retry-After": str(wait), **(headers or {})})
+        text = message or self.message.format(retry_after=wait)
+        super().__init__(text, details=details, headers={"Retry-After": str(wait), **(headers or {})})
         self.retry_after = wait
 
 
 class ServerFault(ApiError):
-    """500: our defect. The log has it under the request id; the caller gets no more than that id."""
+    """500: a defect of the platform. It is logged under the request id, and the caller gets only that id."""
 
     status = 500
     code = "INTERNAL_ERROR"
-    message = "Something failed on our side. Quote the X-Request-ID of this answer when you report it."
+    message = "The server failed. Quote the X-Request-ID header of this response when you report it."
 
 
 class Unavailable(ApiError):
-    """503: something that we depend on does not answer; trying again is right."""
+    """503: a server that the platform depends on does not respond; the caller may retry."""
 
     status = 503
     code = "UNAVAILABLE"
-    message = "A server behind this call does not answer at the moment: try again."
+    message = "The service is temporarily unavailable. Try again."
 
     def __init__(
         self,
@@ -201,7 +202,7 @@ class Unavailable(ApiError):
 
 
 class OAuthError(ApiError):
-    """400 of the token endpoints, in the form of RFC 6749 section 5.2: `error` is one of its codes."""
+    """400 of the token endpoints, as RFC 6749 section 5.2 defines them: `error` is one of its codes."""
 
     error: ClassVar[str] = "invalid_request"
     message = "The request is not a valid OAuth 2.0 request (RFC 6749 section 5.2)."

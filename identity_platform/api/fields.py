@@ -72,8 +72,8 @@ class StrictField(NullIsAbsent):
     """What the fields here have in common; stands before the DRF field among the bases."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
-        "required": "Send this member.",
-        "null": "It may not be null.",
+        "required": "This field is required.",
+        "null": "This field may not be null.",
     }
     # For DRF a flag that an HTML form leaves out is false; left out means left out here.
     default_empty_html: Any = empty
@@ -116,7 +116,7 @@ class Text(StrictField, serializers.CharField):
 
     default_error_messages: ClassVar[dict[str, Any]] = {
         "invalid": "Send a string.",
-        "blank": "It may not be empty.",
+        "blank": "This field may not be empty.",
         "max_length": "Send at most {max_length} characters.",
         "min_length": "Send at least {min_length} characters.",
         "line": "Send one line without control characters.",
@@ -285,7 +285,7 @@ class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], 
     depth (itself is level 1)."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
-        "invalid": 'Send a JSON object: {{"member": value, ...}}.',
+        "invalid": 'Send a JSON object: {{"name": value, ...}}.',
         "max_bytes": "Send at most {max_bytes} bytes of JSON.",
         "max_depth": "Nest at most {max_depth} levels deep.",
     }

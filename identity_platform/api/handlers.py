@@ -1,4 +1,4 @@
-"""The only place that shapes an error body: one envelope per route group, chosen by path."""
+"""Turn errors into responses: one envelope per route group, chosen by path."""
 
 import sys
 import traceback
@@ -26,14 +26,14 @@ from identity_platform.api import errors
 
 log = structlog.get_logger("identity.api")
 
-# Of the way to a fault: more would make its line longer than a pipe takes in one piece (`logs.write_line`).
+# Frames in the log line of a fault. More would make the line longer than one write to a pipe (`logs.write_line`).
 DEEPEST_FRAMES = 40
-# What RFC 6749 section 5.2 calls our errors at the token endpoints.
+# The error codes of RFC 6749 section 5.2 for the token endpoints.
 OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 429: "temporarily_unavailable", 500: "server_error"}
 
 
 def envelope(path: str, error: errors.ApiError) -> dict[str, Any]:
-    """The body of an error at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
+    """Return the body of an error at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
     if path.startswith("/exsvc/"):
         inner: dict[str, Any] = {"code": error.code, "message": error.text}
         if error.details:
@@ -42,9 +42,9 @@ def envelope(path: str, error: errors.ApiError) -> dict[str, Any]:
     if path.startswith("/authmgr/token"):
         fallback = "temporarily_unavailable" if error.status == 503 else "invalid_request"
         name = getattr(error, "error", None) or OAUTH_ERRORS.get(error.status, fallback)
-        # There is no other place to say which parameter it is.
+        # OAuth has no other field that could name the parameter.
         text = " ".join(_each(error.details)) if error.details else error.text
-        # RFC 6749 section 5.2 allows neither double quotes nor backslashes nor anything beyond ASCII there.
+        # RFC 6749 section 5.2 allows only ASCII there, without double quotes and backslashes.
         plain = text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
         return {"error": name, "error_description": plain}
     body: dict[str, Any] = {"error": error.phrase, "message": error.text}
@@ -62,7 +62,7 @@ def _each(details: Mapping[str, Any]) -> Iterator[str]:
 
 
 def as_api_error(problem: BaseException) -> errors.ApiError:
-    """Our word for whatever was raised; anything unknown is a fault of ours and is logged with its trace."""
+    """Return the ApiError for any exception. An unknown one is a defect: it is logged with its trace."""
     match problem:
         case errors.Unavailable():
             log.warning("unavailable", reason=type(problem).__qualname__)
@@ -84,7 +84,7 @@ def as_api_error(problem: BaseException) -> errors.ApiError:
         case drf.UnsupportedMediaType():
             return errors.UnsupportedMediaType()
         case DisallowedHost():
-            return errors.OddHost()
+            return errors.UnknownHost()
         case SuspiciousOperation() | BadRequest() | MultiPartParserError():
             return errors.ValidationFailed("The request is not well-formed HTTP for this platform.")
         case OperationalError() | InterfaceError() | DriverOperationalError():
@@ -92,7 +92,7 @@ def as_api_error(problem: BaseException) -> errors.ApiError:
             log.warning("database_unavailable", **about_database(problem))
             return errors.Unavailable()
         case InternalError() if isinstance(problem.__cause__, ReadOnlySqlTransaction):
-            # The tenant is being moved: its old database takes no more writes, the new one is a moment away.
+            # The tenant is being moved: its old database is read-only, and its new one is about to be used.
             return errors.Unavailable()
         case _:
             log.error("fault", kind=type(problem).__qualname__, trace=where(problem))
@@ -100,7 +100,7 @@ def as_api_error(problem: BaseException) -> errors.ApiError:
 
 
 def about_database(problem: BaseException) -> dict[str, Any]:
-    """Which server and tenant a database error is of (no tenant: the global database), and its class (SQLSTATE)."""
+    """Return the server, the tenant (None: the global database) and the SQLSTATE of a database error."""
     driver = problem.__cause__ if isinstance(problem.__cause__, DriverError) else problem
     server, tenant = getattr(driver, "place", (None, None))
     sqlstate = getattr(driver, "sqlstate", None)
@@ -108,33 +108,32 @@ def about_database(problem: BaseException) -> dict[str, Any]:
 
 
 def where(problem: BaseException) -> list[str]:
-    """The way to the fault as `module:function:line`, innermost last.
+    """Return the frames of a traceback as `module:function:line`, innermost last.
 
-    Messages, values, SQL and file paths of a trace can carry people's data and secrets; the way
-    alone is enough to find the line.
+    Messages, values, SQL and file paths of a traceback can contain personal data and secrets.
     """
     frames = deque(traceback.walk_tb(problem.__traceback__), maxlen=DEEPEST_FRAMES)
     return [f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}:{line}" for frame, line in frames]
 
 
 def api_error_response(problem: Exception, context: dict[str, Any]) -> Response:
-    """DRF's exception handler."""
+    """Handle exceptions for DRF (EXCEPTION_HANDLER)."""
     error = as_api_error(problem)
     note_rejection(context["request"]._request, error)
     if isinstance(problem, drf.UnsupportedMediaType):
-        error = errors.UnsupportedMediaType.wanting(context["view"].parser_classes[0].media_type)
+        error = errors.UnsupportedMediaType.expecting(context["view"].parser_classes[0].media_type)
     return Response(
         envelope(context["request"].path, error), status=error.status, headers=_headers(error, context["request"])
     )
 
 
 def note_rejection(request: HttpRequest, error: errors.ApiError) -> None:
-    """Keep the reason why a request was rejected, for its audit event (tenants.rejections)."""
+    """Attach the error to the request, for its audit event (tenants.rejections)."""
     request.rejection = error  # type: ignore[attr-defined]  # read by the middleware
 
 
 def plain_response(path: str, error: errors.ApiError) -> HttpResponse:
-    """The same answer outside DRF (middleware, unknown paths, faults in Django itself)."""
+    """Return the same response outside DRF (middleware, unknown paths, faults in Django itself)."""
     return HttpResponse(
         orjson.dumps(envelope(path, error)),
         status=error.status,
@@ -144,7 +143,7 @@ def plain_response(path: str, error: errors.ApiError) -> HttpResponse:
 
 
 def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """A page of a library or a plain view that is only looked at: other methods are 405 in our envelope, not in its own."""
+    """Allow GET and HEAD only. Other methods get a 405 in our envelope, not in the library's."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -162,24 +161,24 @@ def _headers(error: errors.ApiError, request: Any) -> dict[str, str]:
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Django's handler400: hosts that are not ours, broken requests."""
+    """Handle unknown hosts and malformed requests (Django's handler400)."""
     return plain_response(request.path, as_api_error(exception) if exception else errors.ValidationFailed())
 
 
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Django's handler403."""
+    """Handle PermissionDenied outside DRF (Django's handler403)."""
     return plain_response(request.path, errors.NotAllowed())
 
 
 def unknown_path(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Django's handler404."""
+    """Handle unknown paths (Django's handler404)."""
     return plain_response(request.path, errors.UnknownPath())
 
 
 def fault(request: HttpRequest) -> HttpResponse:
-    """Django's handler500, for what DRF has not caught: pages of the console, for the most part.
+    """Handle exceptions that DRF has not caught, mostly in console pages (Django's handler500).
 
-    Django calls it while it handles the exception, and does not hand it over.
+    Django calls it while it handles the exception and does not pass the exception.
     """
     problem = sys.exception()
     return plain_response(request.path, as_api_error(problem) if problem else errors.ServerFault())

@@ -116,7 +116,7 @@ class ApiMiddleware:
             try:
                 host = request.get_host()
             except DisallowedHost:
-                return handlers.plain_response(request.path, errors.OddHost())
+                return handlers.plain_response(request.path, errors.UnknownHost())
             if settings.SECURE_SSL_REDIRECT and not request.is_secure():
                 # 308 keeps method and body (RFC 9110 section 15.4.9).
                 return HttpResponse(status=308, headers={"Location": f"https://{host}{request.get_full_path()}"})

@@ -109,7 +109,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as problem:
         raise MalformedBody(f"The body is not valid UTF-8 (at byte {problem.start}).") from None
     if text[0] == "\ufeff":
-        raise MalformedBody("The body begins with a byte order mark: send UTF-8 without one.")
+        raise MalformedBody("The body begins with a byte order mark. Send UTF-8 without one.")
     try:
         found = _decoder.decode(text)
     except json.JSONDecodeError as problem:
@@ -120,7 +120,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     except RecursionError:
         raise MalformedBody(_TOO_DEEP) from None
     if not isinstance(found, dict):
-        raise MalformedBody('The body must be a JSON object: {"member": value, ...}.')
+        raise MalformedBody('The body must be a JSON object: {"name": value, ...}.')
     # The walk costs more than the parsing, so it is taken only by a text that could hold something to find: more
     # brackets than levels allowed, or an escape for NUL or for half a pair.
     if text.count("{") + text.count("[") > DEEPEST or "\\u0000" in text or "\\ud" in text or "\\uD" in text:
@@ -138,7 +138,7 @@ def _walk(body: dict[str, Any]) -> None:
     while levels:
         for key, value in levels[-1]:
             if isinstance(key, str) and (fault := _fault(key)):
-                raise MalformedBody(f"{fault}: the name of a member of {_place(path)}.")
+                raise MalformedBody(f"{fault}: the name of a field of {_place(path)}.")
             if isinstance(value, str):
                 if fault := _fault(value):
                     raise MalformedBody(f"{fault}: {_place([*path, key])}.")
@@ -174,7 +174,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, times in counts.items() if times > 1)
-        raise MalformedBody(f"The member {_shown(twice)!r} is there more than once.")
+        raise MalformedBody(f"The field {_shown(twice)!r} appears more than once.")
     return found
 
 
@@ -210,7 +210,7 @@ def _require_type(stated: str | None, wanted: str) -> None:
     kind, semicolon, parameter = stated.partition(";")
     # UTF-7 and its kin turn harmless bytes into quotes and brackets: no other charset, and no other parameter either.
     if kind.strip().lower() != wanted or (semicolon and not _UTF_8.fullmatch(parameter)):
-        raise UnsupportedMediaType.wanting(wanted)
+        raise UnsupportedMediaType.expecting(wanted)
 
 
 def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:
@@ -261,7 +261,7 @@ def _parameters(raw: bytes) -> dict[str, str]:
         if encoded_value:
             value = _text(encoded_value, name)
         if name in found:
-            raise _Ambiguous(f"The parameter {_shown(name)!r} is there more than once.", name, "Send it once.")
+            raise _Ambiguous(f"The parameter {_shown(name)!r} appears more than once.", name, "Send it once.")
         found[name] = value
     return found
 

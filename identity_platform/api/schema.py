@@ -246,11 +246,14 @@ class ContractSchema(AutoSchema):
             answers[status] = OpenApiResponse(shape) if shape else OpenApiResponse(description="No body.")
         for status, kinds in sorted(by_status.items()):
             if status not in answers:
-                answers[status] = OpenApiResponse(self._envelope(), description=" ".join(self._says(k) for k in kinds))
+                answers[status] = OpenApiResponse(
+                    self._envelope(), description=" ".join(self._describe(k) for k in kinds)
+                )
         return answers
 
-    def _says(self, error: type[errors.ApiError]) -> str:
-        return f"`{error.code}`: {error.message}" if self.path.startswith("/exsvc/") else error.message
+    def _describe(self, error: type[errors.ApiError]) -> str:
+        text = error.message.replace("{retry_after}", "60")
+        return f"`{error.code}`: {text}" if self.path.startswith("/exsvc/") else text
 
     def _envelope(self) -> type[serializers.Serializer[Any]]:
         if self.path.startswith("/exsvc/"):

@@ -160,7 +160,11 @@ def row_of(line: int, end: int, members: dict[str, Any], known: frozenset[str]) 
     """A row of a JSON object; members that nobody knows are its faults, null counts as not there."""
     strange = [name for name in members if name not in known]
     if strange:
-        return Row(line, end, faults=[RowError(line, _shown(name), "There is no such member.") for name in strange[:5]])
+        return Row(
+            line,
+            end,
+            faults=[RowError(line, _shown(name), "A row of this kind has no such field.") for name in strange[:5]],
+        )
     return Row(line, end, {name: value for name, value in members.items() if value is not None})
 
 

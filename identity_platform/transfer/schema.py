@@ -64,7 +64,7 @@ class RowSchema:
         values: dict[str, Any] = {}
         for name, value in row.members.items():
             if name not in self.fields:
-                row.faults.append(RowError(row.line, name, "A row of this kind has no such member."))
+                row.faults.append(RowError(row.line, name, "A row of this kind has no such field."))
                 continue
             try:
                 if from_text and name in self.texts:
@@ -77,7 +77,7 @@ class RowSchema:
             except SkipField:
                 continue
         row.faults += [
-            RowError(row.line, name, "Send this member.")
+            RowError(row.line, name, "This field is required.")
             for name in self.needed
             if name not in row.members and not row.faults
         ]

@@ -104,7 +104,7 @@ def finish_authentication(
             if email is None and mfa_token is None:
                 return _finish_unnamed(realm, response, caller)
             if email is None:
-                raise ValidationFailed(details={"email": ["Send this member."]})
+                raise ValidationFailed(details={"email": ["This field is required."]})
             return _finish_named(realm, email, response, caller, mfa_token)
     except UnknownTenant as problem:
         raise PasskeyNotVerified from problem

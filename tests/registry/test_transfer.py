@@ -131,7 +131,7 @@ def test_every_bad_row_is_in_the_report(tenant: TestTenant, tmp_path: Path) -> N
     tenant.api.post(SERVICES, there)
     good = service()
     bad: list[tuple[Any, str, str]] = [
-        ({"name": "x"}, "type", "Send this member."),
+        ({"name": "x"}, "type", "This field is required."),
         (service(base_url="ftp://x"), "base_url", "http"),
         (service(base_url="https://u:p@x.example"), "base_url", "without user name"),
         (service(status="on"), "status", "Send one of"),
@@ -143,7 +143,7 @@ def test_every_bad_row_is_in_the_report(tenant: TestTenant, tmp_path: Path) -> N
         ({"kind": "credential", "service": "nobody", "name": "a", "secret": "s"}, "service", "no service of this name"),
         ({"kind": "credential", "service": good["name"], "name": "a", "secret": ""}, "secret", "may not be empty"),
         ({"kind": "credential", "service": good["name"], "name": "a", "secret": 7}, "secret", "a string or"),
-        ({"kind": "credential", "service": good["name"], "name": "a", "url": "x"}, "url", "no such member"),
+        ({"kind": "credential", "service": good["name"], "name": "a", "url": "x"}, "url", "no such field"),
         ({"kind": "person"}, "kind", "Send one of"),
         (b"{", "", "not valid JSON"),
     ]

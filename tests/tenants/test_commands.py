@@ -150,7 +150,7 @@ def test_two_workers_do_not_make_twice_as_many(no_spares: None, another_process:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([""], "name: It may not be empty"),
+        ([""], "name: This field may not be empty"),
         (["n" * 256], "name: .*255"),
         (["A", "--slug", "No Slug"], "slug: Use 1 to 50 of a-z"),
         (["A", "--server", "nowhere"], "No database server has the name 'nowhere'"),

@@ -218,7 +218,7 @@ def _target(kind: str, present: dict[str, Any], stated: dict[str, Any]) -> dict[
         name for other, names in TARGET.items() if other != kind for name in names if stated.get(name) is not None
     ]
     if foreign:
-        raise ValidationFailed(details={name: [f"A directory of kind {kind} has no such member."] for name in foreign})
+        raise ValidationFailed(details={name: [f"A directory of kind {kind} has no such field."] for name in foreign})
     target: dict[str, Any] = {name: stated.get(name, present.get(name)) for name in TARGET[kind]}
     if kind == ENTRA_ID:
         target["cloud"] = target["cloud"] or "global"

@@ -15,7 +15,10 @@ MOST_EXPORTED = 500
 class Content(StrictField, serializers.CharField):
     """The text of a file, line ends and all; what is in it is judged row by row."""
 
-    default_error_messages = {"invalid": "Send the file's content as a string.", "blank": "It may not be empty."}
+    default_error_messages = {
+        "invalid": "Send the file's content as a string.",
+        "blank": "This field may not be empty.",
+    }
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):

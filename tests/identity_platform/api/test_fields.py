@@ -76,11 +76,11 @@ def _shape(field: Field) -> type[serializers.Serializer[Any]]:
 def test_a_value_of_another_type_or_null_or_nothing_is_refused(field: Field, kind: str) -> None:
     for value in OF_OTHER_TYPES[kind]:
         assert error(field, value).startswith("Send ") or value == ""
-    assert error(field, None) == "It may not be null."
+    assert error(field, None) == "This field may not be null."
 
     missing = _shape(field)(data={})
     assert not missing.is_valid()
-    assert missing.errors == {"member": ["Send this member."]}
+    assert missing.errors == {"member": ["This field is required."]}
 
 
 @pytest.mark.parametrize("field", [Text(allow_null=True), Integer(allow_null=True), Boolean(allow_null=True)])
@@ -140,8 +140,8 @@ def test_longer_text_holds_line_feeds_and_tabs_but_no_other_controls() -> None:
 
 
 def test_blank_text_is_refused_unless_allowed() -> None:
-    assert error(Text(), "") == "It may not be empty."
-    assert error(Text(trim=True), " \t ") == "It may not be empty."
+    assert error(Text(), "") == "This field may not be empty."
+    assert error(Text(trim=True), " \t ") == "This field may not be empty."
     assert taken(Text(allow_blank=True), "") == ""
     assert taken(Text(allow_blank=True, trim=True), "  ") == ""
 
@@ -312,7 +312,7 @@ def test_an_address_is_taken_in_its_one_spelling() -> None:
     assert taken(EmailAddress(), "Ann.Lee@EXAMPLE.Com") == "Ann.Lee@example.com"
     for text in ("ann", "ann@localhost", "mar\u212a@example.com", "ann@\u2603.\ud800"):
         assert error(EmailAddress(), text) == "Send an e-mail address such as name@example.com, in ASCII before the @."
-    assert error(EmailAddress(), "") == "It may not be empty."
+    assert error(EmailAddress(), "") == "This field may not be empty."
 
 
 # --- Objects and URLs
@@ -335,7 +335,7 @@ def test_a_number_counts_as_long_as_it_is_given_back(number: float) -> None:
 
 
 def test_an_object_that_could_not_be_stored_is_refused() -> None:
-    assert error(JsonObject(), {"a": "\ud800"}) == 'Send a JSON object: {"member": value, ...}.'
+    assert error(JsonObject(), {"a": "\ud800"}) == 'Send a JSON object: {"name": value, ...}.'
     assert error(JsonObject(), {"a": 2**64}).startswith("Send a JSON object")
 
 
@@ -438,7 +438,7 @@ def test_anything_else_is_no_web_address(url: str) -> None:
 
 def test_a_web_address_has_its_length_and_may_have_to_go_without_a_fragment() -> None:
     assert error(HttpUrl(), "https://example.com/" + "a" * 2029) == "Send at most 2048 characters."
-    assert error(HttpUrl(), "") == "It may not be empty."
+    assert error(HttpUrl(), "") == "This field may not be empty."
     assert error(HttpUrl(allow_fragment=False), "https://example.com/#") == "Send the URL without its fragment (#...)."
     assert taken(HttpUrl(allow_blank=True), "") == ""
 

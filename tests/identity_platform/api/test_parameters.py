@@ -64,10 +64,10 @@ def test_a_drf_request_and_raw_utf_8_bytes_are_read_too() -> None:
 
 
 AMBIGUOUS = [
-    ("tenant_id=1&tenant_id=2", "'tenant_id' is there more than once"),
-    ("tenant_id=1&tenant%5Fid=1", "'tenant_id' is there more than once"),
-    ("a=&a=1", "'a' is there more than once"),
-    ("s3cret%20pass=1&s3cret%20pass=2", r"'\?' is there more than once"),
+    ("tenant_id=1&tenant_id=2", "'tenant_id' appears more than once"),
+    ("tenant_id=1&tenant%5Fid=1", "'tenant_id' appears more than once"),
+    ("a=&a=1", "'a' appears more than once"),
+    ("s3cret%20pass=1&s3cret%20pass=2", r"'\?' appears more than once"),
     ("a=%00", "NUL"),
     ("%00=a", "NUL"),
     ("a=%FF", "not valid UTF-8"),

@@ -113,7 +113,7 @@ def test_other_requests_are_refused_in_the_form_of_the_rfc(api: Api, sent: dict[
 
 def test_the_description_names_the_parameter(api: Api) -> None:
     missing = api.post(PATH, **form(grant_type=""))
-    assert missing.json()["error_description"] == "grant_type: Send this member."
+    assert missing.json()["error_description"] == "grant_type: This field is required."
     too_long = api.post(PATH, {"grant_type": "x" * 65, "scope": 5})
     assert too_long.json()["error_description"] == "grant_type: Send at most 64 characters. scope: Send a string."
     other = api.post(PATH, raw=b"x", content_type="text/plain")

@@ -182,7 +182,7 @@ def test_ending_all_sessions_ends_tickets_and_windows(tenant: TestTenant, path: 
 def test_delete_sessions_needs_a_user_and_permission(tenant: TestTenant) -> None:
     victim, other = tenant.register(), tenant.register()
     api, attacker = tenant.as_user(victim), tenant.as_user(other)
-    assert tenant.api.delete(PATH).json()["details"] == {"user_id": ["Send this member."]}
+    assert tenant.api.delete(PATH).json()["details"] == {"user_id": ["This field is required."]}
     assert ended(attacker, victim.id)[0] == 403
     reader = Api(token=own_token(make_client(tenant, scopes=["sessions:read"])))
     assert ended(reader, victim.id)[0] == 403
