@@ -89,7 +89,8 @@ def matches(password: str, encoded: str | None) -> bool:
     lane = FOREIGN if usable and encoded and _is_dear(encoded) else OWN
     with lane.waiting.acquire(), lane.cores.acquire(wait=settings.PASSWORD_HASH_WAIT_SECONDS):
         if usable and encoded and is_foreign(encoded):
-            right = foreign_hashes.verify(tried, encoded)
+            hasher = foreign_hashes.identify(encoded)
+            right = hasher is not None and hasher.verify(tried, encoded)
         else:
             right = hashers.check_password(_normal(tried), encoded if usable and encoded else _dummy)
     return right and usable and len(password) <= LONGEST

@@ -34,7 +34,7 @@ class PasswordHash(Text):
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
         # The length before the patterns, so that nobody buys time with a long one.
-        if len(text) > LONGEST_HASH or foreign_hashes.kind_of(text) is None:
+        if len(text) > LONGEST_HASH or foreign_hashes.identify(text) is None:
             self.fail("unknown")
         return text
 

@@ -1,7 +1,7 @@
-"""Finds what is due, over all tenants, and has it sent by a bounded number of threads.
+"""Find due messages over all tenants and send them with a bounded number of threads.
 
-Tenants come from two sides: hints in Valkey, within a fraction of a second, and a sweep over the tenants that have
-endpoints, for hints that were lost. Several deliverers share both: a hint is taken by one of them, and so is a tenant's
+Tenants come from two sources: wake-ups in Valkey, within a fraction of a second, and a sweep over the tenants that have
+endpoints, in case a wake-up was lost. Several deliverers share both: one of them gets a wake-up, and one gets a tenant's
 turn in the sweep.
 """
 
@@ -17,7 +17,8 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections, connection, connections
+from django.db import DatabaseError, close_old_connections, connections, transaction
+from django.db.models.functions import Now
 from django.utils.timezone import now
 from prometheus_client import Counter
 from psycopg import Error as DriverError
@@ -30,32 +31,32 @@ from tenants.models import WebhookTenant
 from tenants.schema import reason_of
 from userflow.events import wakeups
 from userflow.webhooks import queue
-from userflow.webhooks.delivery import PATIENCE_SECONDS, Turn, deliver
+from userflow.webhooks.delivery import WRITERS_WAIT_SECONDS, Turn, deliver
 
 log = structlog.get_logger("identity.webhooks")
-FAULTS = Counter("identity_webhook_faults", "Tenants whose messages could not be looked at.")
+FAULTS = Counter("identity_webhook_faults", "Tenants whose messages could not be read.")
 
 IDLE_SECONDS: Final = 0.2
 SWEPT_AT_ONCE: Final = 50
-# An endpoint that somebody else holds at the moment is looked at again after so long.
+# Pause before another try at an endpoint that another deliverer holds.
 HELD_SECONDS: Final = 0.5
-# For so long after an endpoint was made its tenant is not struck off the list.
+# A tenant without endpoints leaves the list of tenants only so long after its last endpoint was created.
 KEPT: Final = timedelta(hours=1)
 
 
 class Deliverer:
-    """Sends webhook messages until it is told to end."""
+    """Sends webhook messages until `ending` returns True."""
 
     def __init__(self, *, threads: int, ending: Callable[[], bool] = lambda: False) -> None:
         self._threads = threads
         self._ending = ending
-        self._patience = PATIENCE_SECONDS
+        self._writers_wait = WRITERS_WAIT_SECONDS
         self._running: set[Future[None]] = set()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="webhooks")
 
     def run(self) -> None:
-        """Deliver until the end; what is in flight by then is finished."""
+        """Deliver until the end, and finish the messages in flight."""
         next_sweep = 0.0
         try:
             while not self._ending():
@@ -63,25 +64,25 @@ class Deliverer:
                 if len(self._running) < self._threads:
                     tenants += wakeups.due(self._threads - len(self._running))
                     if not tenants and time.monotonic() >= next_sweep:
-                        tenants += self._swept()
-                        # A full batch: there are more whose turn has come.
+                        tenants += self._sweep()
+                        # After a full batch more tenants are due.
                         pause = 1.0 if len(tenants) < SWEPT_AT_ONCE else 0.0
                         next_sweep = time.monotonic() + pause
                 for tenant_id in dict.fromkeys(tenants):
-                    self._start(self._look, tenant_id)
+                    self._start(self._serve, tenant_id)
                 self._rest(IDLE_SECONDS if not tenants else 0.0)
         finally:
             self._finish()
 
     def run_once(self) -> None:
-        """Look at every tenant that has endpoints, and end when nothing is due any more."""
-        self._patience = 2.0  # nobody comes back for it
+        """Serve every tenant that has endpoints; return when nothing is due."""
+        self._writers_wait = 2.0  # no later turn follows
         tenants = WebhookTenant.objects.order_by("pk").values_list("pk", flat=True)
         try:
             for tenant_id in list(tenants):
                 if self._ending():
                     break
-                self._start(self._look, tenant_id)
+                self._start(self._serve, tenant_id)
                 while len(self._running) > self._threads * 4:
                     self._rest(1.0)
             while self._running:
@@ -104,22 +105,22 @@ class Deliverer:
         connections.close_all()
 
     def _start(self, work: Callable[[UUID], None], tenant_id: UUID) -> None:
-        # After the end the pool takes no more: whatever it would have been, it still stands in the outbox.
+        # After its shutdown the pool accepts no work; the messages stay in the outbox.
         with self._lock, suppress(RuntimeError):
             self._running.add(self._pool.submit(self._guarded, work, tenant_id))
 
     def _guarded(self, work: Callable[[UUID], None], tenant_id: UUID) -> None:
-        """Run one piece of work in a thread of the pool; no tenant's trouble is another's."""
+        """Run work for one tenant in a thread of the pool; its errors affect no other tenant."""
         close_old_connections()
         try:
             work(tenant_id)
         except UnknownTenant:
             WebhookTenant.objects.filter(pk=tenant_id).delete()
         except DataKeyLocked:
-            # `keys` has logged it. The messages stay in the outbox and the sweep returns.
+            # `keys` has logged it. The messages stay in the outbox until the next sweep.
             FAULTS.inc()
         except ApiError as error:
-            # Suspended, moved or migrated at the moment: what waits there keeps, the sweep comes back.
+            # Suspended, moving or migrating: the messages stay in the outbox until the next sweep.
             log.info("webhook_tenant_passed", tenant_id=str(tenant_id), code=error.code)
         except (DatabaseError, DriverError) as problem:
             FAULTS.inc()
@@ -128,14 +129,14 @@ class Deliverer:
             FAULTS.inc()
             log.error("webhook_secret_sealed", tenant_id=str(tenant_id), cause=type(problem).__name__)
         except Exception as problem:
-            # A defect; the thread and the other tenants go on.
+            # A defect. The thread and the other tenants go on.
             FAULTS.inc()
             log.error("webhook_tenant_failed", tenant_id=str(tenant_id), cause=type(problem).__qualname__)
         finally:
             close_old_connections()
 
-    def _look(self, tenant_id: UUID) -> None:
-        """Start a turn for every endpoint of the tenant that has something to send now."""
+    def _serve(self, tenant_id: UUID) -> None:
+        """Start a turn for every endpoint of the tenant with due messages."""
         with in_tenant(tenant_id):
             any_endpoints, found = queue.waiting()
         if not any_endpoints:
@@ -151,24 +152,25 @@ class Deliverer:
     def _turn(self, tenant_id: UUID, endpoint_id: UUID) -> None:
         if self._ending():
             return
-        turn = deliver(tenant_id, endpoint_id, ending=self._ending, patience=self._patience)
+        turn = deliver(tenant_id, endpoint_id, ending=self._ending, writers_wait=self._writers_wait)
         if turn is Turn.MORE and not self._ending():
-            # At the back of the queue, so that a long list of one endpoint does not make the others wait.
+            # At the back of the pool's queue, so that one endpoint with many messages does not hold up the others.
             self._start(partial(self._turn, endpoint_id=endpoint_id), tenant_id)
         elif turn is not Turn.DONE:
             wakeups.wake(tenant_id, seconds=HELD_SECONDS)
 
-    def _swept(self) -> Sequence[UUID]:
-        """Tenants that nobody has looked at for a while; each goes to one deliverer."""
+    def _sweep(self) -> Sequence[UUID]:
+        """Return tenants that no deliverer has served for a while; each goes to one deliverer."""
         try:
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "UPDATE tenants_webhooktenant SET swept_at = now() WHERE tenant_id IN"
-                    " (SELECT tenant_id FROM tenants_webhooktenant WHERE swept_at < now() - %s * interval '1 second'"
-                    " ORDER BY swept_at LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING tenant_id",
-                    [settings.WEBHOOK_SWEEP_SECONDS, SWEPT_AT_ONCE],
+            with transaction.atomic():
+                due = WebhookTenant.objects.filter(
+                    swept_at__lt=Now() - timedelta(seconds=settings.WEBHOOK_SWEEP_SECONDS)
                 )
-                return [row[0] for row in cursor.fetchall()]
+                oldest = due.order_by("swept_at").select_for_update(skip_locked=True)
+                tenants = list(oldest.values_list("pk", flat=True)[:SWEPT_AT_ONCE])
+                if tenants:
+                    WebhookTenant.objects.filter(pk__in=tenants).update(swept_at=Now())
+                return tenants
         except (DatabaseError, DriverError) as problem:
             log.warning("webhook_sweep_failed", cause=reason_of(problem))
             connections.close_all()

@@ -1,4 +1,4 @@
-"""Mails to a tenant's admins about their webhooks."""
+"""Mails to the admins of a tenant about its webhooks."""
 
 from uuid import UUID
 
@@ -9,11 +9,11 @@ from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import TENANT_ADMIN
 from userflow.events.models import WebhookEndpoint
 
-MOST_TOLD = 20
+MOST_RECIPIENTS = 20
 
 
-def tell_admins(endpoint_id: UUID, reason: str) -> None:
-    """Mail the admins of the tenant that is entered, once the transaction is committed: an endpoint was switched off."""
+def notify_admins(endpoint_id: UUID, reason: str) -> None:
+    """Mail the admins of the entered tenant after the commit: the endpoint was disabled."""
     tenant = current_tenant()
     endpoint = WebhookEndpoint.objects.get(pk=endpoint_id)
     facts = {
@@ -24,5 +24,5 @@ def tell_admins(endpoint_id: UUID, reason: str) -> None:
         "endpoint_id": endpoint_id,
     }
     admins = AdminUser.objects.filter(tenant_id=tenant.tenant_id, active=True, roles__name=TENANT_ADMIN)
-    for address in admins.order_by("pk").values_list("email", flat=True)[:MOST_TOLD]:
+    for address in admins.order_by("pk").values_list("email", flat=True)[:MOST_RECIPIENTS]:
         mail.tell("webhook_disabled", to=address, facts=facts, after=TENANT_ALIAS)

@@ -1,4 +1,4 @@
-"""Hashes that other systems made: they verify, and the first sign-in replaces them."""
+"""Imported password hashes verify, and the first sign-in replaces them."""
 
 import base64
 import hashlib
@@ -55,16 +55,18 @@ HASHES = {
 
 
 @pytest.mark.parametrize("name", HASHES)
-def test_the_right_password_verifies_and_others_do_not(name: str) -> None:
+def test_only_the_right_password_verifies(name: str) -> None:
     kind, encoded = HASHES[name]
-    assert foreign_hashes.kind_of(encoded) == kind
-    assert foreign_hashes.verify(SECRET, encoded)
+    hasher = foreign_hashes.identify(encoded)
+    assert hasher is not None
+    assert hasher.algorithm == kind
+    assert hasher.verify(SECRET, encoded)
     for wrong in ("", SECRET + "x", SECRET.lower(), SECRET[:-1]):
-        assert not foreign_hashes.verify(wrong, encoded)
+        assert not hasher.verify(wrong, encoded)
 
 
 @pytest.mark.parametrize("name", HASHES)
-def test_the_first_sign_in_replaces_it(name: str, tenant: TestTenant) -> None:
+def test_first_login_replaces_foreign_hash(name: str, tenant: TestTenant) -> None:
     person = tenant.register()
     with in_tenant(tenant.id):
         EndUser.objects.filter(pk=person.id).update(password=HASHES[name][1])
@@ -78,7 +80,7 @@ def test_the_first_sign_in_replaces_it(name: str, tenant: TestTenant) -> None:
     assert not passwords.is_outdated(stored)
 
 
-def test_eight_first_sign_ins_at_once_all_succeed(tenant: TestTenant) -> None:
+def test_parallel_first_logins_all_succeed_or_retry(tenant: TestTenant) -> None:
     person = tenant.register()
     with in_tenant(tenant.id):
         EndUser.objects.filter(pk=person.id).update(password=HASHES["bcrypt 2b"][1])
@@ -94,7 +96,7 @@ def test_eight_first_sign_ins_at_once_all_succeed(tenant: TestTenant) -> None:
         assert set(pool.map(sign_in, range(8))) <= {200, 429, 503}
 
 
-def test_an_admins_hash_is_replaced_too(tenant: TestTenant) -> None:
+def test_first_admin_login_replaces_foreign_hash(tenant: TestTenant) -> None:
     AdminUser.objects.filter(pk=tenant.admin.id).update(password=HASHES["bcrypt 2y (PHP)"][1])
     try:
         answer = Api().post("/uflow/admin/auth/login", {"username": tenant.admin.username, "password": SECRET})
@@ -129,20 +131,21 @@ def test_an_admins_hash_is_replaced_too(tenant: TestTenant) -> None:
     # Salts are random, and every process must know the tests by the same names.
     ids=range(18),
 )
-def test_what_is_no_hash_or_costs_too_much_is_not_recognised(encoded: str) -> None:
-    assert foreign_hashes.kind_of(encoded) is None
-    assert not foreign_hashes.verify(SECRET, encoded)
+def test_invalid_or_costly_hash_is_not_recognised(encoded: str) -> None:
+    assert foreign_hashes.identify(encoded) is None
+    assert not any(hasher.verify(SECRET, encoded) for hasher in foreign_hashes.FOREIGN_HASHERS)
     assert not passwords.matches(SECRET, encoded)
 
 
-def test_bcrypt_reads_72_bytes_as_it_always_did() -> None:
+def test_bcrypt_ignores_bytes_beyond_72() -> None:
     long = "p" * 80
     encoded = bcrypt.hashpw(long.encode()[:72], bcrypt.gensalt(4)).decode()
-    assert foreign_hashes.verify(long, encoded)
-    assert not foreign_hashes.verify("p" * 71, encoded)
+    hasher = foreign_hashes.BcryptHasher()
+    assert hasher.verify(long, encoded)
+    assert not hasher.verify("p" * 71, encoded)
 
 
-def test_letters_match_however_the_keyboard_composes_them() -> None:
+def test_password_matches_in_any_unicode_composition() -> None:
     encoded = passwords.hashed("caf\u00e9 9 battery horses")
     assert passwords.matches("cafe\u0301 9 battery horses", encoded)
 
@@ -161,9 +164,9 @@ COMMON = [
     f"$scrypt$ln=17,r=8,p=1${S}${D}",  # OWASP
     f"scrypt$16384$salt$8$5${D}",  # Django
 ]
-DEAR = [
+COSTLY = [
     f"pbkdf2_sha256$2000000$salt${D}",
-    f"$pbkdf2$1000000${S}${b64(b'd' * 128)}",  # seven blocks, each as dear as the first
+    f"$pbkdf2$1000000${S}${b64(b'd' * 128)}",  # seven blocks, each as costly as the first
     f"$pbkdf2-sha256$1000000${S}${b64(b'd' * 64)}",
     "$2b$14$" + "." * 53,
     f"$argon2id$v=19$m=262144,t=20,p=1${S}${D}",
@@ -172,7 +175,7 @@ DEAR = [
     f"$scrypt$ln=17,r=8,p=2${S}${D}",
     f"$scrypt$ln=18,r=8,p=1${S}${D}",
 ]
-# Of the right form, but no library verifies them.
+# The form is right, but no library verifies these.
 BROKEN = [
     "$2b$12$" + "a" * 53,
     f"$scrypt$ln=1,r=255,p=900${S}${D}",
@@ -184,22 +187,23 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("encoded", COMMON)
-def test_what_others_use_by_default_is_taken(encoded: str) -> None:
-    assert foreign_hashes.kind_of(encoded)
-    assert not foreign_hashes.verify(SECRET, encoded)
+def test_common_default_parameters_are_accepted(encoded: str) -> None:
+    hasher = foreign_hashes.identify(encoded)
+    assert hasher is not None
+    assert not hasher.verify(SECRET, encoded)
 
 
-@pytest.mark.parametrize("encoded", [*DEAR, *BROKEN])
-def test_what_costs_more_than_half_a_second_or_cannot_be_verified_is_refused(tenant: TestTenant, encoded: str) -> None:
+@pytest.mark.parametrize("encoded", [*COSTLY, *BROKEN])
+def test_import_rejects_costly_or_unverifiable_hash(tenant: TestTenant, encoded: str) -> None:
     row = {"email": f"dear-{secrets.token_hex(6)}@example.com", "password_hash": encoded}
     body = {"tenant_id": str(tenant.id), "rows": [row]}
     said = tenant.api.post("/uflow/admin/enduser/import", body).json()
     assert (said["created"], [found["reason"][:3] for found in said["report"]]) == (0, ["Not"])
-    assert foreign_hashes.kind_of(encoded) is None
+    assert foreign_hashes.identify(encoded) is None
 
 
 @pytest.mark.parametrize("encoded", BROKEN)
-def test_one_that_is_stored_already_is_a_wrong_password(tenant: TestTenant, encoded: str) -> None:
+def test_login_with_stored_broken_hash_is_rejected(tenant: TestTenant, encoded: str) -> None:
     person = tenant.register()
     with in_tenant(tenant.id):
         EndUser.objects.filter(pk=person.id).update(password=encoded)
@@ -229,7 +233,7 @@ def test_slow_hashes_do_not_block_other_tenants(tenant: TestTenant, other_tenant
 
 
 @pytest.mark.parametrize("name", ["ours", "bcrypt 2b"])
-def test_who_is_turned_away_unheard_has_lost_no_try(tenant: TestTenant, name: str) -> None:
+def test_busy_hasher_does_not_count_an_attempt(tenant: TestTenant, name: str) -> None:
     person = tenant.register()
     encoded = HASHES[name][1] if name in HASHES else None
     if encoded:
