@@ -1,7 +1,7 @@
-"""Directories of a tenant as they are configured; `directory.synchronising` has what goes out with their secrets.
+"""Directory configurations of a tenant: list, create, change, delete. `synchronising` tests and runs them.
 
-Configurations live in the global database, so the trail of their changes is the platform's (with the tenant's id). What
-a run does to people is in the tenant's own trail.
+Configurations live in the global database, so their changes are in the platform's audit log (with the tenant's id). What a
+run does to users is in the tenant's own audit log.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ from userflow.directory.models import (
 from userflow.directory.objects import DEFAULT_MAPPING
 from userflow.sessions.assurance import Action, require_assurance
 
-# The members of a configuration that say whom the secret is for.
+# The fields of a configuration that name the server for which the secret was entered.
 TARGET: Final = {
     ACTIVE_DIRECTORY: ("server", "port", "tls", "ca_certificate", "base_dn", "bind_dn"),
     ENTRA_ID: ("directory_tenant_id", "application_id", "cloud"),
@@ -53,17 +53,17 @@ REQUIRED: Final = {
     ACTIVE_DIRECTORY: ("server", "base_dn", "bind_dn"),
     ENTRA_ID: ("directory_tenant_id", "application_id"),
 }
-# What says who comes and as whom: who changes it answers for all that the directory may give.
+# Fields that decide who becomes which user: a caller who changes them must hold all that the directory may grant.
 RETARGETS: Final = frozenset(
     {*TARGET[ACTIVE_DIRECTORY], *TARGET[ENTRA_ID], "secret", "user_filter", "mapping", "groups"}
 )
-# What may change while a run goes on.
+# Fields that may change during a run.
 WHILE_RUNNING: Final = frozenset({"name", "enabled", "sync_every_minutes", "max_deactivation_percent"})
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A configuration with its last run, if there was one."""
+    """A configuration with its last run, or None if it never ran."""
 
     config: DirectoryConfig
     last_run: DirectoryRun | None
@@ -73,7 +73,7 @@ class Shown:
 
 
 def list_directories(*, tenant_id: UUID, page: int, limit: int) -> Page:
-    """One page of a tenant's directories with their last runs, newest first."""
+    """Return one page of a tenant's directories with their last runs, newest first."""
     found = DirectoryConfig.objects.filter(tenant_id=tenant_id)
     start = offset(page, limit)
     rows = _with_last_runs(found.order_by("-created_at", "-id")[start : start + limit])
@@ -81,7 +81,7 @@ def list_directories(*, tenant_id: UUID, page: int, limit: int) -> Page:
 
 
 def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:
-    """One directory with its last run; UnknownDirectory if the tenant has none of this id."""
+    """Return one directory with its last run. Raises UnknownDirectory."""
     found = _with_last_runs(DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id))
     if not found:
         raise UnknownDirectory
@@ -89,17 +89,21 @@ def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:
 
 
 def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) -> Shown:
-    """Configure a directory. Raises DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (members
-    that its kind needs, an address that is not allowed, groups that are not there), GrantsMoreThanHeld (a mapped group
-    carries more than the caller holds, or somebody who may come to it from a deleted directory), TooManyDirectories,
-    DataKeyLocked, InsufficientAuthentication."""
+    """Configure a directory.
+
+    Raises DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (missing fields, a forbidden address,
+    unknown groups), GrantsMoreThanHeld (a mapped group, or a user that this directory may take over from a deleted one,
+    holds permissions that the caller does not), TooManyDirectories, DataKeyLocked, InsufficientAuthentication.
+    """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     kind, secret = fields["kind"], fields["secret"]
     if kind == ACTIVE_DIRECTORY:
         ldap.must_be_installed()
     missing = [name for name in REQUIRED[kind] if fields.get(name) is None]
     if missing:
-        raise ValidationFailed(details={name: [f"A directory of kind {kind} needs it."] for name in missing})
+        raise ValidationFailed(
+            details={name: [f"This field is required for a directory of kind {kind}."] for name in missing}
+        )
     config = DirectoryConfig(tenant_id=tenant_id, kind=kind, name=fields["name"], target=_target(kind, {}, fields))
     _set_options(config, fields, by)
     reject_beyond(by, tenant_id=tenant_id, config_id=config.pk, groups=())
@@ -108,7 +112,7 @@ def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) 
     _seal(config, secret)
     try:
         with transaction.atomic():
-            # One after the other, or parallel requests would all see the last free place.
+            # Lock before counting, or parallel requests would all pass the limit.
             Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
             if DirectoryConfig.objects.filter(tenant_id=tenant_id).count() >= settings.DIRECTORIES_PER_TENANT:
                 raise TooManyDirectories
@@ -120,16 +124,15 @@ def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) 
 
 
 def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes: dict[str, Any]) -> Shown:
-    """Change the members that are there; `mapping` and `groups` are replaced whole.
+    """Change the given fields; `mapping` and `groups` are replaced as a whole.
 
-    Who changes the server, or anything else of the target, must enter the secret again: it would otherwise be sent to
-    whatever server is named now. And as that server says who is in a mapped group, the caller must hold all that the
-    directory may give (`grants.reject_beyond`). Raises UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run
-    would go on with the old target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DataKeyLocked,
-    InsufficientAuthentication.
+    A change of the target (server, port, names) needs the secret again, as the stored one would otherwise be sent to the
+    new server. That server decides who is in a mapped group, so the caller must hold all that the directory may grant
+    (`grants.reject_beyond`). Raises UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run would continue with the old
+    target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DataKeyLocked, InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
-    seen = config_of(tenant_id, config_id)  # 404 before anything is looked at
+    seen = config_of(tenant_id, config_id)  # 404 before any other check
     groups_known = _known_groups(tenant_id, by, changes["groups"]) if changes.get("groups") else None
     retargets = bool(RETARGETS & set(changes))
     if retargets:
@@ -139,20 +142,18 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
         with transaction.atomic():
             config = _locked(tenant_id, config_id)
             if retargets and config.groups != seen.groups:
-                raise DirectoryBusy(
-                    "Somebody else has changed this directory at this moment: look at it and try again."
-                )
+                raise DirectoryBusy("This directory was changed at the same moment. Read it again and retry.")
             if set(changes) - WHILE_RUNNING:
                 if runs.is_running(config_id):
                     raise DirectoryBusy
-                # Another mapping or place: what was read before says nothing about it.
+                # The delta link belongs to the old mapping and target.
                 config.cursor = ""
             target = _target(config.kind, config.target, changes)
             if target != config.target:
                 if "secret" not in changes:
                     raise ValidationFailed(
-                        "Enter the secret again: the directory's target has changed.",
-                        details={"secret": ["Needed with every change of " + ", ".join(TARGET[config.kind]) + "."]},
+                        "The directory's target changes: enter the secret again.",
+                        details={"secret": ["Required with every change of " + ", ".join(TARGET[config.kind]) + "."]},
                     )
                 config.target = target
             _set_options(config, changes, by, groups_known=groups_known)
@@ -170,9 +171,11 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
 
 
 def delete_directory(*, tenant_id: UUID, config_id: UUID, by: Principal) -> None:
-    """Remove a directory with its secret and its runs; its people stay as they are. A new configuration that reads the
-    same objects takes them over, so who deletes holds what they hold. Raises UnknownDirectory, DirectoryBusy,
-    GrantsMoreThanHeld, InsufficientAuthentication."""
+    """Delete a directory with its secret and its runs; its users stay unchanged.
+
+    A new configuration that reads the same objects takes the users over, so the caller must hold all that they hold.
+    Raises UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, InsufficientAuthentication.
+    """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     config_of(tenant_id, config_id)
     reject_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=())
@@ -185,7 +188,7 @@ def delete_directory(*, tenant_id: UUID, config_id: UUID, by: Principal) -> None
 
 
 def list_runs(*, tenant_id: UUID, config_id: UUID, page: int, limit: int) -> Page:
-    """One page of a directory's runs, newest first; UnknownDirectory if the tenant has none of this id."""
+    """Return one page of a directory's runs, newest first. Raises UnknownDirectory."""
     if not DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id).exists():
         raise UnknownDirectory
     found = DirectoryRun.objects.filter(config_id=config_id)
@@ -193,7 +196,7 @@ def list_runs(*, tenant_id: UUID, config_id: UUID, page: int, limit: int) -> Pag
     return Page(list(found.order_by("-started_at", "-id")[start : start + limit]), page, limit, found.count())
 
 
-# --- inside ----------------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------------------
 
 
 def _with_last_runs(found: QuerySet[DirectoryConfig]) -> list[Shown]:
@@ -213,7 +216,7 @@ def _locked(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
 
 
 def _target(kind: str, present: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
-    """The target after a change. A port that is not said, also not before, is the usual one of the encryption."""
+    """Return the target after a change. A port that was never stated is the default of the TLS mode."""
     foreign = [
         name for other, names in TARGET.items() if other != kind for name in names if stated.get(name) is not None
     ]
@@ -227,9 +230,11 @@ def _target(kind: str, present: dict[str, Any], stated: dict[str, Any]) -> dict[
         return target
     target["tls"] = target["tls"] or ldap.LDAPS
     if target["tls"] == ldap.PLAIN and not settings.DIRECTORY_ALLOW_PLAIN_LDAP:
-        raise ValidationFailed(details={"tls": ["LDAP without TLS is not allowed here: send ldaps or starttls."]})
-    unsaid = "port" not in stated and present.get("port") in (None, ldap.PORTS.get(present.get("tls", "")))
-    target["port"] = ldap.PORTS[target["tls"]] if unsaid or target["port"] is None else target["port"]
+        raise ValidationFailed(
+            details={"tls": ["LDAP without TLS is not allowed on this server. Send ldaps or starttls."]}
+        )
+    port_is_default = "port" not in stated and present.get("port") in (None, ldap.PORTS.get(present.get("tls", "")))
+    target["port"] = ldap.PORTS[target["tls"]] if port_is_default or target["port"] is None else target["port"]
     target["ca_certificate"] = target["ca_certificate"] or ""
     try:
         reject_plainly_forbidden(target["server"])
@@ -241,10 +246,10 @@ def _target(kind: str, present: dict[str, Any], stated: dict[str, Any]) -> dict[
 def _set_options(
     config: DirectoryConfig, stated: dict[str, Any], by: Principal, groups_known: dict[str, str] | None = None
 ) -> None:
-    """Everything that the secret does not depend on."""
-    for member in ("enabled", "user_filter", "mapping", "max_deactivation_percent", "sync_every_minutes", "client_id"):
-        if member in stated:
-            setattr(config, member, stated[member])
+    """Set the fields that are not part of the target."""
+    for field in ("enabled", "user_filter", "mapping", "max_deactivation_percent", "sync_every_minutes", "client_id"):
+        if field in stated:
+            setattr(config, field, stated[field])
     config.mapping = DEFAULT_MAPPING | config.mapping
     if stated.get("client_id") is not None:
         client_of(config.tenant_id, stated["client_id"])
@@ -254,7 +259,7 @@ def _set_options(
 
 
 def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dict[str, str]:
-    """The mapping of groups, if all of the tenant's are there and carry nothing that the caller does not hold."""
+    """Return the group mapping if every tenant group exists and grants nothing that the caller does not hold."""
     if not stated:
         return {}
     wanted = {name.lower() for name in stated.values()}
@@ -262,7 +267,7 @@ def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dic
         found = dict(Group.objects.annotate(key=Lower("name")).filter(key__in=wanted).values_list("pk", "key"))
         missing = wanted - set(found.values())
         if missing:
-            says = [f"The tenant has no group {name!r}: make it first." for name in sorted(missing)]
+            says = [f"The tenant has no group {name!r}. Create it first." for name in sorted(missing)]
             raise ValidationFailed(details={"groups": says})
         carried = Role.objects.filter(groups__in=list(found)).values_list("permissions", flat=True)
         require_grantable(by, {permission for permissions in carried for permission in permissions})

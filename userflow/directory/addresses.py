@@ -1,5 +1,7 @@
-"""Where the platform lets itself be sent by directories: `identity_platform.outbound` with the settings and errors of
-this room. Networks in `DIRECTORY_ALLOWED_NETWORKS` are let through, as most directories stand in private ones."""
+"""Which addresses directories may have: `identity_platform.outbound` with the settings and errors of this package.
+
+Networks in `DIRECTORY_ALLOWED_NETWORKS` are allowed, as most directories are in private ones.
+"""
 
 import socket
 
@@ -11,12 +13,12 @@ from userflow.directory.errors import DirectoryAddressRejected, DirectoryFailed
 
 
 def reach(*, plain_http: bool = False) -> Reach:
-    """What directories may be reached at."""
+    """Return the allowed addresses of directories."""
     return Reach.of(settings.DIRECTORY_ALLOWED_NETWORKS, plain_http=plain_http)
 
 
 def reject_plainly_forbidden(host: str) -> None:
-    """DirectoryAddressRejected for a host that needs no look-up to be rejected."""
+    """Raise DirectoryAddressRejected for a host that is forbidden even without a name look-up."""
     try:
         check_host(host, reach())
     except TargetRejected as refused:
@@ -24,17 +26,15 @@ def reject_plainly_forbidden(host: str) -> None:
 
 
 def connect(host: str, port: int, *, timeout: float) -> socket.socket:
-    """A connection to the host, by an address that was looked up once and may be reached.
+    """Connect to an allowed address of the host, which is looked up once.
 
-    Raises DirectoryAddressRejected (before anything is sent), DirectoryFailed (no such name, nobody answers).
+    Raises DirectoryAddressRejected (before anything is sent), DirectoryFailed (unknown name, no response).
     """
     try:
         return connect_to_checked(host, port, reach(), seconds=timeout)
     except NotResolved as problem:
-        raise DirectoryFailed(f"The name {host} cannot be looked up: check the server's name.") from problem
+        raise DirectoryFailed(f"The name {host} cannot be resolved. Check the server name.") from problem
     except TargetRejected as refused:
         raise DirectoryAddressRejected from refused
     except OSError as problem:
-        raise DirectoryFailed(
-            f"Nobody answers at {host}:{port}: check server and port, and the firewalls between."
-        ) from problem
+        raise DirectoryFailed(f"No response from {host}:{port}. Check server, port and firewalls.") from problem

@@ -1,4 +1,4 @@
-"""What configuring and running a directory both ask of its configuration."""
+"""Look-ups and audit events that configuring and running a directory share."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -13,7 +13,7 @@ DIRECTORY: Final = "directory"
 
 
 def config_of(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
-    """The tenant's configuration of this id; UnknownDirectory if there is none."""
+    """Return the tenant's configuration with this id. Raises UnknownDirectory."""
     config = DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id).first()
     if config is None:
         raise UnknownDirectory
@@ -21,7 +21,7 @@ def config_of(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
 
 
 def client_of(tenant_id: UUID, client_id: UUID | None) -> UUID:
-    """The client that new people belong to; the tenant's default one if none is named. UnknownClient if it is gone."""
+    """Return the client of new users, by default the tenant's default client. Raises UnknownClient."""
     found = Client.objects.filter(tenant_id=tenant_id)
     found = found.filter(is_default=True) if client_id is None else found.filter(pk=client_id)
     known = found.values_list("pk", flat=True).first()
@@ -31,7 +31,7 @@ def client_of(tenant_id: UUID, client_id: UUID | None) -> UUID:
 
 
 def record(action: str, config: DirectoryConfig, outcome: str = "success", **details: Any) -> None:
-    """One row in the platform\'s trail about a directory of a tenant."""
+    """Write one event about a directory to the platform's audit log."""
     record_for_platform(
         action, tenant_id=config.tenant_id, target=(DIRECTORY, config.pk), outcome=outcome, details=details
     )

@@ -1,8 +1,7 @@
-"""A synchronisation: what a directory says becomes so here, a page at a time.
+"""A synchronisation: bring the tenant's users in line with a directory, a page at a time.
 
-Each page is one transaction of the tenant's database, so a run that is killed leaves whole pages behind, and the next
-one goes on from what is there. Switching people off comes last: only when all was read is it known who is gone, and how
-many would have to go.
+Each page is one transaction in the tenant's database, so a killed run leaves whole pages behind and the next run continues.
+Deactivation comes last: only after a full read is it known who is gone, and how many.
 """
 
 import contextlib
@@ -21,24 +20,24 @@ from userflow.accounts.models import Group
 from userflow.directory import people
 from userflow.directory.errors import DirectoryFailed
 from userflow.directory.models import INCOMPLETE, REFUSED, SUCCEEDED, DirectoryConfig, DirectoryRun
-from userflow.directory.objects import NO_GROUP, SAYS, TAKEN, Entry, Found, Reading, normalised
+from userflow.directory.objects import MESSAGES, NO_GROUP, TAKEN, Entry, Found, Reading, to_entry
 from userflow.directory.plan import OFF, Handed, Person, Plan, decide
 from userflow.directory.runs import Tally, beat
 
 AT_ONCE: Final = 500
 TRIES: Final = 4
 MOST_OBJECTS: Final = 1_000_000
-# Of all mapped groups together, where they are read by themselves.
+# Members of all mapped groups together, for directories that list members by group.
 MOST_MEMBERS: Final = 1_000_000
-# Beyond so many objects whose address is taken, no other one waits for it to become free.
+# After so many objects with taken addresses, further ones do not wait for their address to become free.
 MOST_WAITING: Final = 10_000
-# So few may always go, unless nobody may: in a directory of ten, one leaver is a tenth.
+# So few leavers never stop a run (unless the limit is 0 %): in a directory of ten, one leaver is 10 %.
 ALWAYS_MAY_LEAVE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `cursor` is where the next read goes on; None: whatever was known before still holds."""
+    """How a run ended. `cursor` is the start of the next read; None keeps the present one."""
 
     state: str
     reason: str = ""
@@ -47,13 +46,13 @@ class Outcome:
 
 @dataclass(slots=True)
 class Synchronisation:
-    """One run over one directory. `deadline` (of the monotonic clock) ends it between two pages."""
+    """One run over one directory. `deadline` (monotonic clock) ends it between two pages."""
 
     config: DirectoryConfig
     run: DirectoryRun
     reading: Reading
     client_id: UUID
-    # The tenant's configurations: links of others are of deleted ones.
+    # The tenant's configurations; links of other ids belong to deleted ones.
     living: list[UUID]
     force: bool = False
     deadline: float | None = None
@@ -67,37 +66,40 @@ class Synchronisation:
     _left_over: bool = False
     _late: bool = False
 
-    def carry_out(self) -> Outcome:
-        """Do it. Raises DirectoryFailed, DirectoryAddressRejected, TenantSuspended, TenantBusy, UnknownTenant; what
-        was done until then stays. Raises RunLost when another process took the directory over."""
+    def run_to_end(self) -> Outcome:
+        """Run. Pages that were written before an error stay.
+
+        Raises DirectoryFailed, DirectoryAddressRejected, TenantSuspended, TenantBusy, UnknownTenant, and RunLost if another
+        process took the directory over.
+        """
         with in_tenant(self.config.tenant_id):
             active = people.count_active(self.config.pk)
         for page in self._pages():
-            self._take(page)
-        self._look_again()
+            self._process(page)
+        self._retry_waiting()
         self._set_groups(complete=not self._late)
         complete = not self._late
         if complete and self.reading.full:
             self._find_gone()
-        error = self._switch_off(active)
+        error = self._deactivate_leavers(active)
         if error:
             return Outcome(REFUSED, error)
         if not complete:
             return Outcome(
                 INCOMPLETE,
-                f"Time was up after {self.tally.found} objects: the command sync_directory reads all of them.",
+                f"The time was up after {self.tally.found} objects. The command sync_directory reads all of them.",
             )
-        # An address that is taken here becomes free without any change over there, so the next read is of everything.
+        # A taken address may become free here without a change in the directory, so the next read is a full one.
         return Outcome(SUCCEEDED, cursor="" if self._left_over else self.reading.cursor)
 
     def _time_is_up(self) -> bool:
         self._late |= self.deadline is not None and time.monotonic() > self.deadline
         return self._late
 
-    def _look_again(self) -> None:
-        """At objects whose address somebody else had: as long as that sets others free, and then for the last time.
+    def _retry_waiting(self) -> None:
+        """Decide again about objects whose address was taken, as long as that frees other addresses, then a last time.
 
-        Each look can set a single one free, so this too ends when the time is up.
+        Each round may free only one address, so the deadline ends this too.
         """
         last = False
         while self._waiting:
@@ -109,38 +111,38 @@ class Synchronisation:
             last = len(self._waiting) == len(waiting)
 
     def _pages(self) -> Iterator[list[Found]]:
-        """What is read, in pages of our size; of two answers about one object the later one counts."""
+        """Yield what is read in pages of our own size; the later of two responses about one object counts."""
         page: dict[str, Found] = {}
-        with contextlib.closing(self.reading.pages()) as answers:
-            for answered in answers:
+        with contextlib.closing(self.reading.pages()) as responses:
+            for response in responses:
                 beat(self.run)
-                for found in answered:
+                for found in response:
                     page[found.external_id] = found
                     if len(page) == AT_ONCE:
                         yield list(page.values())
                         page = {}
-                # Here and not after our own page: answers may be of one object each.
+                # Checked here and not after our own page, as a response may hold a single object.
                 if self._time_is_up():
                     break
-        # A reading whose time was up ends as if there were no more.
+        # A reading that ran out of time ends as if there were no more objects.
         self._time_is_up()
         if page:
             yield list(page.values())
 
-    def _take(self, page: list[Found]) -> None:
+    def _process(self, page: list[Found]) -> None:
         for found in page:
             self._seen.add(found.external_id)
             for name in found.groups:
                 self._members[name].add(found.external_id)
         self.tally.found = len(self._seen)
         if self.tally.found > MOST_OBJECTS:
-            raise DirectoryFailed(f"The directory has more than {MOST_OBJECTS} objects: narrow the filter.")
-        entries = [normalised(found, self.config.mapping) for found in page]
+            raise DirectoryFailed(f"The directory has more than {MOST_OBJECTS} objects. Narrow the filter.")
+        entries = [to_entry(found, self.config.mapping) for found in page]
         self._apply(entries, last=len(self._waiting) > MOST_WAITING)
         self.progress(self.tally.found)
 
     def _apply(self, entries: list[Entry], *, last: bool) -> None:
-        """Decide about a page and write what is to be written, in one transaction."""
+        """Decide about a page and write the changes in one transaction."""
         beat(self.run)
         with in_tenant(self.config.tenant_id):
             for attempt in range(TRIES):
@@ -151,12 +153,12 @@ class Synchronisation:
                     with tenant_atomic():
                         if touched := plan.touched():
                             people.lock(touched)
-                            # What an admin has changed since is in this second look, and nothing can change after it.
+                            # Decide again under the lock: an admin may have changed a user since the first decision.
                             plan = self._decide(entries, last=last)
                         self._write(plan)
                     break
                 except IntegrityError:
-                    # Somebody registered one of the addresses at this moment: now it is seen as taken.
+                    # One of the addresses was registered at the same moment: the next decision sees it as taken.
                     if attempt == TRIES - 1:
                         raise
         self._note(plan)
@@ -184,8 +186,8 @@ class Synchronisation:
     def _write(self, plan: Plan) -> None:
         if plan.adopted:
             people.adopt(plan.adopted, self.config)
-        if plan.settled:
-            people.settle(plan.settled)
+        if plan.reactivated_here:
+            people.forget_deactivation(plan.reactivated_here)
         if plan.changed:
             people.update(plan.changed, self.config)
         if plan.new:
@@ -208,13 +210,13 @@ class Synchronisation:
         for entry, code in plan.skipped:
             tally.show(entry.external_id, "skip", email=entry.email, name=entry.name)
             if code != OFF:
-                tally.reject(entry.external_id, code, SAYS[code])
+                tally.reject(entry.external_id, code, MESSAGES[code])
             self._left_over |= code == TAKEN
         self._waiting += plan.waiting
         self._leaving.update((person.user_id, person) for person in plan.leaving)
 
     def _find_gone(self) -> None:
-        """Whoever is linked and was not read is gone from the directory; only a read of everything can tell."""
+        """Find linked users whose objects were not read. Only valid after a full read."""
         last = 0
         while True:
             with in_tenant(self.config.tenant_id):
@@ -226,10 +228,10 @@ class Synchronisation:
                     self._leaving[person.user_id] = person
             last = found[-1].link_id
 
-    def _switch_off(self, active: int) -> str:
-        """Deactivate who is disabled or gone; gives why not, when that would be too many at once.
+    def _deactivate_leavers(self, active: int) -> str:
+        """Deactivate users who are disabled or gone; return the reason if there are too many at once.
 
-        A directory that suddenly looks empty is a wrong filter or a wrong right far more often than a company that closes.
+        A directory that suddenly looks empty usually has a wrong filter or missing read permissions.
         """
         leaving = list(self._leaving.values())
         if not leaving:
@@ -239,8 +241,8 @@ class Synchronisation:
         too_many = len(leaving) > may_leave
         if not self.force and (too_many or (self.reading.full and not self.tally.found)):
             return (
-                f"{len(leaving)} of {active} active users would be switched off, more than {percent} % or all of them:"
-                " nobody was. Check base and filter of the directory; if it is right, run again with force."
+                f"{len(leaving)} of {active} active users would be deactivated, more than {percent} % or all of them. No user"
+                " was changed. Check base and filter of the directory; if they are right, run again with force."
             )
         for person in leaving:
             self.tally.show(person.external_id, "deactivate", email=person.email, name=person.name)
@@ -256,9 +258,9 @@ class Synchronisation:
         return ""
 
     def _stated_members(self) -> dict[str, set[str]] | None:
-        """The members of the groups, where the directory tells them by themselves; ends when the time is up.
+        """Return the members of the mapped groups, for directories that list members by group; stop when the time is up.
 
-        All of them are read before the first one joins a group, so that an error leaves no group half done.
+        All are read before the first user joins a group, so that an error leaves no group half changed.
         """
         pages = self.reading.members()
         if pages is None:
@@ -268,29 +270,29 @@ class Synchronisation:
             beat(self.run)
             members[name] |= ids
             if sum(map(len, members.values())) > MOST_MEMBERS:
-                raise DirectoryFailed(f"The mapped groups have more than {MOST_MEMBERS} members: map smaller ones.")
+                raise DirectoryFailed(f"The mapped groups have more than {MOST_MEMBERS} members. Map smaller ones.")
             if self._time_is_up():
                 break
         return members
 
     def _set_groups(self, *, complete: bool) -> None:
-        """Bring the memberships of the tenant's groups in line with those of the directory's that are mapped to them."""
+        """Set the memberships of the tenant's groups by the directory groups that are mapped to them."""
         if not self.config.groups:
             return
         stated = self._stated_members() if complete else None
         if self._late and complete:
-            # Who is on the pages that were not read is unknown: nobody joins or leaves.
+            # The unread pages are unknown, so no user joins or leaves.
             return
         members = self._members if stated is None else stated
         all_known = complete and (self.reading.full or stated is not None)
-        # Several groups of the directory may lead to one here.
+        # Several directory groups may map to one group here.
         wanted: dict[str, set[str]] = defaultdict(set)
         for name, here in self.config.groups.items():
             wanted[here.lower()] |= members.get(name, set())
         with in_tenant(self.config.tenant_id):
             found = {group.key: group for group in Group.objects.annotate(key=Lower("name")).filter(key__in=wanted)}
             for _ in wanted.keys() - found.keys():
-                self.tally.reject("", NO_GROUP, SAYS[NO_GROUP])
+                self.tally.reject("", NO_GROUP, MESSAGES[NO_GROUP])
             if self.run.dry_run:
                 return
             for key, group in sorted(found.items()):

@@ -1,7 +1,7 @@
-"""What whoever points a directory somewhere, or runs it, must hold: all that it may give, and all whom it may become.
+"""Permissions that a caller needs to change the target of a directory, or to run it.
 
-The server decides who is in a mapped group, and which address each linked person has. So a directory that is pointed at a
-server of one's own gives its groups' permissions to anybody, and signs in as whomever whose address it states.
+The directory server decides who is in a mapped group and which address each linked user has. A caller who points a
+directory at a server of their own could therefore grant its groups' permissions to anyone and take over any linked user.
 """
 
 from collections.abc import Collection
@@ -19,8 +19,10 @@ from userflow.directory.models import DirectoryConfig, DirectoryLink
 
 
 def reject_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Collection[str]) -> None:
-    """GrantsMoreThanHeld (403) unless the caller holds what the tenant's groups of these names carry and what the people
-    hold that the directory has, or may take over from directories that are no more."""
+    """Raise GrantsMoreThanHeld (403) unless the caller holds all that the directory may grant.
+
+    That is what the named groups grant, and what the directory's users hold, including users of deleted directories.
+    """
     others = list(
         DirectoryConfig.objects.filter(tenant_id=tenant_id).exclude(pk=config_id).values_list("pk", flat=True)
     )

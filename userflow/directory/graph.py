@@ -1,8 +1,8 @@
-"""Microsoft Entra ID over Graph v1.0: the only module that talks to it.
+"""Read Microsoft Entra ID over Graph v1.0.
 
 Client credentials (RFC 6749 section 4.4), pages by `@odata.nextLink`, changes by delta query, throttling by
-`Retry-After`. Connections are guarded (`identity_platform.outbound`): checked addresses, no redirects, no proxy of the
-environment. A link of an answer must stay on the host that we asked: the token goes nowhere else.
+`Retry-After`. Connections are guarded (`identity_platform.outbound`): checked addresses, no redirects, no proxy from the
+environment. A link in a response must stay on the host that was asked, so the token goes nowhere else.
 """
 
 import time
@@ -21,7 +21,7 @@ from userflow.directory.addresses import reach
 from userflow.directory.errors import DirectoryAddressRejected, DirectoryFailed
 from userflow.directory.objects import BAD_STATUS, Found
 
-# National clouds (Microsoft Graph documentation, "National cloud deployments"): where tokens come from, where Graph is.
+# National clouds (Microsoft Graph documentation, "National cloud deployments"): the token host and the Graph host.
 CLOUDS: Final[dict[str, tuple[str, str]]] = {
     "global": ("https://login.microsoftonline.com", "https://graph.microsoft.com"),
     "us_government": ("https://login.microsoftonline.us", "https://graph.microsoft.us"),
@@ -29,8 +29,8 @@ CLOUDS: Final[dict[str, tuple[str, str]]] = {
     "china": ("https://login.chinacloudapi.cn", "https://microsoftgraph.chinacloudapi.cn"),
 }
 CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 30.0
-# All that a run waits because it was told to; beyond it the run ends and the next one tries.
+RESPONSE_SECONDS: Final = 30.0
+# The total time that a run waits for `Retry-After`; after it the run ends and the next one tries again.
 MOST_WAITING_SECONDS: Final = 120.0
 MOST_BYTES: Final = 32 * 1024 * 1024
 PAGE: Final = 500
@@ -38,16 +38,16 @@ BUSY: Final = frozenset({429, 503, 504})
 
 
 def clouds() -> dict[str, tuple[str, str]]:
-    """The clouds that a configuration may name: Microsoft's, and those that an operator added."""
+    """Return the clouds that a configuration may name: Microsoft's, and those that an operator added."""
     return CLOUDS | settings.DIRECTORY_CLOUDS
 
 
 class _LinkTooOld(Exception):
-    """410: the directory does not remember where the last read ended."""
+    """410: the directory no longer accepts the delta link."""
 
 
 class GraphReading:
-    """An Entra ID that is read whole, or from where the last read ended. See `objects.Reading`."""
+    """A full read of an Entra ID, or a read of changes since `cursor`. See `objects.Reading`."""
 
     def __init__(
         self,
@@ -64,30 +64,30 @@ class GraphReading:
         self.select = ",".join(["id", "accountEnabled", *attributes])
         self.login, self.graph = clouds().get(target["cloud"], ("", ""))
         if not self.graph:
-            raise DirectoryFailed(f"This server knows no cloud {target['cloud']}: change `cloud`.")
+            raise DirectoryFailed(f"This server has no cloud {target['cloud']}. Change `cloud`.")
         self.deadline = deadline
         self.waited = 0.0
         self.token = ""
-        # One session for each of the two hosts. Plain HTTP only where an operator's own cloud says so.
+        # One session per host. Plain HTTP only if an operator's own cloud uses it.
         self.at_login, self.at_graph = (
             GuardedSession(reach(plain_http=base.startswith("http://"))) for base in (self.login, self.graph)
         )
 
     def pages(self) -> Generator[list[Found], None, None]:
-        """The users, or what has changed of them. Raises DirectoryFailed, DirectoryAddressRejected."""
+        """Yield the users or their changes. Raises DirectoryFailed, DirectoryAddressRejected."""
         try:
             yield from self._following(self.cursor or self._everything())
         except _LinkTooOld:
             if self.full:
-                raise DirectoryFailed("The directory forgets its own links while it is read: try again.") from None
+                raise DirectoryFailed("The directory rejects its own links during the read. Try again.") from None
             self.full = True
             try:
                 yield from self._following(self._everything())
             except _LinkTooOld:
-                raise DirectoryFailed("The directory forgets its own links while it is read: try again.") from None
+                raise DirectoryFailed("The directory rejects its own links during the read. Try again.") from None
 
     def members(self) -> Iterator[tuple[str, set[str]]] | None:
-        """Each mapped group with its members, those of groups within it included; a page at a time."""
+        """Return each mapped group with its transitive members, a page at a time."""
         return ((group, page) for group in self.groups for page in self._ids_in(group))
 
     def _ids_in(self, group: str) -> Iterator[set[str]]:
@@ -95,7 +95,7 @@ class GraphReading:
             for page in self._lists(self._members_of(group)):
                 yield {_identity(row) for row in page["value"]}
         except _LinkTooOld:
-            raise DirectoryFailed("The directory forgets its own links while it is read: try again.") from None
+            raise DirectoryFailed("The directory rejects its own links during the read. Try again.") from None
 
     def _everything(self) -> str:
         return f"{self.graph}/v1.0/users/delta?$select={quote(self.select, safe=',')}"
@@ -109,26 +109,26 @@ class GraphReading:
             self.cursor = page.get("@odata.deltaLink", "")
 
     def _lists(self, link: str) -> Iterator[dict[str, Any]]:
-        """The pages of a list, from link to link."""
+        """Yield the pages of a list, from link to link."""
         while link:
             page = self._ask(link)
             if not (isinstance(page.get("value"), list) and all(isinstance(row, dict) for row in page["value"])):
-                raise DirectoryFailed("The directory's answer is no list of objects.")
+                raise DirectoryFailed("The directory's response is not a list of objects.")
             yield page
             link = page.get("@odata.nextLink", "")
 
     def _ask(self, link: str) -> dict[str, Any]:
-        """One answer of Graph: waits as long as it says, and takes a new token once when the old one has expired."""
+        """Return one response of Graph; wait when throttled, and renew an expired token once."""
         if _origin(link) != _origin(self.graph):
-            raise DirectoryFailed("The directory sends us to another host: that link was not followed.")
+            raise DirectoryFailed("The directory links to another host. The link was not followed.")
         renewed = False
         while True:
             if not self.token:
                 self.token, renewed = self._new_token(), True
             headers = {"Authorization": f"Bearer {self.token}", "Prefer": f"odata.maxpagesize={PAGE}"}
-            status, answer, retry_after = self._call(self.at_graph, "GET", link, headers=headers)
+            status, body, retry_after = self._call(self.at_graph, "GET", link, headers=headers)
             if status == 200:
-                return answer
+                return body
             if status == 401 and not renewed:
                 self.token = ""
                 continue
@@ -137,7 +137,7 @@ class GraphReading:
                 continue
             if status == 410:
                 raise _LinkTooOld
-            raise DirectoryFailed(_error(status, answer))
+            raise DirectoryFailed(_error(status, body))
 
     def _new_token(self) -> str:
         where = f"{self.login}/{quote(self.target['directory_tenant_id'], safe='')}/oauth2/v2.0/token"
@@ -148,52 +148,52 @@ class GraphReading:
             "scope": f"{self.graph}/.default",
         }
         while True:
-            status, answer, retry_after = self._call(self.at_login, "POST", where, data=grant)
-            token = answer.get("access_token")
+            status, body, retry_after = self._call(self.at_login, "POST", where, data=grant)
+            token = body.get("access_token")
             if status == 200 and isinstance(token, str) and token.isascii() and token.isprintable():
                 return token
             if status not in BUSY:
                 raise DirectoryFailed(
-                    f"The directory gives no token ({status}): check directory_tenant_id and application_id, and enter the"
+                    f"The directory issues no token ({status}). Check directory_tenant_id and application_id, and enter the"
                     " secret again if it has expired."
                 )
             self._wait(retry_after)
 
     def _call(self, session: GuardedSession, method: str, where: str, **how: Any) -> tuple[int, dict[str, Any], float]:
-        """Status, JSON object (empty if it is none) and the seconds of Retry-After of one request."""
-        timeout = (CONNECT_SECONDS, ANSWER_SECONDS)
+        """Send one request; return the status, the JSON object (empty if there is none) and the seconds of Retry-After."""
+        timeout = (CONNECT_SECONDS, RESPONSE_SECONDS)
         try:
-            # Bounded as a whole too: an answer that drips would last for ever.
+            # Bounded as a whole too: a response that drips would last for ever.
             with (
-                session.within(2 * ANSWER_SECONDS),
-                session.request(method, where, timeout=timeout, stream=True, **how) as answer,
+                session.within(2 * RESPONSE_SECONDS),
+                session.request(method, where, timeout=timeout, stream=True, **how) as response,
             ):
                 body = b""
-                for part in answer.iter_content(65_536):
+                for part in response.iter_content(65_536):
                     body += part
                     if len(body) > MOST_BYTES:
-                        raise DirectoryFailed("The directory's answer is too large.")
+                        raise DirectoryFailed("The directory's response is too large.")
         except NotResolved as problem:
             raise DirectoryFailed(
-                "The directory's host cannot be looked up: see whether this server's name service answers, then try again."
+                "The directory's host name cannot be resolved. Check this server's name service, then try again."
             ) from problem
         except TargetRejected as refused:
             raise DirectoryAddressRejected("cloud") from refused
         except requests.exceptions.SSLError as problem:
-            raise DirectoryFailed("The directory's certificate is not trusted: nothing was sent.") from problem
+            raise DirectoryFailed("The directory's certificate is not trusted. Nothing was sent.") from problem
         except requests.RequestException as problem:
-            raise DirectoryFailed("The directory does not answer: try again later.") from problem
+            raise DirectoryFailed("The directory does not respond. Try again later.") from problem
         try:
             stated = orjson.loads(body) if body else {}
         except orjson.JSONDecodeError:
             stated = {}
-        retry_after = _seconds(answer.headers.get("Retry-After"))
-        return answer.status_code, stated if isinstance(stated, dict) else {}, retry_after
+        retry_after = _seconds(response.headers.get("Retry-After"))
+        return response.status_code, stated if isinstance(stated, dict) else {}, retry_after
 
     def _wait(self, seconds: float) -> None:
         late = self.deadline is not None and time.monotonic() + seconds > self.deadline
         if late or self.waited + seconds > MOST_WAITING_SECONDS:
-            raise DirectoryFailed("The directory asks for patience beyond what a run waits: the next run tries again.")
+            raise DirectoryFailed("The directory throttles for longer than a run waits. The next run tries again.")
         self.waited += seconds
         time.sleep(seconds)
 
@@ -201,7 +201,7 @@ class GraphReading:
 def _identity(row: dict[str, Any]) -> str:
     identity = row.get("id")
     if not isinstance(identity, str) or not 0 < len(identity) <= 64 or not identity.isascii():
-        raise DirectoryFailed("The directory's answer has an object without an id.")
+        raise DirectoryFailed("The directory's response has an object without an id.")
     return identity
 
 
@@ -212,13 +212,13 @@ def _found(row: dict[str, Any]) -> Found:
         attributes={name.lower(): value for name, value in row.items() if isinstance(value, str)},
         enabled=enabled is not False,
         removed=removed,
-        # Hidden is not "enabled": nobody is switched on for it, or made.
+        # A hidden status is not "enabled": it creates or activates no user.
         problem="" if removed or isinstance(enabled, bool) else BAD_STATUS,
     )
 
 
 def _origin(link: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port: what a link must share with the one we were configured for."""
+    """Return scheme, host and port, which a link must share with the configured host."""
     try:
         parts = urlsplit(link)
         return parts.scheme, parts.hostname, parts.port
@@ -227,7 +227,7 @@ def _origin(link: str) -> tuple[str, str | None, int | None]:
 
 
 def _seconds(stated: str | None) -> float:
-    """Retry-After in seconds (RFC 9110 section 10.2.3: a number, or a date); a few where it says nothing sane."""
+    """Return Retry-After in seconds (RFC 9110 section 10.2.3: a number or a date); 5 if it is invalid."""
     if stated is None:
         return 5.0
     if stated.isascii() and stated.isdigit():
@@ -238,13 +238,13 @@ def _seconds(stated: str | None) -> float:
         return 5.0
 
 
-def _error(status: int, answer: dict[str, Any]) -> str:
-    inner = answer.get("error")
+def _error(status: int, body: dict[str, Any]) -> str:
+    inner = body.get("error")
     code = inner.get("code") if isinstance(inner, dict) else None
     named = f" {code}" if isinstance(code, str) and code.isascii() and code.isalnum() and len(code) < 64 else ""
     hint = {
-        401: "the application's token is not taken",
+        401: "it does not accept the application's token",
         403: "grant the application User.Read.All (and GroupMember.Read.All for groups) and consent to it",
-        404: "a mapped group is not there",
+        404: "a mapped group does not exist",
     }.get(status, "try again later")
     return f"The directory refuses the request ({status}{named}): {hint}."

@@ -1,7 +1,7 @@
-"""Directories that a tenant's people come from, the runs that fetched them, and who is who.
+"""Directory configurations, their runs, and the links between users and directory objects.
 
-Configurations and runs live in the global database: a scheduler and the operators look at all tenants' without walking
-their databases. Runs therefore hold ids and figures only; names and addresses of people stay in the tenant's database.
+Configurations and runs live in the global database, so that the scheduler and operators need not visit every tenant's
+database. Runs therefore hold ids and counts only; names and addresses of users stay in the tenant's database.
 """
 
 import uuid
@@ -17,7 +17,7 @@ from userflow.accounts.models import EndUser
 ACTIVE_DIRECTORY, ENTRA_ID = "active_directory", "entra_id"
 KINDS = (ACTIVE_DIRECTORY, ENTRA_ID)
 RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
-# More people would be switched off than the configuration allows; time was up; the process that ran it is gone.
+# Too many users would be deactivated; the time was up; the process ended.
 REFUSED, INCOMPLETE, INTERRUPTED = "refused", "incomplete", "interrupted"
 STATES = (RUNNING, SUCCEEDED, FAILED, REFUSED, INCOMPLETE, INTERRUPTED)
 BY_REQUEST, BY_COMMAND, BY_SCHEDULE = "request", "command", "schedule"
@@ -26,7 +26,7 @@ RUNS_KEPT = timedelta(days=90)
 
 
 class DirectoryConfig(models.Model):
-    """A directory of a tenant: where it is, how to read it, and what becomes of what is read."""
+    """A directory of a tenant: where it is, how to read it and how its objects become users."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     # The unique constraint's index begins with the tenant.
@@ -34,22 +34,22 @@ class DirectoryConfig(models.Model):
     kind = models.CharField(max_length=20, choices=[(k, k) for k in KINDS])
     name = models.CharField(max_length=255)
     enabled = models.BooleanField(default=True)
-    # Whom the secret is for: server, port, TLS, names. The secret is sealed for exactly this (`directory.secrets`).
+    # Server, port, TLS and names. The secret is sealed for exactly this target (`directory.secrets`).
     target: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
     secret = models.BinaryField(editable=False)
     secret_set_at = models.DateTimeField()
     user_filter = models.CharField(max_length=1000, blank=True, default="")
     mapping: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
-    # Directory group (DN or object id): name of the tenant's group.
+    # Maps directory groups (DN or object id) to names of tenant groups.
     groups: "models.JSONField[dict[str, str], dict[str, str]]" = models.JSONField(default=dict)
     client_id = models.UUIDField(null=True)
     max_deactivation_percent = models.PositiveSmallIntegerField(default=20)
     sync_every_minutes = models.PositiveIntegerField(null=True, default=60)
     next_run_at = models.DateTimeField(null=True)
-    # Where the next read of changes goes on (a delta link), and when all was read the last time.
+    # The delta link for the next read of changes, and the time of the last full read.
     cursor = models.TextField(blank=True, default="", editable=False)
     read_in_full_at = models.DateTimeField(null=True, editable=False)
-    # The run that holds the directory, and its last sign of life: one run at a time (`directory.runs`).
+    # The run that holds the directory, and its last heartbeat: one run at a time (`directory.runs`).
     running = models.UUIDField(null=True, editable=False)
     alive_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -67,14 +67,14 @@ class DirectoryConfig(models.Model):
 
 
 class DirectoryRun(models.Model):
-    """One synchronisation: what set it off, what it did, how it ended. Holds ids of directory objects, never names."""
+    """One synchronisation: its trigger, counts and outcome. Holds ids of directory objects, never names."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     config = models.ForeignKey(DirectoryConfig, on_delete=models.CASCADE, related_name="runs", db_index=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="directory_runs")
     trigger = models.CharField(max_length=16, choices=[(t, t) for t in TRIGGERS])
     dry_run = models.BooleanField(default=False)
-    # Everything was read, or only what has changed since the run before.
+    # False if only changes since the previous run were read.
     full = models.BooleanField(default=True)
     state = models.CharField(max_length=16, choices=[(s, s) for s in STATES], default=RUNNING)
     started_at = models.DateTimeField(auto_now_add=True)
@@ -101,18 +101,18 @@ class DirectoryRun(models.Model):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Ended long ago."""
+        """Return the condition for runs past their retention."""
         return models.Q(started_at__lt=moment - RUNS_KEPT)
 
 
 class DirectoryLink(TenantModel):
-    """This end user is that object of a directory. The object's own id counts, never its address or name."""
+    """Links an end user to a directory object by the object's own id, never by its address or name."""
 
     config_id = models.UUIDField()
     # objectGUID as hex, or the object id of Entra ID.
     external_id = models.CharField(max_length=64)
     user = models.OneToOneField(EndUser, on_delete=models.CASCADE, related_name="directory_link")
-    # The synchronisation switched the user off; without it the user was switched off here, and stays off.
+    # A run deactivated the user and may activate it again. Users whom an admin deactivates stay inactive.
     switched_off = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -1,4 +1,4 @@
-"""What directories give, and what becomes of it by a configuration's mapping: a mechanism without tables or network."""
+"""Objects read from a directory, and their mapping to users: no tables, no network."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -13,7 +13,7 @@ MOST_ATTRIBUTES: Final = 20
 # LDAP (RFC 4512 section 1.4, keystring) and Graph; no options, no paths into nested objects.
 ATTRIBUTE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,126}")
 METADATA_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-# Passwords and what they are made from: no mapping may carry them here.
+# Passwords and password material: no mapping may copy them.
 SECRET_ATTRIBUTES: Final = frozenset(
     name.lower()
     for name in [
@@ -44,48 +44,48 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 NO_EMAIL, BAD_EMAIL, TAKEN = "no_email", "email_invalid", "email_taken"
 BAD_STATUS, NO_GROUP = "status_unreadable", "group_unknown"
-SAYS: Final[dict[str, str]] = {
+MESSAGES: Final[dict[str, str]] = {
     NO_EMAIL: "The object has no e-mail address in the mapped attribute.",
-    BAD_EMAIL: "The object's e-mail address is none that the platform takes.",
+    BAD_EMAIL: "The platform does not accept the object's e-mail address.",
     TAKEN: "Another user has this e-mail address; users are never merged.",
-    BAD_STATUS: "Whether the object is enabled cannot be read: give the reading user the right to see it.",
-    NO_GROUP: "The tenant has no group of a name that the configuration maps to: make it, or change `groups`.",
+    BAD_STATUS: "The status of the object cannot be read. Allow the bind user to read it.",
+    NO_GROUP: "The configuration maps to a group that the tenant does not have. Create it, or change `groups`.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object as a directory gave it. `attributes` has the first value of each as text, by lower-case name."""
+    """An object as read from the directory. `attributes` has the first value of each as text, by lower-case name."""
 
     external_id: str
     attributes: dict[str, str] = field(default_factory=dict)
     enabled: bool = True
-    # The directory says that the object is gone (a read of changes).
+    # The object was deleted (in a read of changes).
     removed: bool = False
-    # Directory groups of the configuration that the object is in, by their key there.
+    # The mapped directory groups of the object, as the configuration spells them.
     groups: frozenset[str] = frozenset()
     problem: str = ""
 
 
 class Reading(Protocol):
-    """A directory that is being read. `full` and `cursor` are final when `pages` has ended."""
+    """A read of a directory. `full` and `cursor` are final when `pages` has ended."""
 
     full: bool
     cursor: str
 
     def pages(self) -> Generator[list[Found], None, None]:
-        """The objects, a page at a time. Raises DirectoryFailed, DirectoryAddressRejected."""
+        """Yield the objects, a page at a time. Raises DirectoryFailed, DirectoryAddressRejected."""
 
     def members(self) -> Iterator[tuple[str, set[str]]] | None:
-        """The groups with their members' ids, of directories that tell them apart; None where the objects tell.
+        """Return the groups with their members' ids, or None if the objects name their groups.
 
-        A page at a time: a group may come more than once, and comes at least once.
+        A page at a time: a group comes at least once and may come again.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A person of a directory in our words. With a `problem` only id and state may be relied on."""
+    """A directory object mapped to the fields of a user. With a `problem` only id and state are valid."""
 
     external_id: str
     email: str
@@ -97,9 +97,9 @@ class Entry:
     problem: str
 
 
-def normalised(found: Found, mapping: dict[str, Any]) -> Entry:
-    """The object in our words, by the configuration's mapping."""
-    problem, address, key = found.problem, "", ""
+def to_entry(found: Found, mapping: dict[str, Any]) -> Entry:
+    """Map the object to the fields of a user."""
+    problem, address, address_key = found.problem, "", ""
     stated = found.attributes.get(str(mapping["email"]).lower(), "").strip()
     if not problem and not found.removed:
         if not stated:
@@ -107,20 +107,20 @@ def normalised(found: Found, mapping: dict[str, Any]) -> Entry:
         else:
             try:
                 address = email_address(stated)
-                key = email_key(address)
+                address_key = email_key(address)
             except AddressInvalid:
                 problem = BAD_EMAIL
-    named = {
-        member: text
-        for member, attribute in mapping["metadata"].items()
+    metadata = {
+        key: text
+        for key, attribute in mapping["metadata"].items()
         if (text := _line(found.attributes.get(attribute.lower(), ""), LONGEST_VALUE))
     }
     return Entry(
         external_id=found.external_id,
         email=address,
-        email_key=key,
+        email_key=address_key,
         name=_line(found.attributes.get(str(mapping["name"]).lower(), ""), LONGEST_NAME),
-        metadata=named,
+        metadata=metadata,
         enabled=found.enabled and not found.removed,
         removed=found.removed,
         problem=problem,
@@ -128,24 +128,26 @@ def normalised(found: Found, mapping: dict[str, Any]) -> Entry:
 
 
 def with_metadata(present: dict[str, Any], entry: Entry, mapping: dict[str, Any]) -> dict[str, Any]:
-    """A user's metadata after the directory: mapped members are the directory's, all others stay as they are."""
-    kept = {member: value for member, value in present.items() if member not in mapping["metadata"]}
+    """Return a user's metadata with the mapped keys replaced by the directory's values; other keys stay."""
+    kept = {key: value for key, value in present.items() if key not in mapping["metadata"]}
     return {**kept, **entry.metadata}
 
 
 def attributes_read(mapping: dict[str, Any]) -> list[str]:
-    """The attributes of the directory that the mapping needs."""
+    """Return the directory attributes that the mapping needs."""
     return sorted({mapping["email"], mapping["name"], *mapping["metadata"].values()})
 
 
 def is_readable(attribute: str) -> bool:
-    """Whether a mapping may name the attribute."""
+    """Return whether a mapping may name the attribute."""
     return bool(ATTRIBUTE.fullmatch(attribute)) and attribute.lower() not in SECRET_ATTRIBUTES
 
 
 def group_key(name: str) -> str:
-    """What directory groups are compared by: a DN without regard to case and blanks, or an object id; empty for a name
-    that is too long to be one."""
+    """Return the key to compare directory groups by: a DN without case and blanks, or an object id.
+
+    Empty for a name that is too long to be a group.
+    """
     if len(name) > LONGEST_GROUP:
         return ""
     return "".join(part.strip() for part in _SEPARATORS.split(name.lower()))

@@ -1,7 +1,4 @@
-"""The linked people of the tenant that is entered: read and written a page at a time, in a few statements each.
-
-Nothing here costs a statement for each person: a directory of fifty thousand is a hundred pages.
-"""
+"""Read and write the linked users of the entered tenant a page at a time, with a fixed number of statements per page."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -29,7 +26,7 @@ _COLUMNS: Final = (
     "l.id, l.config_id, l.external_id, l.switched_off, u.id, u.email, u.email_key, u.name, u.active, u.metadata"
 )
 _LINKED: Final = f"SELECT {_COLUMNS} FROM userflow_directorylink l JOIN userflow_enduser u ON u.id = l.user_id"
-# An object of a configuration that is no more belongs to whoever reads that same object again.
+# An object of a deleted configuration belongs to the next configuration that reads it.
 _BY_OBJECT: Final = f"{_LINKED} WHERE l.external_id = ANY(%s) AND (l.config_id = %s OR NOT l.config_id = ANY(%s))"
 _AFTER: Final = f"{_LINKED} WHERE l.config_id = %s AND l.id > %s ORDER BY l.id LIMIT %s"
 _BIND_DEFAULT_ROLE: Final = (
@@ -68,7 +65,7 @@ _LEAVE: Final = (
 
 
 def _person(row: Sequence[Any]) -> Person:
-    return Person(*row[:-1], decoded(row[-1]))  # type: ignore[call-arg]  # _COLUMNS stands in the order of the fields
+    return Person(*row[:-1], decoded(row[-1]))  # type: ignore[call-arg]  # _COLUMNS has the order of the fields
 
 
 def _rows(statement: str, values: list[Any]) -> list[Any]:
@@ -78,11 +75,11 @@ def _rows(statement: str, values: list[Any]) -> list[Any]:
 
 
 def linked_to(external_ids: Collection[str], *, config_id: UUID, living: Collection[UUID]) -> dict[str, Person]:
-    """The users who are these objects, by external id; `living` are the tenant's configurations."""
+    """Return the users linked to these objects, by external id; `living` are the tenant's configurations."""
     found: dict[str, Person] = {}
     for row in _rows(_BY_OBJECT, [list(external_ids), config_id, list(living)]):
         person = _person(row)
-        # This configuration's own link, if a deleted one has left another.
+        # This configuration's own link wins over that of a deleted one.
         if person.config_id == config_id or person.external_id not in found:
             found[person.external_id] = person
     return found
@@ -99,22 +96,22 @@ def holders_of(email_keys: Collection[str]) -> dict[str, UUID]:
 
 
 def linked_after(link_id: int, *, config_id: UUID, at_once: int) -> list[Person]:
-    """The next users of a configuration behind a link, in the links' order."""
+    """Return the next users of a configuration after a link id, in the order of the ids."""
     return [_person(row) for row in _rows(_AFTER, [config_id, link_id, at_once])]
 
 
 def count_active(config_id: UUID) -> int:
-    """How many users of this configuration are active."""
+    """Return the number of active users of this configuration."""
     return DirectoryLink.objects.filter(config_id=config_id, user__active=True).count()
 
 
 def lock(user_ids: Collection[UUID]) -> None:
-    """Hold these users against a change at the same moment, in one order."""
+    """Lock these users, always in the same order."""
     list(EndUser.objects.filter(pk__in=user_ids).order_by("pk").select_for_update(no_key=True).values_list("pk"))
 
 
 def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID) -> list[UUID]:
-    """New users with their links and the default role. IntegrityError when an address was taken at this moment."""
+    """Create users with their links and the default role. Raises IntegrityError if an address was taken meanwhile."""
     yielding.release_addresses([entry.email_key for entry in entries], to="directory")
     moment = now()
     users = [
@@ -125,7 +122,7 @@ def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID
             provider=config.kind,
             client_id=client_id,
             metadata=entry.metadata,
-            # The directory vouches for it.
+            # The directory vouches for the address.
             email_verified_at=moment,
         )
         for entry in entries
@@ -139,13 +136,13 @@ def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_BIND_DEFAULT_ROLE, [moment, ids, DEFAULT_ROLE])
     _record("end_user.registered", ids, config)
-    told = (person(user, via="directory", directory_id=config.pk) for user in users)
-    publish_for_each("end_user.created", told)
+    events = (person(user, via="directory", directory_id=config.pk) for user in users)
+    publish_for_each("end_user.created", events)
     return ids
 
 
 def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
-    """Users as the directory has them now. IntegrityError when an address was taken at this moment."""
+    """Update users to the directory's values. Raises IntegrityError if an address was taken meanwhile."""
     moment = now()
     columns: list[list[Any]] = [
         [change.person.user_id for change in changes],
@@ -160,30 +157,30 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_UPDATE, [moment, moment, *columns])
     if moved:
-        # As everywhere when an address changes: sessions end, an address that was about to be verified is given up, and
-        # links to set a password went to the old one.
+        # As with every change of an address: sessions end, a pending verification is dropped, and links to set a password
+        # become invalid, as they were sent to the old address.
         _end_sessions(moved, reason="email_changed")
         EmailProof.objects.filter(user_id__in=moved).delete()
-        # The directory decides from now on.
+        # The directory owns the address, so its change cannot be undone here.
         EndUserEmailUndo.objects.filter(user_id__in=moved).delete()
         END_USERS.tickets._default_manager.filter(user_id__in=moved).delete()
     _record("end_user.updated", columns[0], config)
-    told = [{**_about(change.person, config), **change.told()} for change in changes]
-    publish_for_each("end_user.updated", told)
+    events = [{**_about(change.person, config), **change.event_data()} for change in changes]
+    publish_for_each("end_user.updated", events)
 
 
 def adopt(people: Sequence[Person], config: DirectoryConfig) -> None:
-    """Links of a configuration that is no more become this one's."""
+    """Move links of a deleted configuration to this one."""
     DirectoryLink.objects.filter(pk__in=[person.link_id for person in people]).update(config_id=config.pk)
 
 
-def settle(people: Sequence[Person]) -> None:
-    """Whoever was switched on by somebody since: from now on a switch here counts, whichever way."""
+def forget_deactivation(people: Sequence[Person]) -> None:
+    """Forget that a run deactivated these users: an admin has activated them since, and decides from now on."""
     DirectoryLink.objects.filter(pk__in=[person.link_id for person in people]).update(switched_off=False)
 
 
 def activate(people: Sequence[Person], config: DirectoryConfig) -> None:
-    """Switch on again whom a run had switched off, and nobody else."""
+    """Activate the users whom a run had deactivated, and no others."""
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_MARK_ON, [[person.user_id for person in people]])
         ours = [user_id for (user_id,) in cursor.fetchall()]
@@ -195,10 +192,10 @@ def activate(people: Sequence[Person], config: DirectoryConfig) -> None:
 
 
 def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
-    """Switch users off and end what they have open; gives how many were active until now."""
+    """Deactivate users, end their sessions and delete their tickets; return how many were active."""
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_SWITCH_OFF, [now(), [person.user_id for person in people]])
-        # Only these: who was switched off here a moment ago stays off when the directory has them back.
+        # Only these: a user whom an admin has just deactivated stays inactive when the object returns.
         off = [user_id for (user_id,) in cursor.fetchall()]
         cursor.execute(_MARK_OFF, [off])
     _end_sessions(off, reason="deactivated")
@@ -217,9 +214,9 @@ def _end_sessions(user_ids: Collection[UUID], *, reason: str) -> None:
 
 
 def set_members(group: Group, external_ids: Collection[str], config: DirectoryConfig, *, only_add: bool) -> None:
-    """Make these objects the group's members among the configuration's users; others' memberships are left alone.
+    """Make these objects the group's members among the configuration's users; other memberships stay.
 
-    With `only_add` nobody leaves: a read that was cut short does not know who is no member.
+    With `only_add` no user leaves: after an incomplete read it is unknown who is not a member.
     """
     present = list(external_ids)
     joined = _rows(_JOIN, [group.pk, now(), config.pk, present, group.pk])
@@ -229,7 +226,7 @@ def set_members(group: Group, external_ids: Collection[str], config: DirectoryCo
             ids = [user_id for (user_id,) in rows]
             record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"group_id": str(group.pk)})
             event = "group.members_added" if action == "group.joined" else "group.members_removed"
-            # One message as the API's calls send it, and never one of unbounded length.
+            # The same message as from the API, with bounded length.
             batches = (ids[start : start + MOST_NAMED] for start in range(0, len(ids), MOST_NAMED))
             publish_for_each(
                 event, ({"group_id": group.pk, "name": group.name, "user_ids": batch} for batch in batches)
@@ -237,7 +234,7 @@ def set_members(group: Group, external_ids: Collection[str], config: DirectoryCo
 
 
 def _about(person: Person, config: DirectoryConfig) -> dict[str, Any]:
-    """What an event tells of somebody who is linked."""
+    """Return the event data about a linked user."""
     return {
         "user_id": person.user_id,
         "email": person.email,

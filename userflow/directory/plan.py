@@ -1,4 +1,4 @@
-"""What a page of a directory means for the people who are here: pure decisions, no tables, no network."""
+"""Decide what a page of directory objects means for the tenant's users: pure functions, no tables, no network."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ OFF: Final = "disabled"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """An end user who is linked to an object of the directory."""
+    """An end user who is linked to a directory object."""
 
     link_id: int
     config_id: UUID
@@ -28,7 +28,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A linked user as the directory wants it."""
+    """The new values of a linked user."""
 
     person: Person
     email: str
@@ -38,14 +38,14 @@ class Change:
 
     @property
     def moves(self) -> bool:
-        """Whether the address is another one, not only spelt otherwise."""
+        """Whether the address changes, beyond its spelling."""
         return self.email_key != self.person.email_key
 
-    def told(self) -> dict[str, Any]:
-        """What becomes of the user, with the names of the members that change."""
+    def event_data(self) -> dict[str, Any]:
+        """Return the new values, with the names of the changed fields."""
         present = {"email": self.person.email, "name": self.person.name, "metadata": self.person.metadata}
         after = {"email": self.email, "name": self.name, "metadata": self.metadata}
-        return {**after, "changed": sorted(member for member in after if after[member] != present[member])}
+        return {**after, "changed": sorted(field for field in after if after[field] != present[field])}
 
 
 @dataclass(slots=True)
@@ -54,35 +54,35 @@ class Plan:
 
     new: list[Entry] = field(default_factory=list)
     changed: list[Change] = field(default_factory=list)
-    # Switched off by a run before, and active in the directory again.
+    # Deactivated by an earlier run, and active in the directory again.
     back: list[Person] = field(default_factory=list)
-    # The directory says that they are disabled or gone.
+    # Disabled in the directory, or gone.
     leaving: list[Person] = field(default_factory=list)
-    # Linked to a configuration that is no more; the object is the same one.
+    # Linked to a deleted configuration that had the same object.
     adopted: list[Person] = field(default_factory=list)
-    # Switched off by a run before and on again by an admin since: what that run did is over.
-    settled: list[Person] = field(default_factory=list)
-    # With the code of the reason.
+    # Deactivated by an earlier run and activated by an admin since.
+    reactivated_here: list[Person] = field(default_factory=list)
+    # With the error code.
     skipped: list[tuple[Entry, str]] = field(default_factory=list)
-    # Whose address somebody else has at the moment; by the end of the run it may have become free.
+    # Their address is taken at the moment, and may become free during the run.
     waiting: list[Entry] = field(default_factory=list)
 
     def touched(self) -> list[UUID]:
-        """The users who would be written to."""
-        linked = [*self.back, *self.adopted, *self.settled]
+        """Return the ids of users that the plan changes."""
+        linked = [*self.back, *self.adopted, *self.reactivated_here]
         return sorted({*(change.person.user_id for change in self.changed), *(person.user_id for person in linked)})
 
     def writes(self) -> bool:
-        """Whether there is anything to write."""
-        return bool(self.new or self.changed or self.back or self.adopted or self.settled)
+        """Return whether the plan changes anything."""
+        return bool(self.new or self.changed or self.back or self.adopted or self.reactivated_here)
 
 
 @dataclass(slots=True)
 class Handed:
-    """Addresses that go from hand to hand, by their keys.
+    """Addresses (by key) that pass from one user to another.
 
-    Only a dry run counts those that became free: it carries them from page to page, as no table tells. In the tables they
-    are free for the next page, but not within one statement, where a unique index looks at row after row.
+    Only a dry run counts vacated addresses and carries them from page to page. In the tables they are free for the next
+    page, but not within one statement, as the unique index is checked row by row.
     """
 
     dry_run: bool = False
@@ -100,23 +100,27 @@ def decide(
     handed: Handed | None = None,
     last: bool = False,
 ) -> Plan:
-    """Decide about a page's objects.
+    """Decide about the objects of one page.
 
-    `people` has the linked users by external id, `holders` who has which address (by its key); `handed` carries a dry
-    run's addresses from page to page. Unless this is the `last` look at them, objects whose address is taken wait:
-    whoever has it may be renamed later on. An address that another user has is never taken over and never a reason to
-    merge: whoever can name an address in the directory would otherwise become that user.
+    Args:
+        people: the linked users by external id.
+        holders: the user who has an address, by its key.
+        handed: the addresses of a dry run, carried from page to page.
+        last: whether objects with a taken address are skipped; otherwise they wait, as its user may be renamed later.
+
+    An address of another user is never taken over and users are never merged: an admin of the directory could otherwise
+    become any user.
     """
     plan, handed = Plan(), handed or Handed()
     for entry in entries:
         person = people.get(entry.external_id)
         if person is None:
-            _decide_about_stranger(plan, entry, holders, handed, last=last)
+            _decide_about_unlinked(plan, entry, holders, handed, last=last)
             continue
         if person.config_id != config_id:
             plan.adopted.append(person)
         if person.active and person.switched_off:
-            plan.settled.append(person)
+            plan.reactivated_here.append(person)
         if not entry.enabled:
             if person.active:
                 plan.leaving.append(person)
@@ -137,7 +141,7 @@ def _is_taken(key: str, by: UUID | None, holders: Mapping[str, UUID], handed: Ha
     return key in holders and holders[key] != by and key not in handed.vacated
 
 
-def _decide_about_stranger(
+def _decide_about_unlinked(
     plan: Plan, entry: Entry, holders: Mapping[str, UUID], handed: Handed, *, last: bool
 ) -> None:
     if entry.removed:
@@ -145,7 +149,7 @@ def _decide_about_stranger(
     if entry.problem:
         plan.skipped.append((entry, entry.problem))
     elif not entry.enabled:
-        # Nobody is made only to be switched off.
+        # A disabled object creates no user.
         plan.skipped.append((entry, OFF))
     elif not _is_taken(entry.email_key, None, holders, handed):
         handed.claimed.add(entry.email_key)
@@ -173,7 +177,7 @@ def _decide_about_change(
             if handed.dry_run:
                 handed.vacated.add(person.email_key)
         elif last:
-            # The rest of the object still counts; the address stays as it was.
+            # The other fields are still updated; the address stays.
             plan.skipped.append((entry, TAKEN))
             email, key = person.email, person.email_key
         else:

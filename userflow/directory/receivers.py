@@ -1,4 +1,4 @@
-"""What directories do when an end user changes otherwise."""
+"""Signal receivers of directories."""
 
 from typing import Any
 

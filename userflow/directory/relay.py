@@ -1,8 +1,8 @@
-"""A connection for a library that only speaks over a descriptor: ours on one side, a local socket on the other.
+"""Relay bytes between libldap and a connection that the platform has opened and checked.
 
-libldap would look the server's name up again, verify certificates by whatever TLS library it was built with, and take
-answers of any length into memory. So it gets one end of a local socket; a thread carries the bytes to the connection that
-`addresses.connect` has opened, and counts them.
+libldap would resolve the server's name again, verify certificates with the TLS library of its own build, and read responses
+of any length into memory. So it gets one end of a local socket; a thread copies the bytes to and from the connection that
+`addresses.connect` opened, and counts them.
 """
 
 import selectors
@@ -11,21 +11,21 @@ import ssl
 import threading
 from typing import Final
 
-# What a directory may send before the next request. A page of objects is below it; what libldap and Python make of values
-# of a byte or two is some twenty times as much.
-MOST_PER_ANSWER: Final = 4 * 1024 * 1024
+# Bytes that a directory may send before the next request. A page of objects is smaller; in the memory of libldap and
+# Python, very short values take some twenty times their size.
+MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
 AT_ONCE: Final = 65_536
 
 
-def relayed(outside: socket.socket, *, patience: float) -> socket.socket:
-    """A local socket whose bytes go through the connection; closing it closes that as well."""
+def relayed(outside: socket.socket, *, seconds: float) -> socket.socket:
+    """Return a local socket that is relayed to the connection; closing it closes the connection."""
     inside, given = socket.socketpair()
     outside.setblocking(False)
-    threading.Thread(target=_carry, args=(inside, outside, patience), name="directory-relay", daemon=True).start()
+    threading.Thread(target=_carry, args=(inside, outside, seconds), name="directory-relay", daemon=True).start()
     return given
 
 
-def _carry(inside: socket.socket, outside: socket.socket, patience: float) -> None:
+def _carry(inside: socket.socket, outside: socket.socket, seconds: float) -> None:
     with inside, outside, selectors.DefaultSelector() as waiting:
         waiting.register(inside, selectors.EVENT_READ)
         waiting.register(outside, selectors.EVENT_READ)
@@ -34,29 +34,29 @@ def _carry(inside: socket.socket, outside: socket.socket, patience: float) -> No
             while True:
                 ready = {key.fileobj for key, _ in waiting.select()}
                 if inside in ready:
-                    asked = inside.recv(AT_ONCE)
-                    if not asked:
+                    request = inside.recv(AT_ONCE)
+                    if not request:
                         return
-                    _send(outside, asked, patience)
+                    _send(outside, request, seconds)
                     received = 0
-                # Bytes that TLS has decrypted already wake no selector.
+                # Bytes that TLS has already decrypted do not wake the selector.
                 while outside in ready or (isinstance(outside, ssl.SSLSocket) and outside.pending()):
                     ready.discard(outside)
                     try:
-                        answered = outside.recv(AT_ONCE)
+                        response = outside.recv(AT_ONCE)
                     except (ssl.SSLWantReadError, BlockingIOError):
-                        # Part of a record, or TLS talking to itself (session tickets).
+                        # Part of a record, or a TLS message without data (session tickets).
                         break
-                    received += len(answered)
-                    if not answered or received > MOST_PER_ANSWER:
+                    received += len(response)
+                    if not response or received > MAX_RESPONSE_BYTES:
                         return
-                    inside.sendall(answered)
+                    inside.sendall(response)
         except OSError:
-            # Either end is gone: the other one sees its socket closed, and libldap says that the server is down.
+            # One end is gone: the other sees its socket closed, and libldap reports that the server is down.
             return
 
 
-def _send(outside: socket.socket, rest: bytes, patience: float) -> None:
+def _send(outside: socket.socket, rest: bytes, seconds: float) -> None:
     with selectors.DefaultSelector() as waiting:
         waiting.register(outside, selectors.EVENT_WRITE)
         while rest:
@@ -67,5 +67,5 @@ def _send(outside: socket.socket, rest: bytes, patience: float) -> None:
                 waiting.modify(outside, selectors.EVENT_READ)
             except (ssl.SSLWantWriteError, BlockingIOError):
                 waiting.modify(outside, selectors.EVENT_WRITE)
-            if not waiting.select(patience):
+            if not waiting.select(seconds):
                 raise TimeoutError

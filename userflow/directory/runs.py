@@ -1,4 +1,4 @@
-"""Runs in the global database: one at a time for each directory, taken over when the process that had it is gone."""
+"""Runs in the global database: one at a time per directory, taken over when its process is gone."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,19 +13,19 @@ from identity_platform.audit.writer import record_for_platform
 from userflow.directory.errors import DirectoryBusy
 from userflow.directory.models import INTERRUPTED, RUNNING, SUCCEEDED, DirectoryConfig, DirectoryRun
 
-# Longer than a run can be silent: a page that takes all its time, after all the waiting that a directory may ask for.
+# Longer than a live run can be silent: the slowest page after the longest throttling.
 STALE_AFTER: Final = timedelta(minutes=5)
 MOST_LISTED: Final = 100
 COUNTS: Final = ("found", "created", "updated", "activated", "deactivated", "skipped")
 
 
 class RunLost(Exception):
-    """Another process has taken this directory over, as this one gave no sign of life for too long."""
+    """Another process took this directory over, because this one had no heartbeat for too long."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has done so far. `errors` and `preview` are bounded; the figures are not."""
+    """The counts of a run so far. `errors` and `preview` are bounded lists."""
 
     found: int = 0
     created: int = 0
@@ -37,36 +37,36 @@ class Tally:
     preview: list[dict[str, Any]] = field(default_factory=list)
 
     def reject(self, external_id: str, code: str, message: str) -> None:
-        """One object that is not taken, and why."""
+        """Add an error about one object."""
         if len(self.errors) < MOST_LISTED:
             self.errors.append({"external_id": external_id, "code": code, "message": message})
 
     def show(self, external_id: str, action: str, *, email: str, name: str) -> None:
-        """One object in the preview."""
+        """Add one object to the preview."""
         if len(self.preview) < MOST_LISTED:
             self.preview.append({"external_id": external_id, "action": action, "email": email, "name": name})
 
     def figures(self) -> dict[str, int]:
-        """The members `users_…` of an answer."""
+        """Return the counts as the response fields `users_…`."""
         return {f"users_{name}": getattr(self, name) for name in COUNTS}
 
 
 def claim(config: DirectoryConfig, *, trigger: str, dry_run: bool) -> DirectoryRun:
-    """Begin a run; DirectoryBusy while another one is alive. What a dead process left running is written off."""
+    """Start a run and mark the run of a dead process as interrupted. Raises DirectoryBusy while another run is alive."""
     run = DirectoryRun(config=config, tenant_id=config.tenant_id, trigger=trigger, dry_run=dry_run)
     free = Q(running=None) | Q(alive_at__lt=now() - STALE_AFTER)
     with transaction.atomic():
         if not DirectoryConfig.objects.filter(free, pk=config.pk).update(running=run.pk, alive_at=now()):
             raise DirectoryBusy
         DirectoryRun.objects.filter(config=config, state=RUNNING).update(
-            state=INTERRUPTED, finished_at=now(), reason="The process that ran it ended; the next run took over."
+            state=INTERRUPTED, finished_at=now(), reason="The process ended; the next run took over."
         )
         run.save(force_insert=True)
     return run
 
 
 def beat(run: DirectoryRun) -> None:
-    """A sign of life; RunLost when the directory is another run's by now."""
+    """Write the heartbeat. Raises RunLost if another run holds the directory."""
     if not DirectoryConfig.objects.filter(pk=run.config_id, running=run.pk).update(alive_at=now()):
         raise RunLost
 
@@ -74,9 +74,9 @@ def beat(run: DirectoryRun) -> None:
 def finish(
     run: DirectoryRun, tally: Tally, *, state: str, reason: str = "", cursor: str | None = None, full: bool = True
 ) -> DirectoryRun:
-    """End a run with its figures. `cursor` is where the next read goes on, None leaves that as it is.
+    """End a run and store its counts. `cursor` is the start of the next read; None keeps the present one.
 
-    Names and addresses of people stay in the tenant's database: the row keeps ids of directory objects only.
+    Names and addresses of users stay in the tenant's database: the row keeps ids of directory objects only.
     """
     run.state, run.reason, run.full, run.finished_at = state, reason[:500], full, now()
     for member, figure in tally.figures().items():
@@ -93,7 +93,7 @@ def finish(
             if full:
                 changes["read_in_full_at"] = run.finished_at
     with transaction.atomic():
-        # Written off by another process meanwhile: its verdict stands.
+        # If another process has marked the run as interrupted, that stays.
         if DirectoryConfig.objects.filter(pk=config.pk, running=run.pk).update(**changes):
             run.save()
             record_for_platform(
@@ -107,6 +107,6 @@ def finish(
 
 
 def is_running(config_id: UUID) -> bool:
-    """Whether a run holds the directory and is alive."""
+    """Return whether a live run holds the directory."""
     alive = DirectoryConfig.objects.filter(pk=config_id, alive_at__gte=now() - STALE_AFTER)
     return alive.exclude(running=None).exists()

@@ -1,7 +1,7 @@
-"""Secrets of directories as bytes that open for one target only: this tenant, this configuration, this server.
+"""Seal the secrets of directories for one tenant, configuration and target.
 
-The target is part of the seal. Who may write to the table, but holds no key, could otherwise have the secret sent to a
-server of their own by changing the address beside it.
+The target is part of the seal's context. Otherwise an attacker who can write to the table, but holds no key, could change
+the server's address and receive the secret.
 """
 
 from hashlib import sha256
@@ -26,5 +26,5 @@ def seal_secret(secret: str, *, data_key: bytes, tenant_id: UUID, config_id: UUI
 
 
 def open_secret(sealed: bytes, *, data_key: bytes, tenant_id: UUID, config_id: UUID, target: dict[str, Any]) -> str:
-    """Give the secret back. Raises SealBroken when it was altered, or the target is not the one it was entered for."""
+    """Open a sealed secret. Raises SealBroken if it was altered or entered for another target."""
     return unseal(sealed, data_key=data_key, context=_place(tenant_id, config_id, target)).decode()

@@ -1,4 +1,4 @@
-"""Shapes of directories and their runs."""
+"""Request and response fields of directories and their runs."""
 
 import re
 import ssl
@@ -17,7 +17,7 @@ from userflow.named_tenant import NamedTenant
 
 MOST_GROUPS = 100
 LONGEST_PEM = 65_536
-# RFC 1123 names, or an address; no user info, no path: it goes into no URL, and is what TLS verifies.
+# RFC 1123 names, or an IP address, without user info and path: TLS verifies this name.
 _HOST = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|[0-9A-Fa-f:.]{2,45}"
 )
@@ -26,7 +26,7 @@ _CLOUD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 class Matching(Text):
-    """A text of one form."""
+    """A text that matches a pattern."""
 
     default_error_messages = {"form": "{says}"}
 
@@ -42,7 +42,7 @@ class Matching(Text):
 
 
 class Filter(Text):
-    """A search filter (RFC 4515), as far as can be told without the directory: one expression in parentheses."""
+    """A search filter (RFC 4515). Only the outer form is checked: one expression in parentheses."""
 
     default_error_messages = {"form": "Send an LDAP filter in parentheses, such as (objectClass=user)."}
 
@@ -59,12 +59,12 @@ class Filter(Text):
 
 
 class Certificates(Text):
-    """Certificates of authorities in PEM."""
+    """CA certificates in PEM."""
 
-    default_error_messages = {"pem": "Send certificates in PEM: -----BEGIN CERTIFICATE----- and so on."}
+    default_error_messages = {"pem": "Send certificates in PEM, beginning with -----BEGIN CERTIFICATE-----."}
 
     def to_internal_value(self, data: Any) -> str:
-        # PEM of Windows tools has carriage returns, which no other text may.
+        # PEM files of Windows tools have carriage returns, which other texts may not have.
         text = super().to_internal_value(data.replace("\r\n", "\n") if isinstance(data, str) else data)
         if text:
             if not text.isascii():
@@ -77,9 +77,9 @@ class Certificates(Text):
 
 
 class Attribute(Text):
-    """The name of a directory's attribute that may be read."""
+    """The name of a directory attribute that may be read."""
 
-    default_error_messages = {"form": "Send an attribute's name; attributes with passwords are not read."}
+    default_error_messages = {"form": "Send the name of an attribute; attributes with passwords are not allowed."}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(max_length=127, **options)
@@ -92,11 +92,11 @@ class Attribute(Text):
 
 
 class Table(StrictField, serializers.Field[Any, Any, Any, Any]):
-    """A flat JSON object from text to text."""
+    """A flat JSON object with text values."""
 
     default_error_messages = {
-        "invalid": "Send a JSON object of texts.",
-        "most": "Send at most {most} members.",
+        "invalid": "Send a JSON object with text values.",
+        "most": "Send at most {most} keys.",
         "member": "{member}: {says}",
     }
 
@@ -126,7 +126,7 @@ class Table(StrictField, serializers.Field[Any, Any, Any, Any]):
 
 
 class MappingIn(NullIsAbsent, serializers.Serializer[Any]):
-    """Attributes that a user's address, name and metadata are read from."""
+    """Directory attributes for a user's address, name and metadata."""
 
     email = Attribute(required=False, help_text="The attribute with the address (default mail).")
     name = Attribute(required=False, help_text="The attribute with the name (default displayName).")
@@ -135,17 +135,17 @@ class MappingIn(NullIsAbsent, serializers.Serializer[Any]):
         value=Attribute(),
         most=MOST_ATTRIBUTES,
         required=False,
-        help_text="Member of the user's metadata: attribute of the directory.",
+        help_text="Maps keys of the user's metadata to directory attributes.",
     )
 
 
 class DirectoryChanges(NamedTenant):
     name = Text(max_length=255, trim=True, required=False, help_text="Unique in the tenant, in any case.")
-    enabled = Boolean(required=False, help_text="Whether schedulers take it up.")
+    enabled = Boolean(required=False, help_text="Whether scheduled runs include it.")
     secret = Text(
         max_length=1024,
         required=False,
-        help_text="Password of bind_dn, or client secret. Never answered; needed with every change of the target.",
+        help_text="Password of bind_dn, or client secret. Never returned; required with every change of the target.",
     )
     server = Matching(
         _HOST, "Send a host name or an address, without scheme and port.", max_length=253, required=False,
@@ -155,10 +155,10 @@ class DirectoryChanges(NamedTenant):
     tls = Choice((LDAPS, STARTTLS, PLAIN), required=False, help_text="Default ldaps.")
     ca_certificate = Certificates(
         max_length=LONGEST_PEM, single_line=False, allow_blank=True, required=False,
-        help_text="PEM of the authorities to trust in place of the system's.",
+        help_text="PEM of the CAs to trust instead of the system's.",
     )  # fmt: skip
     base_dn = Text(max_length=1000, required=False)
-    bind_dn = Text(max_length=1000, required=False, help_text="Who reads: a DN, or name@domain.")
+    bind_dn = Text(max_length=1000, required=False, help_text="The user for the bind: a DN, or name@domain.")
     user_filter = Filter(max_length=1000, allow_blank=True, required=False)
     directory_tenant_id = Matching(
         _OBJECT_ID, "Send the directory's id or one of its domains.", max_length=253, required=False,
@@ -166,20 +166,23 @@ class DirectoryChanges(NamedTenant):
     )  # fmt: skip
     application_id = Matching(_OBJECT_ID, "Send the application's id.", max_length=253, required=False)
     cloud = Matching(_CLOUD, "Send a cloud's name.", max_length=63, required=False, help_text="Default global.")
-    client_id = Identifier(required=False, allow_null=True, help_text="New people's client; null: the default one.")
+    client_id = Identifier(required=False, allow_null=True, help_text="Client of new users; null: the default client.")
     mapping = MappingIn(required=False)
     groups = Table(
         key=Text(max_length=1000),
         value=Text(max_length=255),
         most=MOST_GROUPS,
         required=False,
-        help_text="Group of the directory (DN, or object id): name of a group of the tenant.",
+        help_text="Maps directory groups (DN or object id) to names of tenant groups.",
     )
     max_deactivation_percent = Integer(
-        min_value=0, max_value=100, required=False, help_text="More leavers than this share of the active stop a run."
+        min_value=0,
+        max_value=100,
+        required=False,
+        help_text="A run that would deactivate more than this share of active users stops.",
     )
     sync_every_minutes = Integer(
-        min_value=5, max_value=43_200, required=False, allow_null=True, help_text="null: only when asked for."
+        min_value=5, max_value=43_200, required=False, allow_null=True, help_text="null: no scheduled runs."
     )
 
 
@@ -187,14 +190,14 @@ class DirectoryIn(DirectoryChanges):
     kind = Choice(KINDS)
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant, in any case.")
     secret = Text(
-        max_length=1024, help_text="The password of bind_dn, or the application's client secret. Never answered."
+        max_length=1024, help_text="The password of bind_dn, or the application's client secret. Never returned."
     )
 
 
 class SyncIn(NamedTenant):
-    dry_run = Boolean(required=False, default=False, help_text="Only say what would be done.")
-    force = Boolean(required=False, default=False, help_text="Switch off however many.")
-    full = Boolean(required=False, default=False, help_text="Read everything, also where changes would do.")
+    dry_run = Boolean(required=False, default=False, help_text="Report the changes without making them.")
+    force = Boolean(required=False, default=False, help_text="Deactivate users however many they are.")
+    full = Boolean(required=False, default=False, help_text="Read everything, even if a read of changes is possible.")
 
 
 class ProblemOut(serializers.Serializer[Any]):
@@ -206,8 +209,8 @@ class ProblemOut(serializers.Serializer[Any]):
 class PreviewOut(serializers.Serializer[Any]):
     external_id = serializers.CharField()
     action = serializers.CharField(help_text="create, update, activate, deactivate or skip.")
-    email = serializers.CharField(required=False, allow_blank=True, help_text="Only in the answer of the run itself.")
-    name = serializers.CharField(required=False, allow_blank=True, help_text="Only in the answer of the run itself.")
+    email = serializers.CharField(required=False, allow_blank=True, help_text="Only in the response of the run itself.")
+    name = serializers.CharField(required=False, allow_blank=True, help_text="Only in the response of the run itself.")
 
 
 class RunOut(serializers.Serializer[Any]):
@@ -226,10 +229,10 @@ class RunOut(serializers.Serializer[Any]):
     users_activated = serializers.IntegerField()
     users_deactivated = serializers.IntegerField()
     users_skipped = serializers.IntegerField()
-    errors = ProblemOut(  # type: ignore[assignment]  # a member of the answer; nobody validates with this shape
-        many=True, help_text="The first hundred objects that were not taken."
+    errors = ProblemOut(  # type: ignore[assignment]  # a response field; this serializer never validates
+        many=True, help_text="The first hundred rejected objects."
     )
-    preview_users = PreviewOut(many=True, help_text="The first hundred objects that something happened to, or would.")
+    preview_users = PreviewOut(many=True, help_text="The first hundred objects with a change.")
 
 
 class LastRunOut(serializers.Serializer[Any]):
@@ -298,19 +301,19 @@ class SampleOut(serializers.Serializer[Any]):
 
 class TriedOut(serializers.Serializer[Any]):
     success = serializers.BooleanField()
-    message = serializers.CharField(help_text="What to do where it did not work.")
-    sample_users = SampleOut(many=True, help_text="The first few people as they would come.")
+    message = serializers.CharField(help_text="What to do if it failed.")
+    sample_users = SampleOut(many=True, help_text="The first few users as they would be created.")
 
 
 def directory(shown: Shown) -> dict[str, Any]:
-    """A configuration as it is answered: everything but the secret."""
+    """Return the response fields of a configuration; the secret is not among them."""
     config, last = shown.config, shown.last_run
     return {
         "id": config.pk,
         "kind": config.kind,
         "name": config.name,
         "enabled": config.enabled,
-        **{member: config.target[member] for member in TARGET[config.kind]},
+        **{field: config.target[field] for field in TARGET[config.kind]},
         "user_filter": config.user_filter,
         "client_id": config.client_id,
         "mapping": config.mapping,
@@ -334,7 +337,7 @@ def directory(shown: Shown) -> dict[str, Any]:
 
 
 def run(row: DirectoryRun) -> dict[str, Any]:
-    """A run as its record has it: without names of people."""
+    """Return the response fields of a stored run, without names of people."""
     return {
         "id": row.pk,
         "directory_id": row.config_id,
@@ -357,12 +360,12 @@ def run(row: DirectoryRun) -> dict[str, Any]:
 
 
 def ran(done: Ran) -> dict[str, Any]:
-    """A run as it is answered to who asked for it: with the names in its preview."""
+    """Return the response fields of a run for its own caller, with names in the preview."""
     return {**run(done.run), "preview_users": done.tally.preview}
 
 
 def tried(found: Tried) -> dict[str, Any]:
-    """What a trial found."""
+    """Return the response fields of a test."""
     return {
         "success": not found.problem,
         "message": found.problem or "The directory can be read.",

@@ -1,6 +1,6 @@
-"""Directories tried out and synchronised: the use cases that go out with a secret.
+"""Test and synchronise directories: the use cases that send the stored secret.
 
-What a run does to people is in the tenant's own trail; that it ran is in the platform's, as its configuration is.
+Changes to users are in the tenant's audit log; the run itself is in the platform's, like its configuration.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ from userflow.directory.models import (
     DirectoryConfig,
     DirectoryRun,
 )
-from userflow.directory.objects import Entry, Reading, attributes_read, normalised
+from userflow.directory.objects import Entry, Reading, attributes_read, to_entry
 from userflow.directory.runs import RunLost, Tally
 from userflow.events.outbox import publish_for_each
 
 log = structlog.get_logger("identity.directory")
 
-# What has changed is read in between; once a day everything is, which also finds what was changed here.
+# Runs in between read changes only; a daily full read also finds what was changed here.
 FULL_READ_AFTER: Final = timedelta(days=1)
 SAMPLED: Final = 5
 # A directory that answers slowly holds a thread.
@@ -52,7 +52,7 @@ _semaphore = Semaphore.for_slow_requests(DirectoriesBusy)
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run that has ended, and what it did in the words of its answer: with names, which its record does not keep."""
+    """A finished run with its counts and a preview that holds names, which the stored run does not."""
 
     run: DirectoryRun
     tally: Tally
@@ -60,16 +60,16 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """Whether a directory can be read, why not, and the first few people as they would come."""
+    """Whether a directory can be read, the problem if not, and a sample of the users it would create."""
 
     problem: str
     sample: Sequence[Entry] = ()
 
 
 def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
-    """Connect, prove who we are and read the first people, changing nothing.
+    """Connect, authenticate and read the first users, without changes.
 
-    A directory that cannot be read is an answer, not an error. Raises UnknownDirectory, LdapNotInstalled,
+    An unreadable directory is a result, not an error. Raises UnknownDirectory, LdapNotInstalled,
     DataKeyLocked, DirectorySecretLocked, DirectoriesBusy.
     """
     config = config_of(tenant_id, config_id)
@@ -86,7 +86,7 @@ def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
         record("directory.tried", config, outcome="failed")
         return Tried(error.text)
     record("directory.tried", config)
-    return Tried("", [normalised(found, config.mapping) for found in first[:SAMPLED]])
+    return Tried("", [to_entry(found, config.mapping) for found in first[:SAMPLED]])
 
 
 def synchronise(
@@ -101,16 +101,20 @@ def synchronise(
     by: Principal | None = None,
     progress: Callable[[int], None] = lambda found: None,
 ) -> Ran:
-    """Make a tenant's people what the directory says.
+    """Bring the tenant's users in line with the directory.
 
-    `dry_run` writes nothing in the tenant; `force` switches off however many; `full` reads everything also where changes
-    would do; after `seconds` the run ends between two pages and its record says `incomplete`. `by` is the caller of a
-    request: it takes one of the places for those, and is rejected what goes beyond the caller's permissions. `progress` gets
-    the number of objects read.
+    Args:
+        dry_run: write nothing in the tenant.
+        force: deactivate users however many they are.
+        full: read everything even if a read of changes is possible.
+        seconds: after this time the run ends between two pages with the state `incomplete`.
+        by: the caller of a request. It needs all permissions that the directory may grant, and only some requests may run
+            at once.
+        progress: called with the number of objects read.
 
     Raises GrantsMoreThanHeld, UnknownDirectory, DirectoryBusy, DirectoryFailed, DirectoryAddressRejected,
     LdapNotInstalled, DataKeyLocked, DirectorySecretLocked, DirectoriesBusy, UnknownTenant, TenantSuspended, TenantBusy,
-    UnknownClient; a rejected run is in the history with its reason, and what it did before stays.
+    UnknownClient. A failed run is in the history with its reason, and the pages that it wrote stay.
     """
     config = config_of(tenant_id, config_id)
     if config.kind == ACTIVE_DIRECTORY:
@@ -145,10 +149,10 @@ def _synchronise(
 
     def end(state: str, reason: str = "", **more: Any) -> None:
         runs.finish(run, tally, state=state, reason=reason, **more)
-        _tell(run)
+        _publish_finished(run)
 
     try:
-        # Nothing that matters changes from here on (`update_directory`); a moment ago it could.
+        # From here on `update_directory` rejects changes that matter; read what it changed before.
         config.refresh_from_db()
         if by is not None and not dry_run:
             reject_beyond(by, tenant_id=config.tenant_id, config_id=config.pk, groups=config.groups.values())
@@ -164,18 +168,18 @@ def _synchronise(
             progress=progress,
             tally=tally,
         )
-        outcome = synchronisation.carry_out()
+        outcome = synchronisation.run_to_end()
     except RunLost as lost:
-        raise DirectoryBusy("Another run took this directory over, as this one was silent for too long.") from lost
+        raise DirectoryBusy("Another run took this directory over, because this one was silent for too long.") from lost
     except ApiError as error:
         end(FAILED, error.text)
         raise
     except KeyboardInterrupt:
-        end(INTERRUPTED, "Interrupted: run it again to go on.")
+        end(INTERRUPTED, "Interrupted. Run it again to continue.")
         raise
     except BaseException as problem:
         runs.finish(
-            run, tally, state=FAILED, reason=f"A fault of the platform ({type(problem).__name__}): see its log."
+            run, tally, state=FAILED, reason=f"Internal error ({type(problem).__name__}). See the platform's log."
         )
         raise
     end(outcome.state, outcome.reason, cursor=outcome.cursor, full=reading.full)
@@ -183,7 +187,7 @@ def _synchronise(
 
 
 def directories_to_run(*, due_only: bool) -> list[DirectoryConfig]:
-    """The enabled directories of all active tenants, the longest due first; or of them those whose time has come."""
+    """Return the enabled directories of all active tenants, the longest due first; with `due_only` those that are due."""
     found = DirectoryConfig.objects.filter(enabled=True, tenant__database__status=State.ACTIVE)
     if due_only:
         found = found.filter(next_run_at__lte=now())
@@ -191,7 +195,7 @@ def directories_to_run(*, due_only: bool) -> list[DirectoryConfig]:
 
 
 def directories_of(*, tenant_id: UUID, named: str | None = None) -> list[DirectoryConfig]:
-    """A tenant's enabled directories, or the one of this name or id, enabled or not; UnknownDirectory if there is none."""
+    """Return a tenant's enabled directories, or the one with this name or id. Raises UnknownDirectory."""
     found = DirectoryConfig.objects.filter(tenant_id=tenant_id).select_related("tenant").order_by("created_at")
     if named is None:
         return list(found.filter(enabled=True))
@@ -230,14 +234,13 @@ def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, pag
     return GraphReading(config.target, secret, cursor=cursor, attributes=attributes, groups=groups, deadline=deadline)
 
 
-def _tell(run: DirectoryRun) -> None:
-    """Tell the tenant's systems that a run has ended. The run is in the global database, the message in the tenant's: a
-    process that dies between the two leaves the message out, and the run in the list."""
+def _publish_finished(run: DirectoryRun) -> None:
+    """Publish `directory.sync_finished`. A process that dies between the two databases leaves the message out."""
     if run.dry_run:
         return
-    # A tenant that was suspended or is being moved meanwhile takes no message.
+    # A tenant that is suspended or moving by now gets no message.
     with contextlib.suppress(ApiError), in_tenant(run.tenant_id), tenant_atomic():
         facts = {"run_id": run.pk, "directory_id": run.config_id, "state": run.state, "reason": run.reason}
         figures = {name: getattr(run, name) for name in Tally().figures()}
-        # By the writer that asks the tenant's database: an endpoint may have been made since the run began.
+        # `publish_for_each` asks the tenant's database: an endpoint may have been created since the run began.
         publish_for_each("directory.sync_finished", [{**facts, **figures}])

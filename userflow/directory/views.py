@@ -30,7 +30,7 @@ NEEDS = {
     "list": "directory:read",
     "retrieve": "directory:read",
     "runs": "directory:read",
-    # Both go out with the secret.
+    # Both send the stored secret.
     "test": "directory:sync",
     "sync": "directory:sync",
 }
@@ -42,7 +42,7 @@ class DirectoryViewSet(ApiViewSet):
 
     @endpoint(query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
-        """Directories of a tenant with their last runs, newest first; never their secrets."""
+        """List directories of a tenant with their last runs, newest first, without secrets."""
         asked = self.valid_query(TenantPageQuery)
         found = actions.list_directories(tenant_id=tenant_at(request, asked.pop("tenant_id", None)), **asked)
         return Response({"directories": [serializers.directory(shown) for shown in found.rows], **found.totals()})
@@ -63,7 +63,7 @@ class DirectoryViewSet(ApiViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
-        """Configure an Active Directory (over LDAP) or an Entra ID (over Microsoft Graph); nothing is read yet."""
+        """Configure an Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet."""
         fields = self.valid(serializers.DirectoryIn)
         tenant_id = tenant_at(request, fields.pop("tenant_id", None))
         shown = actions.create_directory(tenant_id=tenant_id, by=principal_at(request), fields=fields)
@@ -71,7 +71,7 @@ class DirectoryViewSet(ApiViewSet):
 
     @endpoint(query=NamedTenant, returns={200: serializers.DirectoryOut}, errors=[UnknownDirectory, *TENANCY])
     def retrieve(self, request: Request, config_id: str) -> Response:
-        """One directory with its last run."""
+        """Return one directory with its last run."""
         shown = actions.find_directory(tenant_id=self._tenant(request), config_id=id_or(config_id, UnknownDirectory))
         return Response(serializers.directory(shown))
 
@@ -91,7 +91,7 @@ class DirectoryViewSet(ApiViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def update(self, request: Request, config_id: str) -> Response:
-        """Change the members that are there; with the target (server, names, TLS) the secret must be entered again."""
+        """Change the given fields. A change of the target (server, names, TLS) needs the secret again."""
         changes = self.valid(serializers.DirectoryChanges)
         tenant_id = tenant_at(request, changes.pop("tenant_id", None))
         wanted = id_or(config_id, UnknownDirectory)
@@ -107,10 +107,10 @@ class DirectoryViewSet(ApiViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, config_id: str) -> Response:
-        """Remove a directory with its secret and its runs; its people stay as they are."""
+        """Delete a directory with its secret and its runs; its users stay unchanged."""
         wanted = id_or(config_id, UnknownDirectory)
         actions.delete_directory(tenant_id=self._tenant(request), config_id=wanted, by=principal_at(request))
-        return Response({"message": "The directory is removed; its people stay as they are.", "id": wanted})
+        return Response({"message": "The directory was deleted. Its users stay unchanged.", "id": wanted})
 
     @endpoint(
         query=NamedTenant,
@@ -118,7 +118,7 @@ class DirectoryViewSet(ApiViewSet):
         errors=[UnknownDirectory, LdapNotInstalled, DataKeyLocked, DirectorySecretLocked, *TENANCY],
     )
     def test(self, request: Request, config_id: str) -> Response:
-        """Connect and read the first few people, changing nothing; what does not work is said in the answer."""
+        """Connect and read the first few users without changes; the response names the problem, if any."""
         found = synchronising.try_directory(
             tenant_id=self._tenant(request), config_id=id_or(config_id, UnknownDirectory)
         )
@@ -140,7 +140,7 @@ class DirectoryViewSet(ApiViewSet):
         ],
     )
     def sync(self, request: Request, config_id: str) -> Response:
-        """Make the tenant's people what the directory says, or with dry_run only say what would be done.
+        """Synchronise the tenant's users with the directory, or with dry_run only report the changes.
 
         Ends after DIRECTORY_REQUEST_SECONDS with the state `incomplete`; the command sync_directory has more time.
         """
@@ -157,7 +157,7 @@ class DirectoryViewSet(ApiViewSet):
 
     @endpoint(query=TenantPageQuery, returns={200: serializers.RunListOut}, errors=[UnknownDirectory, *TENANCY])
     def runs(self, request: Request, config_id: str) -> Response:
-        """The directory's runs of the last 90 days, newest first."""
+        """List the directory's runs of the last 90 days, newest first."""
         asked = self.valid_query(TenantPageQuery)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
         found = actions.list_runs(tenant_id=tenant_id, config_id=id_or(config_id, UnknownDirectory), **asked)

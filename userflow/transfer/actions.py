@@ -1,4 +1,4 @@
-"""Bringing end users in: a file by command, a few rows over REST. One mechanism, one report."""
+"""Import end users: a file by command, up to 1000 rows over REST, with the same checks and the same report."""
 
 import io
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from userflow.transfer.row_fields import KNOWN_IN_CSV, KNOWN_IN_JSON
 
 IMPORT = "end_user_import"
 MOST_OVER_REST = 1000
-# Groups and roles that the rows of a call name together: `create_missing` would make all of them.
+# Distinct groups and roles in the rows of one call, which `create_missing` would all create.
 MOST_NAMES = 200
-# As many faults as an answer holds; `failed` counts them all.
+# Faults listed in a response; `failed` counts all of them.
 MOST_FAULTS = 1000
-# Each import over REST takes seconds of a core, and waits for others that have the same addresses: by a few dozen at once
-# one tenant's admin would hold every thread of the server.
+# An import over REST takes seconds of a core and waits for others with the same addresses. Without a limit, the admin of one
+# tenant could hold every thread of the server.
 _semaphore = Semaphore.for_slow_requests(ImportsBusy)
-# Takes the counts so far and the byte up to which the file is read.
+# Called with the counts so far and the byte offset up to which the file is read.
 Seen = Callable[[Tally, int], None]
 
 
@@ -47,11 +47,11 @@ def import_end_users(
     open_report: Callable[[int], Report] = lambda after_line: Report(),
     seen: Seen = lambda tally, offset: None,
 ) -> tuple[Tally, Report]:
-    """Bring the people of a file into a tenant; gives the counts and the report.
+    """Import the end users of a file; return the counts and the report.
 
-    Each batch is one transaction together with the mark up to where the file is done, so a killed import goes on where
-    it was. `open_report` is told after which line it begins; with `default_client` users of clients that the tenant does
-    not have get its default client. Raises FileUnusable, ImportRunning, ImportTakenOver, NothingToResume,
+    Each batch is one transaction together with the position in the file, so a killed import continues where it was.
+    `open_report` gets the line after which it begins. With `default_client`, users of unknown clients get the tenant's
+    default client. Raises FileUnusable, ImportRunning, ImportTakenOver, NothingToResume,
     UnknownTenant, TenantSuspended, TenantBusy.
     """
     known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
@@ -62,7 +62,7 @@ def import_end_users(
         judge = partial(batches.judge, rules=rules)
         size = options.batch_size
         return runs.take_all(rows, size=size, judge=judge, apply=_trying(rules, report), seen=seen), report
-    # Before a run is begun: a file that cannot be read at all leaves none behind.
+    # Checked before a run is created, so that an unreadable file leaves none behind.
     next(rows_of(stream, form=form, known=known), None)
     digest = digest_of(stream)
     with in_tenant(tenant_id), tenant_atomic():
@@ -100,14 +100,14 @@ def import_few(
     content: str = "",
     form: str = JSONL,
 ) -> tuple[Tally, Report]:
-    """The same for at most MOST_OVER_REST rows, in one transaction: objects, or the content of a file.
+    """Import at most MOST_OVER_REST rows in one transaction: objects, or the content of a file.
 
-    The caller grants no more than it holds, and changes no user who holds more. Raises InsufficientAuthentication
-    (rows that name roles or groups), FileUnusable, TooManyRows, TooManyNames, TooManyFromAddress,
-    ImportsBusy, UnknownTenant, TenantSuspended, TenantBusy.
+    The caller can grant no permission that it does not hold, and change no user who holds more. Raises
+    InsufficientAuthentication (rows that name roles or groups), FileUnusable, TooManyRows, TooManyNames,
+    TooManyFromAddress, ImportsBusy, UnknownTenant, TenantSuspended, TenantBusy.
     """
     attempts.limit_address("transfer")
-    # A thousand rows may take longer than a request's statements; so few do at once that the threads are not used up.
+    # A thousand rows may exceed a request's statement timeout; the semaphore keeps threads free.
     with _semaphore.acquire(), no_timeout():
         return _import_few(tenant_id, by, options, rows, content, form)
 
@@ -138,18 +138,18 @@ def _import_few(
             import_events.publish_finished(import_id, done.tally)
 
     with in_tenant(tenant_id):
-        done = batches.take(judged, rules, before_commit=record)
+        done = batches.apply_batch(judged, rules, before_commit=record)
     report = Report(most=MOST_FAULTS)
     report.take(done.faults)
     return done.tally, report
 
 
 def _trying(rules: batches.Rules, report: Report) -> Callable[[list[Row], Judged], Batch]:
-    """A batch of a dry run: the same checks in a transaction that writes nothing but its own staging table."""
+    """Return `apply` for a dry run: the same checks in a transaction that writes only its own staging table."""
 
     def apply(rows: list[Row], judged: Judged) -> Batch:
         with in_tenant(rules.tenant_id):
-            done = batches.take(judged, rules)
+            done = batches.apply_batch(judged, rules)
         report.take(done.faults)
         return done
 
@@ -157,17 +157,17 @@ def _trying(rules: batches.Rules, report: Report) -> Callable[[list[Row], Judged
 
 
 def _committing(rules: batches.Rules, report: Report, run: EndUserImport) -> Callable[[list[Row], Judged], Batch]:
-    """A batch with its mark, its audit row and its faults in the report, all of them or none."""
+    """Return `apply` for an import: a batch with its position, audit event and reported faults, all or nothing."""
 
     def apply(rows: list[Row], judged: Judged) -> Batch:
         with in_tenant(rules.tenant_id):
 
-            def mark(done: Batch) -> None:
+            def save_progress(done: Batch) -> None:
                 runs.advance(EndUserImport.objects.all(), run, last=rows[-1], tally=done.tally)
                 details = {"first_line": rows[0].line, "last_line": rows[-1].line, **done.tally.counts()}
                 record_for_tenant("end_user_import.batch", target=(IMPORT, run.pk), details=details)
                 report.take(done.faults)
 
-            return batches.take(judged, rules, before_commit=mark)
+            return batches.apply_batch(judged, rules, before_commit=save_progress)
 
     return apply

@@ -1,4 +1,4 @@
-"""One batch of rows: judged one by one, then checked and written as whole sets in one transaction."""
+"""One batch of rows: validated one by one, then checked and written as sets in one transaction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,15 +28,15 @@ STRONGER = "The user with this address holds permissions that you do not hold."
 
 @dataclass
 class Rules:
-    """What holds for all batches of one import."""
+    """The settings of one import, for all of its batches."""
 
     tenant_id: UUID
     options: Options
     from_text: bool
     default_client: bool = False
-    # Who asks, over REST; a command is given by whoever may do everything.
+    # The caller over REST; None for a command, which an operator runs.
     by: Principal | None = None
-    # The addresses that a dry run would have made so far, as hashes: nothing in the database remembers them.
+    # The addresses that a dry run would have created so far, as hashes.
     planned: set[int] | None = None
     clients: dict[UUID, bool] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Rules:
         return found.values_list("pk", flat=True).first()
 
     def has_client(self, client_id: UUID) -> bool:
-        """Whether the tenant has it; asked once for each."""
+        """Return whether the tenant has the client; queried once per client."""
         if client_id not in self.clients:
             self.clients[client_id] = Client.objects.filter(pk=client_id, tenant_id=self.tenant_id).exists()
         return self.clients[client_id]
@@ -55,7 +55,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Judged:
-    """The rows of a batch that are good by themselves, and the faults of the others."""
+    """The valid rows of a batch, and the faults of the others."""
 
     moment: datetime
     people: list[Staged] = field(default_factory=list)
@@ -63,17 +63,17 @@ class Judged:
     faults: list[RowError] = field(default_factory=list)
 
 
-def take(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch], None] = lambda batch: None) -> Batch:
-    """Bring a judged batch into the tenant that is entered; `before_commit` runs in its transaction, with the outcome.
+def apply_batch(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch], None] = lambda batch: None) -> Batch:
+    """Import a validated batch into the entered tenant; `before_commit` runs in its transaction with the outcome.
 
-    With `dry_run` nothing is written. What is wrong with a row keeps that row out and no other.
+    With `dry_run` nothing is written. A faulty row stays out; the others are imported.
     """
     batch = Batch()
     batch.fail(judged.faults)
     creation = name_resolution.Creation(rules.options.create_missing, rules.options.dry_run, rules.by)
     people = _with_clients(judged.people, rules, batch)
     with tenant_atomic():
-        staging.be_patient()
+        staging.raise_timeouts()
         name_resolution.create_defined(judged.definitions, creation, batch)
         people, names = name_resolution.resolve_names(people, creation, batch)
         made, changed = _write(people, rules, batch, judged.moment)
@@ -89,7 +89,7 @@ def take(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch], None]
 
 
 def judge(rows: list[Row], rules: Rules) -> Judged:
-    """Look at each row by itself; asks no database."""
+    """Validate each row by itself, without the database."""
     found = Judged(now())
     ids: set[UUID] = set()
     for row in rows:
@@ -111,7 +111,7 @@ def judge(rows: list[Row], rules: Rules) -> Judged:
 def _reject_future(row: Row, values: dict[str, Any], moment: datetime) -> None:
     for name in ("created_at", "last_login"):
         if values.get(name) is not None and values[name] > moment:
-            row.faults.append(RowError(row.line, name, "Send a time that is past."))
+            row.faults.append(RowError(row.line, name, "Send a time in the past."))
 
 
 def _staged(line: int, values: dict[str, Any], ids: set[UUID], moment: datetime) -> Staged:
@@ -142,7 +142,7 @@ def _staged(line: int, values: dict[str, Any], ids: set[UUID], moment: datetime)
 
 
 def _with_clients(people: list[Staged], rules: Rules, batch: Batch) -> list[Staged]:
-    """Those whose client the tenant has; who names none gets the default one."""
+    """Return the users whose client exists; users without a client get the default one."""
     fine = []
     for person in people:
         if person.client_id is not None and not rules.has_client(person.client_id):
@@ -158,7 +158,7 @@ def _with_clients(people: list[Staged], rules: Rules, batch: Batch) -> list[Stag
 def _write(
     people: list[Staged], rules: Rules, batch: Batch, moment: datetime
 ) -> tuple[dict[int, UUID], dict[int, UUID]]:
-    """Make or change the people; gives ids by line of those made and of those changed."""
+    """Create or change users; return the ids of both by line."""
     if not people:
         return {}, {}
     dry_run = rules.options.dry_run

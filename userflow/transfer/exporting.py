@@ -44,7 +44,7 @@ COLUMNS: Final = (
     "last_login",
 )
 NO_CLIENT = UUID(int=0)
-# JSON is made by PostgreSQL, a page in one statement. The default client is left out: it is another one elsewhere.
+# PostgreSQL makes the JSON, one statement per page. The default client is left out, as another tenant has its own.
 _PAGE = """
 SELECT u.id, row_to_json(u)::text FROM (
     SELECT e.id, e.email, nullif(e.name, '') AS name, e.active, e.provider, nullif(e.client_id, %(client)s) AS client_id,
@@ -59,18 +59,17 @@ SELECT u.id, row_to_json(u)::text FROM (
     FROM userflow_enduser e {behind} ORDER BY e.id LIMIT %(limit)s
 ) u ORDER BY u.id
 """
-# No lower bound at first: any id may be stated by an import, the lowest too.
+# The first page has no lower bound, as an import may state any id, even the lowest.
 _FIRST_PAGE = _PAGE.format(behind="")
 _NEXT_PAGE = _PAGE.format(behind="WHERE e.id > %(after)s")
 
 
 def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, Any]]:
-    """Every end user as a row; before them, with `definitions`, the tenant's roles and groups. Written to the audit trail.
+    """Yield every end user as a row, with `definitions` after the tenant's roles and groups; write an audit event.
 
-    All of it as it is at one moment (REPEATABLE READ), in pages, so that a tenant of any size takes the same memory.
-    The snapshot holds back the clean-up of dead rows for as long as it is read. For a command on the machine: with
-    `hashes` the tenant's admins are told by mail, also of an export that was interrupted. Raises UnknownTenant,
-    TenantBusy.
+    One snapshot (REPEATABLE READ) read in pages, so memory use is constant; it holds back vacuum until the end. For a
+    command on the server: with `hashes` the tenant's admins get a mail, also if the export is interrupted. Raises
+    UnknownTenant, TenantBusy.
     """
     number = 0
     try:
@@ -79,7 +78,7 @@ def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Ite
             yield row
     finally:
         if hashes and number:
-            _tell_admins(tenant_id, number, who="the command export_users, run on the server")
+            _notify_admins(tenant_id, number, who="the command export_users, run on the server")
 
 
 def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, Any]]:
@@ -90,7 +89,7 @@ def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dic
     with in_tenant(tenant_id, Purpose.INSPECT), tenant_atomic():
         with connections[TENANT_ALIAS].cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            # The reader of a pipe may take its time.
+            # The reader of a pipe may be slow.
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             cursor.execute("SET LOCAL statement_timeout = 60000")
         if definitions:
@@ -104,10 +103,10 @@ def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dic
 def page_of_export(
     *, tenant_id: UUID, by: Principal, hashes: bool, after: UUID | None, limit: int
 ) -> tuple[orjson.Fragment, UUID | None]:
-    """One page by id for REST, as ready JSON, and where the next one begins. Written to the audit trail.
+    """Return one page by id for REST, as ready JSON, with the next cursor; write an audit event.
 
-    With `hashes` the caller needs `endusers:export_hashes` and a recent proof, and the tenant's active admins are told of
-    each page by mail. Raises InsufficientScope, InsufficientAuthentication, UnknownTenant, TenantSuspended,
+    With `hashes` the caller needs `endusers:export_hashes` and recent authentication, and the tenant's active admins get a
+    mail about each page. Raises InsufficientScope, InsufficientAuthentication, UnknownTenant, TenantSuspended,
     TenantBusy, TooManyFromAddress.
     """
     if hashes:
@@ -126,12 +125,12 @@ def page_of_export(
             details={"hashes": hashes, "rows": len(rows)},
         )
         if hashes and rows:
-            _tell_admins(tenant_id, len(rows), who=f"the {_KINDS[by.kind]} {by.user['username']}")
+            _notify_admins(tenant_id, len(rows), who=f"the {_KINDS[by.kind]} {by.user['username']}")
     return orjson.Fragment(f"[{','.join(row for _, row in rows)}]"), rows[-1][0] if more else None
 
 
-def _tell_admins(tenant_id: UUID, number: int, *, who: str) -> None:
-    """Mail the tenant's active admins after the commit: who holds hashes can guess passwords without any limit."""
+def _notify_admins(tenant_id: UUID, number: int, *, who: str) -> None:
+    """Mail the tenant's active admins after the commit: exported hashes allow password guesses without any limit."""
     facts = {
         "tenant": lookup.find(tenant_id).name,
         "who": who,

@@ -1,6 +1,6 @@
-"""What an import tells the tenant's webhook endpoints, in the transaction of each batch and at its end.
+"""Webhook events of an import, published in the transaction of each batch and at its end.
 
-The rows are generators: a tenant where nobody listens pays one statement for each kind of event and no more.
+The rows are generators: a tenant without endpoints pays one statement for each kind of event.
 """
 
 from collections import defaultdict
@@ -15,12 +15,12 @@ from userflow.accounts.models import EndUser, Group, Role
 from userflow.events.outbox import publish, publish_for_each
 from userflow.transfer.staging import Named, Staged
 
-# As many users as one call of the API binds: no message becomes larger than those of other deeds.
+# The limit of one API call, so that no message is larger than those of other changes.
 MOST_IDS = 1000
 
 
 def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: datetime) -> None:
-    """`end_user.created` for each that was made."""
+    """Publish `end_user.created` for each created user."""
     publish_for_each(
         "end_user.created",
         (
@@ -46,13 +46,13 @@ def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: d
 
 
 def publish_updated(ids: Iterable[UUID]) -> None:
-    """`end_user.updated` for each whom a row has changed."""
+    """Publish `end_user.updated` for each changed user."""
     found = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
     publish_for_each("end_user.updated", (person(user, changed=["metadata", "name"]) for user in found.iterator()))
 
 
 def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
-    """One message for each role or group (`member` is its id's name) that people were given."""
+    """Publish one message for each role or group with its new users; `member` names the field with its id."""
     known = {named.id: named.name for named in names}
     publish_for_each(event, _members(member, pairs, known))
 
@@ -68,7 +68,7 @@ def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUI
 
 
 def publish_roles(roles: Iterable[Role]) -> None:
-    """`role.created` for each."""
+    """Publish `role.created` for each role."""
     publish_for_each(
         "role.created",
         (
@@ -79,7 +79,7 @@ def publish_roles(roles: Iterable[Role]) -> None:
 
 
 def publish_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> None:
-    """`group.created` for each, with the names of the roles that it carries."""
+    """Publish `group.created` for each group, with the names of its roles."""
     publish_for_each(
         "group.created",
         (
@@ -95,5 +95,5 @@ def publish_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]
 
 
 def publish_finished(import_id: UUID, tally: Tally) -> None:
-    """`import.finished` with its counts."""
+    """Publish `import.finished` with the counts."""
     publish("import.finished", {"import_id": import_id, **tally.counts()})

@@ -1,4 +1,4 @@
-"""How far imports of end users have come, in the tenant's own database: in the transaction of what they have done."""
+"""Progress of end-user imports, in the tenant's own database: saved in the transaction of each batch."""
 
 from django.db import models
 

@@ -1,4 +1,4 @@
-"""The roles and groups that rows name, and those that have rows of their own."""
+"""Resolve the roles and groups that rows name, and create those with rows of their own."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from userflow.transfer.staging import Named, Staged
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A role's or a group's own row: `kind`, and its members."""
+    """The row of a role or a group."""
 
     line: int
     kind: str
@@ -32,7 +32,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What was found of the names that rows use."""
+    """The roles and groups found, by name."""
 
     roles: dict[str, Named]
     groups: dict[str, Named]
@@ -40,16 +40,16 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """Whether roles and groups that are missing are made, and whether anything is written at all."""
+    """Whether missing roles and groups are created, and whether anything is written at all."""
 
     create_missing: bool
     dry_run: bool
-    # Who asks, over REST; a command is given by whoever may do everything.
+    # The caller over REST; None for a command, which an operator runs.
     by: Principal | None
 
 
 def resolve_names(people: list[Staged], creation: Creation, batch: Batch) -> tuple[list[Staged], Names]:
-    """Find the roles and groups that the rows name; rows that name missing ones, or too powerful ones, stay out."""
+    """Find the roles and groups that rows name; reject rows with missing names or permissions beyond the caller's."""
     wanted_roles = {name for person in people for name in person.roles or ()}
     wanted_groups = {name for person in people for name in person.groups}
     if creation.create_missing and not creation.dry_run:
@@ -59,8 +59,8 @@ def resolve_names(people: list[Staged], creation: Creation, batch: Batch) -> tup
     fine = []
     for person in people:
         faults = [
-            *_unfit(person.line, "roles", person.roles or (), names.roles, creation),
-            *_unfit(person.line, "groups", person.groups, names.groups, creation),
+            *_faults_of(person.line, "roles", person.roles or (), names.roles, creation),
+            *_faults_of(person.line, "groups", person.groups, names.groups, creation),
         ]
         if faults:
             batch.fail(faults)
@@ -69,22 +69,22 @@ def resolve_names(people: list[Staged], creation: Creation, batch: Batch) -> tup
     return fine, names
 
 
-def _permitted(names: set[str], member: str, by: Principal | None) -> set[str]:
-    return names if by is None or by.may(f"{member}:write") else set()
+def _permitted(names: set[str], field: str, by: Principal | None) -> set[str]:
+    return names if by is None or by.may(f"{field}:write") else set()
 
 
-def _unfit(
-    line: int, member: str, wanted: Iterable[str], found: dict[str, Named], creation: Creation
+def _faults_of(
+    line: int, field: str, wanted: Iterable[str], found: dict[str, Named], creation: Creation
 ) -> list[RowError]:
     faults = []
     for name in wanted:
-        if creation.by is not None and not creation.by.may(f"{member}:write"):
-            return [RowError(line, member, f"This needs the permission {member}:write.")]
+        if creation.by is not None and not creation.by.may(f"{field}:write"):
+            return [RowError(line, field, f"This needs the permission {field}:write.")]
         if name not in found:
             if not (creation.create_missing and creation.dry_run):
-                faults.append(RowError(line, member, f"There is none with the name {name!r}."))
+                faults.append(RowError(line, field, f"There is none with the name {name!r}."))
         elif creation.by is not None and (reason := _beyond(creation.by, found[name].permissions)):
-            faults.append(RowError(line, member, reason))
+            faults.append(RowError(line, field, reason))
     return faults
 
 
@@ -97,9 +97,9 @@ def _beyond(by: Principal, permissions: Iterable[str]) -> str:
 
 
 def create_defined(definitions: list[Definition], creation: Creation, batch: Batch) -> None:
-    """Make the roles and groups that have rows of their own, if missing ones are made; those that exist stay as they are."""
+    """Create the roles and groups that have rows of their own, with `create_missing`; existing ones stay unchanged."""
     if creation.by is not None:
-        batch.fail([RowError(one.line, "kind", "Over REST only end users come in.") for one in definitions])
+        batch.fail([RowError(one.line, "kind", "Only end users can be imported over REST.") for one in definitions])
         return
     for kind, there, make in ((ROLE, staging.roles, _create_roles), (GROUP, staging.groups, _create_groups)):
         rows = [one for one in definitions if one.kind == kind]
@@ -113,14 +113,14 @@ def create_defined(definitions: list[Definition], creation: Creation, batch: Bat
                 batch.tally.created += 1
             else:
                 batch.fail(
-                    [RowError(one.line, "name", f"There is no {kind} {one.name!r}: make it, or say --create-missing.")]
+                    [RowError(one.line, "name", f"There is no {kind} {one.name!r}. Create it, or use --create-missing.")]
                 )
         if not creation.dry_run:
             make(new)
 
 
 def _create_roles(stated: dict[str, dict[str, Any]]) -> None:
-    """Make those of these roles that are not there: without permissions, or with those stated."""
+    """Create the missing roles, with the stated permissions, if any."""
     exist = staging.roles(stated)
     new = [
         Role(
@@ -133,14 +133,14 @@ def _create_roles(stated: dict[str, dict[str, Any]]) -> None:
         if name not in exist
     ]
     if new:
-        # Somebody may make the same one at this moment: then theirs is taken.
+        # If the same role is created at the same moment, that one is used.
         Role.objects.bulk_create(new, ignore_conflicts=True)
         record_for_each_in_tenant("role.imported", kind="role", ids=[role.pk for role in new])
         import_events.publish_roles(new)
 
 
 def _create_groups(stated: dict[str, dict[str, Any]]) -> None:
-    """The same for groups; the roles that they carry are made where they are missing."""
+    """Create the missing groups, and the missing roles that they carry."""
     exist = staging.groups(stated)
     new = [
         Group(id=uuid4(), name=name, description=values.get("description", ""))

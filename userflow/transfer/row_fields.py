@@ -1,4 +1,4 @@
-"""What a row of end users may hold. Also a role's or a group's own row, which an export writes before the people."""
+"""The fields of a row: of end users, and of roles and groups, which an export writes before the users."""
 
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ LONGEST_ROLE, LONGEST_GROUP = 63, 255
 
 
 class PasswordHash(Text):
-    """A hash that `foreign_hashes` verifies; one that costs more than it takes would be a bomb for every sign-in."""
+    """A hash that `foreign_hashes` verifies; a more costly one would slow every sign-in of the user down."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
         "unknown": "Not a bcrypt, scrypt, PBKDF2 or argon2 hash in a usual spelling, or one that costs too much to verify."
@@ -33,7 +33,7 @@ class PasswordHash(Text):
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
-        # The length before the patterns, so that nobody buys time with a long one.
+        # The length is checked before the patterns, so that a long text cannot take time.
         if len(text) > LONGEST_HASH or foreign_hashes.identify(text) is None:
             self.fail("unknown")
         return text
@@ -101,6 +101,6 @@ GROUPS = schema.RowSchema(
     texts={},
 )
 KINDS = {USER: END_USERS, ROLE: ROLES, GROUP: GROUPS}
-# Roles and groups are rows of JSON lines only: a table of people has no columns for them.
+# Roles and groups are only in JSON lines: a CSV of users has no columns for them.
 KNOWN_IN_CSV = END_USERS.known - {"kind"}
 KNOWN_IN_JSON = END_USERS.known | ROLES.known | GROUPS.known

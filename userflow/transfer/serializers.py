@@ -1,4 +1,4 @@
-"""Shapes of imports and exports over REST."""
+"""Request and response fields of imports and exports over REST."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MOST_EXPORTED = 500
 
 
 class Content(StrictField, serializers.CharField):
-    """The text of a file, line ends and all; what is in it is judged row by row."""
+    """The unchanged text of a file, whose rows are validated one by one."""
 
     default_error_messages = {
         "invalid": "Send the file's content as a string.",
@@ -35,14 +35,16 @@ class ImportIn(serializers.Serializer[Any]):
         JsonObject(max_bytes=65_536, max_depth=12),
         most=MOST_OVER_REST,
         required=False,
-        help_text="One object for each person, members as in a file of JSON lines. Either this or `content`.",
+        help_text="One object per user, with the fields of a JSON lines file. Send either this or `content`.",
     )
-    content = Content(required=False, trim_whitespace=False, help_text="A file's content in `format`.")
+    content = Content(required=False, trim_whitespace=False, help_text="The content of a file in `format`.")
     format = Choice(FORMATS, required=False, default=JSONL)
-    dry_run = Boolean(required=False, default=False, help_text="Check everything, change nothing.")
-    on_conflict = Choice(ON_CONFLICT, required=False, default=FAIL, help_text="Rows whose address somebody has.")
+    dry_run = Boolean(required=False, default=False, help_text="Check everything without changes.")
+    on_conflict = Choice(
+        ON_CONFLICT, required=False, default=FAIL, help_text="What to do with rows whose address is taken."
+    )
     create_missing = Boolean(
-        required=False, default=False, help_text="Make roles and groups that rows name and that are missing."
+        required=False, default=False, help_text="Create the missing roles and groups that rows name."
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +56,7 @@ class ImportIn(serializers.Serializer[Any]):
 
 class FaultOut(serializers.Serializer[Any]):
     line = serializers.IntegerField(help_text="Line of the content, or number of the row, from 1.")
-    field = serializers.CharField(allow_blank=True, help_text="The member; empty when it is the row itself.")
+    field = serializers.CharField(allow_blank=True, help_text="The field; empty for the row as a whole.")
     reason = serializers.CharField()
 
 
@@ -70,12 +72,12 @@ class ImportOut(serializers.Serializer[Any]):
 
 class ExportIn(serializers.Serializer[Any]):
     tenant_id = Identifier()
-    cursor = Identifier(required=False, help_text="`next_cursor` of the page before.")
+    cursor = Identifier(required=False, help_text="`next_cursor` of the previous page.")
     limit = Integer(required=False, default=100, min_value=1, max_value=MOST_EXPORTED)
     with_hashes = Boolean(
         required=False,
         default=False,
-        help_text="Password hashes too: for admins and operators with `endusers:export_hashes`.",
+        help_text="Include password hashes, for admins and operators with `endusers:export_hashes`.",
     )
 
 
@@ -97,4 +99,4 @@ class ExportedOut(serializers.Serializer[Any]):
 
 class ExportOut(serializers.Serializer[Any]):
     users = ExportedOut(many=True)
-    next_cursor = serializers.UUIDField(allow_null=True, help_text="Send it as `cursor`; null at the end.")
+    next_cursor = serializers.UUIDField(allow_null=True, help_text="Send this as `cursor`; null on the last page.")

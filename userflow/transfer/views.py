@@ -26,10 +26,10 @@ class ImportViewSet(ApiViewSet):
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
-        """Bring in up to 1000 end users; a bad row stays out and is in the report, the others come in.
+        """Import up to 1000 end users. Invalid rows are listed in the report; all others are imported.
 
-        Members as in a file for `import_users`: docs/moving-people-and-services.md. Naming groups and roles needs
-        `groups:write` and `roles:write`, and a proof that is at most 15 minutes old; no caller grants what it does not hold.
+        Fields as in a file for `import_users`: docs/moving-people-and-services.md. Rows with groups and roles need
+        `groups:write` and `roles:write`, and authentication at most 15 minutes ago; the caller must hold what it grants.
         """
         asked = self.valid(serializers.ImportIn)
         tenant_id = tenant_at(request, asked["tenant_id"])
@@ -59,10 +59,10 @@ class ExportViewSet(ApiViewSet):
         assurance=Action.EXPORT_PASSWORD_HASHES,
     )
     def create(self, request: Request) -> Response:
-        """One page of end users in the form that an import takes, by cursor; each page is in the audit trail.
+        """Return one page of end users in the format of an import, by cursor. Each page writes an audit event.
 
-        Password hashes need `endusers:export_hashes`, which only admins and operators hold, and a proof that is at most 15
-        minutes old. The tenant's admins are told of each page with hashes by mail.
+        Password hashes need `endusers:export_hashes`, which only admins and operators hold, and authentication at most 15
+        minutes ago. The tenant's admins get a mail about each page with hashes.
         """
         asked = self.valid(serializers.ExportIn)
         tenant_id = tenant_at(request, asked["tenant_id"])

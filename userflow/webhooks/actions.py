@@ -1,4 +1,4 @@
-"""Webhook endpoints of a tenant: make, change, rotate the secret, test, look at messages, replay."""
+"""Webhook endpoints of a tenant: create, change, delete, rotate the secret, test, list and replay messages."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -29,9 +29,9 @@ from userflow.webhooks.delivery import reach
 from userflow.webhooks.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
 
 ENDPOINTS_LOCK = 7_215_020
-# One call holds no longer than a statement may take; the answer says that there are more.
+# Bounds the time of one call; the response says whether more messages are left.
 REPLAYED_AT_ONCE = 5000
-# A name server that answers slowly holds a thread.
+# A slow name server holds a thread.
 _semaphore = Semaphore.for_slow_requests(NameServersBusy)
 _SHOWN = (
     "id",
@@ -48,13 +48,13 @@ _SHOWN = (
 
 
 def list_endpoints(*, tenant_id: UUID, purpose: Purpose = Purpose.READ) -> Sequence[WebhookEndpoint]:
-    """All endpoints of the tenant, the oldest first. Raises UnknownTenant, TenantSuspended, TenantBusy."""
+    """Return all endpoints of the tenant, oldest first. Raises UnknownTenant, TenantSuspended, TenantBusy."""
     with in_tenant(tenant_id, purpose):
         return list(WebhookEndpoint.objects.order_by("created_at", "id"))
 
 
 def find_endpoint(*, tenant_id: UUID, endpoint_id: UUID, purpose: Purpose = Purpose.READ) -> WebhookEndpoint:
-    """One endpoint; UnknownEndpoint (404) if the tenant has none of this id."""
+    """Return one endpoint. Raises UnknownEndpoint."""
     with in_tenant(tenant_id, purpose):
         return _found(endpoint_id)
 
@@ -68,24 +68,24 @@ def create_endpoint(
     enabled: bool = True,
     by: Principal | None = None,
 ) -> tuple[WebhookEndpoint, str]:
-    """Make an endpoint; gives it with its secret, which is not shown again.
+    """Create an endpoint; return it with its secret, which is not shown again.
 
-    Raises ValidationFailed (an address that may not be called), NameServersBusy, TooManyEndpoints, UnknownTenant,
+    Raises ValidationFailed (a forbidden address), NameServersBusy, TooManyEndpoints, UnknownTenant,
     TenantSuspended, TenantBusy, InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
-    # With no tenant entered: a name server takes its time, and a tenant's connections are few.
+    # No tenant is entered here: a name server may be slow, and a tenant has few database connections.
     lookup.find(tenant_id).check(Purpose.WRITE)
     _check(url)
     secret = signing.new_secret()
     endpoint_id = uuid4()
-    # First where everybody looks, then where it is. The other way round a deed in between would be told to nobody, and a
-    # deliverer would not come by.
+    # The list of tenants first, then the endpoint itself. In the other order an event in between would not be published, and
+    # no deliverer would serve the tenant.
     WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
     lookup.forget()
     with in_tenant(tenant_id), tenant_atomic():
         with connections[TENANT_ALIAS].cursor() as cursor:
-            # One after the other, or parallel requests would all see the last free place.
+            # Lock before counting, or parallel requests would all pass the limit.
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ENDPOINTS_LOCK])
         if WebhookEndpoint.objects.count() >= settings.WEBHOOK_ENDPOINTS_PER_TENANT:
             raise TooManyEndpoints
@@ -104,11 +104,11 @@ def create_endpoint(
 
 
 def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, Any], by: Principal) -> WebhookEndpoint:
-    """Change `url`, `events`, `description`, `enabled`: those that are there.
+    """Change the given fields of `url`, `events`, `description` and `enabled`.
 
-    A new address, or switching on, has what waits tried at once; who is sending to the old address stops after the message
-    that is under way. Raises UnknownEndpoint, ValidationFailed (an address that may not be called), NameServersBusy,
-    InsufficientAuthentication.
+    After a change of the address, or after enabling, pending messages are sent at once; a deliverer that sends to the old
+    address stops after the message in flight. Raises UnknownEndpoint, ValidationFailed (a forbidden address),
+    NameServersBusy, InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     lookup.find(tenant_id).check(Purpose.WRITE)
@@ -117,15 +117,15 @@ def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, An
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
         again = changes.get("enabled") is True and not endpoint.enabled
-        for member, value in changes.items():
-            setattr(endpoint, member, value)
+        for field, value in changes.items():
+            setattr(endpoint, field, value)
         if "enabled" in changes:
             endpoint.disabled_reason = "" if endpoint.enabled else WebhookEndpoint.BY_ADMIN
         if again or "url" in changes:
             endpoint.failing_since = None
         if "url" in changes:
             endpoint.lease = queue.revoked(endpoint.lease)
-        # The row is locked, so the lease is the one that a deliverer has; how long it lasts stays as it is.
+        # The row is locked, so this is the lease of the present deliverer. The end of the lease stays.
         endpoint.save(update_fields=[*changes, "disabled_reason", "failing_since", "lease", "updated_at"])
         if again or "url" in changes:
             _try_now(endpoint)
@@ -134,7 +134,7 @@ def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, An
 
 
 def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> None:
-    """Remove an endpoint; nothing more is sent to it, and its messages are purged in time.
+    """Delete an endpoint. No more messages are sent to it; a purge deletes its messages later.
 
     Raises UnknownEndpoint, InsufficientAuthentication.
     """
@@ -146,9 +146,9 @@ def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> Non
 
 
 def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> tuple[WebhookEndpoint, str]:
-    """Give the endpoint a new secret, shown this once; the present one signs beside it for the overlap.
+    """Give the endpoint a new secret, shown only now; the old one signs beside it during the overlap.
 
-    Of more than two the oldest stops at once, also where messages are being sent. Raises UnknownEndpoint,
+    A third secret ends the oldest one at once, also for messages being sent. Raises UnknownEndpoint,
     InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
@@ -167,7 +167,7 @@ def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> tuple
 
 
 def send_test(*, tenant_id: UUID, endpoint_id: UUID) -> str:
-    """Queue a `webhook.test` event for this endpoint alone; gives its `webhook-id`. UnknownEndpoint, EndpointOff."""
+    """Queue a `webhook.test` event for this endpoint only; return its `webhook-id`. Raises UnknownEndpoint, EndpointOff."""
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id)
         if not endpoint.enabled:
@@ -186,9 +186,9 @@ def list_messages(
     before: int | None = None,
     purpose: Purpose = Purpose.READ,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """One page of the endpoint's messages, newest first, from the one before `before` on; and where the next page begins.
+    """Return one page of the endpoint's messages with ids below `before`, newest first, and the next page's `before`.
 
-    Bodies are not in it: they hold data of people. Raises UnknownEndpoint.
+    Bodies are left out, as they hold personal data. Raises UnknownEndpoint.
     """
     with in_tenant(tenant_id, purpose):
         _found(endpoint_id)
@@ -210,10 +210,10 @@ def replay(
     since: datetime | None = None,
     status: str | None = None,
 ) -> tuple[int, bool]:
-    """Send messages again: those of these ids, or those since a moment and in a state; gives how many, and if more are left.
+    """Send messages again, by id or by time and status; return their number and whether more are left.
 
-    They keep their `webhook-id` and go out in their order, before what is younger; what still waits is tried at once.
-    The oldest come first where there are more than one call takes. Raises UnknownEndpoint, EndpointOff.
+    They keep their `webhook-id` and are sent in their order, before newer ones; messages that wait for a retry are sent at
+    once. If one call cannot take all, it takes the oldest. Raises UnknownEndpoint, EndpointOff.
     """
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
@@ -226,7 +226,7 @@ def replay(
             found = found.filter(created_at__gte=since)
         if status is not None:
             found = found.filter(status=status)
-        # What a call before has put into the queue is not met again by the next one.
+        # Messages that an earlier call has queued are not queued again.
         chosen = list(
             found.exclude(status=PENDING, attempts=0)
             .order_by("pk")

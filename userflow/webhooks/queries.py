@@ -4,7 +4,7 @@ from uuid import UUID
 
 from django.db import connections
 
-from tenants.context import TENANT_ALIAS
+from tenants.target import TENANT_ALIAS
 
 _HIGHEST_ID_AND_WRITERS = """
 SELECT coalesce(max(id), 0), ARRAY(

@@ -1,4 +1,4 @@
-"""Shapes of webhooks."""
+"""Request and response fields of webhooks."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ STATUSES = (PENDING, DELIVERED, DEAD)
 
 
 def record(endpoint: WebhookEndpoint) -> dict[str, Any]:
-    """An endpoint as it is answered, without its secret."""
+    """Return the response fields of an endpoint; its secret is not among them."""
     return {
         "id": endpoint.pk,
         "url": endpoint.url,
@@ -33,7 +33,7 @@ def record(endpoint: WebhookEndpoint) -> dict[str, Any]:
 
 class WebhookEndpointChanges(NamedTenant):
     url = HttpUrl(
-        required=False, allow_fragment=False, help_text="https. It may not lead into a private or reserved network."
+        required=False, allow_fragment=False, help_text="An https URL outside private and reserved networks."
     )
     description = Text(max_length=255, required=False, allow_blank=True)
     events = Items(
@@ -50,7 +50,7 @@ class WebhookEndpointChanges(NamedTenant):
 
 
 class WebhookEndpointIn(WebhookEndpointChanges):
-    url = HttpUrl(allow_fragment=False, help_text="https. It may not lead into a private or reserved network.")
+    url = HttpUrl(allow_fragment=False, help_text="An https URL outside private and reserved networks.")
     events = Items(
         Choice(FILTERS),
         most=len(FILTERS),
@@ -68,7 +68,8 @@ class WebhookEndpointOut(serializers.Serializer[Any]):
     events = serializers.ListField(child=serializers.CharField())
     enabled = serializers.BooleanField()
     disabled_reason = serializers.CharField(
-        allow_blank=True, help_text="admin, gone (it answered 410) or failing (it has taken nothing for days)"
+        allow_blank=True,
+        help_text="admin, gone (the endpoint returned 410) or failing (every delivery has failed for days)",
     )
     failing_since = serializers.DateTimeField(allow_null=True)
     last_delivered_at = serializers.DateTimeField(allow_null=True)
@@ -78,7 +79,7 @@ class WebhookEndpointOut(serializers.Serializer[Any]):
 
 
 class NewWebhookEndpointOut(WebhookEndpointOut):
-    secret = serializers.CharField(help_text="Verifies the signatures; shown this once.")
+    secret = serializers.CharField(help_text="Verifies the signatures. Shown only now.")
 
 
 class WebhookEndpointListOut(serializers.Serializer[Any]):
@@ -91,45 +92,45 @@ class WebhookEndpointDeletedOut(serializers.Serializer[Any]):
 
 
 class WebhookTestIn(NamedTenant):
-    """Which endpoint is tested stands in the path."""
+    """The path names the endpoint."""
 
 
 class WebhookTestOut(serializers.Serializer[Any]):
     message = serializers.CharField()
-    message_id = serializers.CharField(help_text="Its `webhook-id`.")
+    message_id = serializers.CharField(help_text="The `webhook-id` of the message.")
 
 
 class WebhookMessageQuery(NamedTenant):
     status = QueryChoice(STATUSES, required=False)
-    cursor = QueryInteger(required=False, min_value=1, help_text="`next_cursor` of the page before.")
+    cursor = QueryInteger(required=False, min_value=1, help_text="`next_cursor` of the previous page.")
     limit = page_limit(50)
 
 
 class WebhookMessageOut(serializers.Serializer[Any]):
-    id = serializers.IntegerField(help_text="Its place in the order.")
-    message_id = serializers.CharField(help_text="Its `webhook-id`.")
+    id = serializers.IntegerField(help_text="Position in the delivery order.")
+    message_id = serializers.CharField(help_text="The `webhook-id` of the message.")
     event = serializers.CharField()
     status = serializers.CharField(help_text="pending, delivered or dead")
     attempts = serializers.IntegerField()
     created_at = serializers.DateTimeField()
-    next_attempt_at = serializers.DateTimeField(help_text="Of a pending message.")
+    next_attempt_at = serializers.DateTimeField(help_text="Only meaningful for pending messages.")
     settled_at = serializers.DateTimeField(allow_null=True)
-    last_status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the last answer.")
+    last_status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the last response.")
     last_error = serializers.CharField(allow_blank=True)
 
 
 class WebhookMessageListOut(serializers.Serializer[Any]):
     messages = WebhookMessageOut(many=True)
     limit = serializers.IntegerField()
-    next_cursor = serializers.IntegerField(allow_null=True, help_text="Send it as `cursor`; null at the end.")
+    next_cursor = serializers.IntegerField(allow_null=True, help_text="Send this as `cursor`; null on the last page.")
 
 
 class WebhookReplayIn(NamedTenant):
     message_ids = Items(
         Text(max_length=40), most=MOST_NAMED, required=False, allow_empty=False, help_text="`webhook-id`s."
     )
-    since = Timestamp(required=False, help_text="Messages of events from this moment on.")
-    status = Choice(STATUSES, required=False, help_text="Messages in this state only.")
+    since = Timestamp(required=False, help_text="Messages created since this time.")
+    status = Choice(STATUSES, required=False, help_text="Only messages with this status.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if not attrs.keys() & {"message_ids", "since", "status"}:
@@ -140,7 +141,7 @@ class WebhookReplayIn(NamedTenant):
 class WebhookReplayOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     replayed = serializers.IntegerField()
-    more = serializers.BooleanField(help_text="True: there are more than one call takes, send the call again.")
+    more = serializers.BooleanField(help_text="True if more messages match than one call replays: send the call again.")
 
 
 class WebhookEventOut(serializers.Serializer[Any]):

@@ -23,20 +23,20 @@ READING = ("events", "list", "retrieve", "messages")
 
 
 class WebhookViewSet(ApiViewSet):
-    """Where a tenant's own systems hear of what happens to its people."""
+    """Signed HTTP messages about events to a tenant's own systems."""
 
     def get_permissions(self) -> list[BasePermission]:
         return [needs("webhooks:read" if self.action in READING else "webhooks:write")()]
 
     @endpoint(returns={200: serializers.WebhookEventListOut})
     def events(self, request: Request) -> Response:
-        """The events there are, and what an endpoint may listen to."""
+        """List the events and the filters that an endpoint may use."""
         shown = [{"event": event, "description": text} for event, text in EVENTS.items()]
         return Response({"events": shown, "filters": FILTERS})
 
     @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
-        """Webhook endpoints of a tenant, the oldest first."""
+        """List the webhook endpoints of a tenant, oldest first."""
         found = actions.list_endpoints(tenant_id=self._tenant(request), purpose=reading(principal_at(request)))
         return Response({"endpoints": [serializers.record(each) for each in found]})
 
@@ -47,7 +47,7 @@ class WebhookViewSet(ApiViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
-        """Make an endpoint; its secret is shown this once."""
+        """Create an endpoint. Its secret is shown only now."""
         fields = self.valid(serializers.WebhookEndpointIn)
         tenant_id = tenant_at(request, fields.pop("tenant_id", None))
         made, secret = actions.create_endpoint(tenant_id=tenant_id, by=principal_at(request), **fields)
@@ -55,7 +55,7 @@ class WebhookViewSet(ApiViewSet):
 
     @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointOut}, errors=[UnknownEndpoint, *TENANCY])
     def retrieve(self, request: Request, endpoint_id: str) -> Response:
-        """One endpoint."""
+        """Return one endpoint."""
         wanted, purpose = id_or(endpoint_id, UnknownEndpoint), reading(principal_at(request))
         found = actions.find_endpoint(tenant_id=self._tenant(request), endpoint_id=wanted, purpose=purpose)
         return Response(serializers.record(found))
@@ -67,7 +67,7 @@ class WebhookViewSet(ApiViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def partial_update(self, request: Request, endpoint_id: str) -> Response:
-        """Change the members that are there; what waits is tried at once at a new address or after switching on."""
+        """Change the given fields. A new URL, or enabling, sends pending messages at once."""
         changes = self.valid(serializers.WebhookEndpointChanges)
         tenant_id = tenant_at(request, changes.pop("tenant_id", None))
         wanted = id_or(endpoint_id, UnknownEndpoint)
@@ -83,10 +83,10 @@ class WebhookViewSet(ApiViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, endpoint_id: str) -> Response:
-        """Delete an endpoint; nothing more is sent to it."""
+        """Delete an endpoint. No more messages are sent to it."""
         wanted = id_or(endpoint_id, UnknownEndpoint)
         actions.delete_endpoint(tenant_id=self._tenant(request), endpoint_id=wanted, by=principal_at(request))
-        return Response({"message": "The webhook endpoint is deleted.", "id": wanted})
+        return Response({"message": "The webhook endpoint was deleted.", "id": wanted})
 
     @endpoint(
         serializers.WebhookTestIn,
@@ -95,7 +95,7 @@ class WebhookViewSet(ApiViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def rotate(self, request: Request, endpoint_id: str) -> Response:
-        """Give an endpoint a new secret, shown this once; the present one signs beside it for a while."""
+        """Rotate the secret. The new one is shown only now; the old one signs beside it for a while."""
         tenant_id, wanted = self._named(request, endpoint_id)
         rotated, secret = actions.rotate_secret(tenant_id=tenant_id, endpoint_id=wanted, by=principal_at(request))
         return Response({**serializers.record(rotated), "secret": secret}, headers=NO_STORE)
@@ -109,7 +109,7 @@ class WebhookViewSet(ApiViewSet):
         """Send a `webhook.test` event to this endpoint."""
         tenant_id, wanted = self._named(request, endpoint_id)
         message_id = actions.send_test(tenant_id=tenant_id, endpoint_id=wanted)
-        return Response({"message": "A test event is on its way.", "message_id": message_id})
+        return Response({"message": "The test event is queued.", "message_id": message_id})
 
     @endpoint(
         query=serializers.WebhookMessageQuery,
@@ -117,7 +117,7 @@ class WebhookViewSet(ApiViewSet):
         errors=[UnknownEndpoint, *TENANCY],
     )
     def messages(self, request: Request, endpoint_id: str) -> Response:
-        """Messages to an endpoint, newest first, by cursor; `status=dead` is the dead-letter list."""
+        """List messages to an endpoint, newest first, by cursor; `status=dead` lists the dead letters."""
         asked = self.valid_query(serializers.WebhookMessageQuery)
         rows, next_cursor = actions.list_messages(
             tenant_id=tenant_at(request, asked.get("tenant_id")),
@@ -135,11 +135,11 @@ class WebhookViewSet(ApiViewSet):
         errors=[UnknownEndpoint, EndpointOff, *TENANCY],
     )
     def replay(self, request: Request, endpoint_id: str) -> Response:
-        """Send messages again, in their order and with the same `webhook-id`."""
+        """Replay messages in their order, with the same `webhook-id`."""
         asked = self.valid(serializers.WebhookReplayIn)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
         number, more = actions.replay(tenant_id=tenant_id, endpoint_id=id_or(endpoint_id, UnknownEndpoint), **asked)
-        return Response({"message": "The messages are in the queue.", "replayed": number, "more": more})
+        return Response({"message": "The messages are queued.", "replayed": number, "more": more})
 
     def _tenant(self, request: Request) -> UUID:
         return tenant_at(request, self.valid_query(NamedTenant).get("tenant_id"))
