@@ -74,7 +74,7 @@ def test_a_failure_is_exit_code_one_and_stops_no_other(
     broken = configured(tenant, **entra.members(name="Broken", secret="wrong"))
     good = configured(tenant, **entra.members(name="Good"))
     code, said = run(tenant.slug)
-    assert (code, "1 of 2 directories synchronised." in said, "gives no token" in said) == (1, True, True)
+    assert (code, "1 of 2 directories synchronised." in said, "issues no token" in said) == (1, True, True)
     assert len(good.users()) == 3
     broken.change(enabled=False)
     assert run(tenant.slug)[0] == 0
@@ -98,7 +98,7 @@ def test_a_fault_in_one_directory_and_one_that_never_answers_stop_no_other(
         DirectoryConfig.objects.filter(pk=broken.made["id"]).update(mapping={})
         code, said = run(tenant.slug)
     assert (code, "1 of 3 directories synchronised." in said) == (1, True)
-    assert ("fault of the platform (KeyError)" in said, "did not answer in time" in said) == (True, True)
+    assert ("fault of the platform (KeyError)" in said, "did not respond in time" in said) == (True, True)
     assert len(good.users()) == 1
 
 

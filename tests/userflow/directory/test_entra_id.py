@@ -85,7 +85,7 @@ def test_patience_has_an_end(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     entra.refusals = [(429, 3600)]
     answer = directory.tenant.api.post(f"{directory.path}/sync", {})
-    assert (answer.status_code, "patience" in answer.json()["message"]) == (502, True)
+    assert (answer.status_code, "throttles" in answer.json()["message"]) == (502, True)
     (run,) = directory.tenant.api.get(f"{directory.path}/runs").json()["runs"]
     assert (run["state"], run["reason"]) == ("failed", answer.json()["message"])
     assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
@@ -211,7 +211,7 @@ def test_a_trial_shows_the_first_people_and_changes_nothing(directory: Directory
 def test_a_wrong_secret_is_said_in_the_trial(directory: Directory, entra: Entra) -> None:
     directory.change(secret="not this one")
     tried = directory.test()
-    assert (tried["success"], "gives no token" in tried["message"]) == (False, True)
+    assert (tried["success"], "issues no token" in tried["message"]) == (False, True)
     assert "not this one" not in str(tried)
 
 

@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[Callable[[int], bytes], str]] = {
     "empty pages": (lambda number: done(number, b"more"), "empty pages"),
     "more rows than asked for": (
         lambda number: b"".join(entry(number, person(bytes([row]) * 16)) for row in range(6)) + done(number),
-        "more objects than asked for",
+        "more objects than requested",
     ),
     "millions of values": (
         lambda number: entry(number, [*person(), (b"x", TINY)]) + done(number),
@@ -120,11 +120,11 @@ REFUSED: dict[str, tuple[Callable[[int], bytes], str]] = {
     ),
     "an attribute that is no text": (
         lambda number: entry(number, [(b"\xff\xfe", [b"x"]), *person()]) + done(number),
-        "cannot be read",
+        "not valid LDAP",
     ),
     "a name that is no text": (
         lambda number: entry(number, person(), dn=b"\xff\xfe") + done(number),
-        "cannot be read",
+        "not valid LDAP",
     ),
 }
 

@@ -125,7 +125,7 @@ def test_a_wrong_secret_is_said_and_not_repeated(
     server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     tried = configured(tenant, **ad.settings_of(server, secret="not the reader's")).test()
-    assert (tried["success"], "refuses the name or the secret" in tried["message"]) == (False, True)
+    assert (tried["success"], "rejects the name or the secret" in tried["message"]) == (False, True)
     assert "not the reader's" not in str(tried)
 
 
