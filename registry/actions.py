@@ -1,8 +1,8 @@
 """External services of a tenant and their credentials: the registry's use cases.
 
-Everything here lives in the global database, so the trail of it is the platform's (with the tenant's id): the row about
-a read secret is then in the same transaction as the read, and a back end gets its secrets also while its tenant's own
-database is being migrated, moved or away. A secret whose audit row cannot be written is not handed out.
+The registry lives in the global database, and its audit events in the platform's audit log (with the tenant's id). The event
+about a read secret is in the transaction of the read, so a secret whose event cannot be written is not returned. A back end
+also gets its secrets while its tenant's own database is being migrated, moved or unavailable.
 """
 
 import contextlib
@@ -48,9 +48,9 @@ CREDENTIAL = "service_credential"
 
 @dataclass(frozen=True, slots=True)
 class ReadCredentials:
-    """What a read of a service's credentials found: those that may be shown, and those that do not open.
+    """The credentials of a service, with the secrets of active ones by credential id.
 
-    `secrets` holds the secrets of the active ones by credential id. A revoked or expired credential is shown without.
+    `unreadable` holds the ids of credentials that do not open.
     """
 
     service: Service
@@ -72,7 +72,7 @@ def list_services(
     type: str | None = None,
     status: str | None = None,
 ) -> Page:
-    """One page of a tenant's services, newest first; `rows` is ready JSON.
+    """Return one page of a tenant's services, newest first; `rows` is ready JSON.
 
     `name` and `type` match the whole value without regard to case.
     """
@@ -83,16 +83,16 @@ def list_services(
 
 
 def read_service(*, tenant_id: UUID, service_id: UUID) -> orjson.Fragment:
-    """One service as ready JSON; ServiceNotFound if the tenant has none of this id."""
+    """Return one service as ready JSON. Raises ServiceNotFound."""
     found = queries.one_service(tenant_id, service_id)
     if found is None:
         raise ServiceNotFound
     return found
 
 
-def create_service(*, tenant_id: UUID, **members: Any) -> Service:
-    """Register a service; ServiceExists if the name is taken, also by a call at the same moment."""
-    service = Service(tenant_id=tenant_id, **members)
+def create_service(*, tenant_id: UUID, **fields: Any) -> Service:
+    """Create a service. Raises ServiceExists."""
+    service = Service(tenant_id=tenant_id, **fields)
     with _raising(ServiceExists), transaction.atomic():
         service.save(force_insert=True)
         record_for_platform("service.created", tenant_id=tenant_id, target=(SERVICE, service.pk))
@@ -100,11 +100,11 @@ def create_service(*, tenant_id: UUID, **members: Any) -> Service:
 
 
 def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, Any]) -> Service:
-    """Change the members that are there, metadata as a whole. Raises ServiceNotFound, ServiceExists."""
+    """Change the given fields; metadata is replaced as a whole. Raises ServiceNotFound, ServiceExists."""
     with _raising(ServiceExists), transaction.atomic():
         service = _locked(tenant_id, service_id)
-        for member, value in changes.items():
-            setattr(service, member, value)
+        for field, value in changes.items():
+            setattr(service, field, value)
         service.save(update_fields=[*changes, "updated_at"])
         record_for_platform(
             "service.updated",
@@ -116,10 +116,9 @@ def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, Any]
 
 
 def delete_service(*, tenant_id: UUID, service_id: UUID) -> None:
-    """Remove a service and what is left of its credentials. Raises ServiceNotFound, and with ServiceInUse while
-    active credentials are bound to it."""
+    """Delete a service with its inactive credentials. Raises ServiceNotFound, ServiceInUse (active credentials)."""
     with transaction.atomic():
-        # FOR UPDATE: a credential that is being made or switched on at this moment waits, or is waited for and counted.
+        # FOR UPDATE: the creation or activation of a credential at the same moment waits, or is waited for and counted.
         service = Service.objects.select_for_update().filter(pk=service_id, tenant_id=tenant_id).first()
         if service is None:
             raise ServiceNotFound
@@ -134,17 +133,16 @@ def delete_service(*, tenant_id: UUID, service_id: UUID) -> None:
 
 
 def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE) -> ReadCredentials:
-    """The credentials of a service in this status (`active`, `revoked`, `expired`), newest first, with the secrets of
-    active ones. One audit row for every secret.
+    """Return the credentials of a service with this status, newest first, with the secrets of active ones.
 
-    A row that does not open (altered, or moved from another service or tenant) gives no plaintext and is reported and
-    audited; the others are not held back. Raises ServiceNotFound, ServiceInactive (active credentials only), DataKeyLocked.
+    Each secret is one audit event. A row that does not open (altered, or moved from another service or tenant) is reported
+    and audited; the others are returned. Raises ServiceNotFound, ServiceInactive (active credentials only), DataKeyLocked.
     """
     with transaction.atomic():
         service = _service(tenant_id, service_id)
         if status == ACTIVE:
             _must_be_active(service)
-        # Locked in one order: two reads that mark the same rows in different orders would wait for each other for ever.
+        # Locked in one order, so that two reads of the same rows cannot deadlock.
         rows = list(service.credentials.filter(_is(status)).order_by("id").select_for_update(no_key=True))
         moment = now()
         opened, unreadable = opened_secrets(tenant_id, rows) if status == ACTIVE else ({}, [])
@@ -162,13 +160,13 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
 
 
 def create_credential(
-    *, tenant_id: UUID, service_id: UUID, secret: str | dict[str, Any], **members: Any
+    *, tenant_id: UUID, service_id: UUID, secret: str | dict[str, Any], **fields: Any
 ) -> ServiceCredential:
-    """Bind a secret to a service. Raises ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked."""
-    expires_at = members.get("expires_at")
+    """Create a credential with its secret. Raises ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked."""
+    expires_at = fields.get("expires_at")
     if expires_at is not None and expires_at <= now():
         raise AlreadyExpired
-    credential = ServiceCredential(tenant_id=tenant_id, service_id=service_id, **members)
+    credential = ServiceCredential(tenant_id=tenant_id, service_id=service_id, **fields)
     with _raising(CredentialExists), transaction.atomic():
         _locked(tenant_id, service_id)
         credential.secret = _sealed(credential, secret)
@@ -180,26 +178,26 @@ def create_credential(
 def update_credential(
     *, tenant_id: UUID, service_id: UUID, credential_id: UUID, changes: dict[str, Any]
 ) -> ServiceCredential:
-    """Change `secret` (rotates), `status`, `metadata`, `expires_at`: those that are there.
+    """Change the given fields of `secret` (a rotation), `status`, `metadata` and `expires_at`.
 
     Raises ServiceNotFound, CredentialNotFound, DataKeyLocked.
     """
     with transaction.atomic():
-        # The service first, as everywhere: a credential that is switched on again must not slip past its deletion.
+        # The service is locked first, so that it cannot be deleted while a credential is activated.
         _locked(tenant_id, service_id)
         credential = _credential(service_id, credential_id)
         fields = {name: value for name, value in changes.items() if name != "secret"}
-        for member, value in fields.items():
-            setattr(credential, member, value)
+        for field, value in fields.items():
+            setattr(credential, field, value)
         if "secret" in changes:
             credential.secret = _sealed(credential, changes["secret"])
         credential.save(update_fields=[*changes, "updated_at"])
-        _record(_deed(changes), credential, changed=sorted(changes))
+        _record(_event_of(changes), credential, changed=sorted(changes))
     return credential
 
 
 def delete_credential(*, tenant_id: UUID, service_id: UUID, credential_id: UUID) -> None:
-    """Remove a credential with its secret. Raises ServiceNotFound, CredentialNotFound."""
+    """Delete a credential with its secret. Raises ServiceNotFound, CredentialNotFound."""
     with transaction.atomic():
         _locked(tenant_id, service_id)
         credential = _credential(service_id, credential_id)
@@ -210,7 +208,7 @@ def delete_credential(*, tenant_id: UUID, service_id: UUID, credential_id: UUID)
 def read_credential(
     *, tenant_id: UUID, service_id: UUID, credential_id: UUID
 ) -> tuple[ServiceCredential, str | dict[str, Any] | None]:
-    """One credential with its secret, which is None unless the credential is active.
+    """Return one credential with its secret, which is None unless the credential is active.
 
     Raises ServiceNotFound, CredentialNotFound, ServiceInactive, DataKeyLocked, SecretBroken.
     """
@@ -220,7 +218,7 @@ def read_credential(
 def reveal_credential(
     *, tenant_id: UUID, service_id: UUID, credential_id: UUID, reason: str, by: Principal
 ) -> tuple[ServiceCredential, str | dict[str, Any]]:
-    """One active credential with its secret, for a person who says why; the reason stands in the audit row.
+    """Return one active credential with its secret for a person who gives a reason, which the audit event holds.
 
     Raises InsufficientAuthentication, CredentialNotActive, and what `read_credential` raises.
     """
@@ -234,9 +232,9 @@ def reveal_credential(
 def _read_one(
     tenant_id: UUID, service_id: UUID, credential_id: UUID, action: str, **details: Any
 ) -> tuple[ServiceCredential, str | dict[str, Any] | None]:
-    """A credential and its secret, if it is active; audited as `action`.
+    """Return a credential and its secret, if it is active; audited as `action`.
 
-    A row that was altered or moved gives no plaintext: SecretBroken, and the attempt is audited.
+    Raises SecretBroken for a row that was altered or moved, after auditing the attempt.
     """
     with transaction.atomic():
         service = _service(tenant_id, service_id)
@@ -251,7 +249,7 @@ def _read_one(
             credential.last_read_at = moment
             _record(action, credential, **details)
     if unreadable:
-        # Outside the transaction, which the error would roll back.
+        # After the transaction, which the error would roll back.
         _record_each("service_credential.unreadable", service, unreadable, outcome="failed")
         log.error("service_credential_unreadable", service_id=service_id, rows=unreadable)
         raise SecretBroken
@@ -259,7 +257,7 @@ def _read_one(
 
 
 def status_of(credential: ServiceCredential, at: datetime) -> str:
-    """`active`, `revoked`, or `expired` where an active one is past its time."""
+    """Return `active`, `revoked` or `expired` (active, but past its time)."""
     if credential.status == ACTIVE and credential.expires_at is not None and credential.expires_at <= at:
         return EXPIRED
     return credential.status
@@ -282,13 +280,13 @@ def _service(tenant_id: UUID, service_id: UUID) -> Service:
 
 
 def _must_be_active(service: Service) -> None:
-    """Raise ServiceInactive: every entry point that returns a secret asks here. An export is a copy of the records."""
+    """Raise ServiceInactive. Every entry point that returns a secret calls this, except the export, which is a copy."""
     if service.status != ACTIVE:
         raise ServiceInactive
 
 
 def _locked(tenant_id: UUID, service_id: UUID) -> Service:
-    """The service, held against deletion until the transaction ends; readers are not held up."""
+    """Return the service, locked against deletion until the transaction ends; readers do not wait."""
     rows: QuerySet[Service] = Service.objects.select_for_update(no_key=True)
     service = rows.filter(pk=service_id, tenant_id=tenant_id).first()
     if service is None:
@@ -306,7 +304,7 @@ def _credential(service_id: UUID, credential_id: UUID) -> ServiceCredential:
 
 @contextlib.contextmanager
 def _raising(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[None]:
-    """The database's unique constraints decide, also between calls at the same moment."""
+    """Turn a violated unique constraint into an error: the database decides between parallel calls."""
     try:
         yield
     except IntegrityError as problem:
@@ -326,9 +324,9 @@ def _sealed(credential: ServiceCredential, secret: str | dict[str, Any]) -> byte
 def opened_secrets(
     tenant_id: UUID, rows: list[ServiceCredential]
 ) -> tuple[dict[UUID, str | dict[str, Any]], list[UUID]]:
-    """The secrets of the rows by id, and the ids of those that do not open.
+    """Return the secrets of the rows by id, and the ids of those that do not open.
 
-    The tenant is the caller's, not the row's: a row that somebody moved here from another tenant must not open.
+    The tenant is the caller's, not the row's: a row that was moved here from another tenant must not open.
     """
     if not rows:
         return {}, []
@@ -349,7 +347,7 @@ def opened_secrets(
     return opened, unreadable
 
 
-def _deed(changes: dict[str, Any]) -> str:
+def _event_of(changes: dict[str, Any]) -> str:
     if "secret" in changes:
         return "service_credential.rotated"
     match changes.get("status"):

@@ -4,7 +4,7 @@ from identity_platform.api import errors
 
 
 class ServiceNotFound(errors.NotFound):
-    """404: no such service in this tenant; the same for an id of another tenant and for a malformed one."""
+    """404: no such service in this tenant, also for an id of another tenant or a malformed one."""
 
     code = "SERVICE_NOT_FOUND"
     message = "No service has this id."
@@ -14,14 +14,14 @@ class ServiceExists(errors.Conflict):
     """409: another service of this tenant has this name."""
 
     code = "SERVICE_EXISTS"
-    message = "A service with this name exists: choose another name."
+    message = "A service with this name exists. Choose another name."
 
 
 class ServiceInUse(errors.Conflict):
     """409: active credentials are bound to the service; `details.active_credentials` says how many."""
 
     code = "SERVICE_IN_USE"
-    message = "The service has active credentials: revoke or delete them first."
+    message = "The service has active credentials. Revoke or delete them first."
 
 
 class ServiceInactive(errors.Conflict):
@@ -42,23 +42,23 @@ class CredentialExists(errors.Conflict):
     """409: another credential of this service has this name."""
 
     code = "CREDENTIAL_EXISTS"
-    message = "A credential with this name exists for this service: choose another name, or rotate that one with PUT."
+    message = "A credential with this name exists for this service. Choose another name, or rotate that one with PUT."
 
 
 class CredentialNotActive(errors.Conflict):
-    """409: the credential is revoked or expired, and its secret is not shown any more."""
+    """409: the credential is revoked or expired, so its secret is not shown."""
 
-    message = "The credential is revoked or expired: its secret is not shown. Switch it on again or rotate it first."
+    message = "The credential is revoked or expired, so its secret is not shown. Activate or rotate it first."
 
 
 class SecretBroken(errors.Conflict):
     """409: the stored secret was altered, or belongs to another service or tenant."""
 
-    message = "The stored secret was altered and does not open: rotate the credential, and look into the audit trail."
+    message = "The stored secret was altered and cannot be decrypted. Rotate the credential and check the audit log."
 
 
 class AlreadyExpired(errors.ValidationFailed):
-    """400: a credential that would be born expired."""
+    """400: the expiry of a new credential is in the past."""
 
     def __init__(self) -> None:
-        super().__init__(details={"expires_at": ["Send a time that is yet to come."]})
+        super().__init__(details={"expires_at": ["Send a time in the future."]})

@@ -1,4 +1,4 @@
-"""How often the registry may be called (the specification's 100 a minute per tenant), and the headers that say so."""
+"""The registry's rate limit (100 calls a minute per tenant by the specification) and its response headers."""
 
 from django.conf import settings
 
@@ -9,7 +9,7 @@ from identity_platform.api.ratelimit import Usage, count
 from identity_platform.audit.origin import current_origin
 from userflow.accounts.principals import Principal
 
-# The specification's figure, whatever is left of the window.
+# The specification's value, independent of the rest of the window.
 RETRY_AFTER_SECONDS = 60
 # Daily counters by tenant for the statistics in the console; calls by operators share one field.
 CALLS, REFUSED = "registry_calls", "registry_refused"
@@ -19,8 +19,8 @@ OPERATORS = "operators"
 def count_call(principal: Principal) -> Usage:
     """Count a call for the tenant of the token, never for one that a header names.
 
-    An operator has no tenant and counts for itself: whoever works for a tenant must not use up its limit. So does who
-    may do nothing here: anybody may register as an end user, and must not keep the tenant's back ends from their secrets.
+    Operators are counted separately, so that they do not use up a tenant's limit. So are callers without permissions here:
+    anyone can register as an end user, and must not keep the tenant's back ends from their secrets.
     """
     works_here = principal.tenant_id is not None and any(may.startswith("services:") for may in principal.permissions)
     key = f"tenant:{principal.tenant_id}" if works_here else f"{principal.kind}:{principal.tenant_id}:{principal.id}"
@@ -33,8 +33,8 @@ def count_call(principal: Principal) -> Usage:
     return usage
 
 
-def count_stranger() -> None:
-    """Count a call without a valid token for the caller's address; TooManyRequests over the limit."""
+def count_anonymous() -> None:
+    """Count a call without a valid token for the caller's address. Raises TooManyRequests over the limit."""
     limit, period = settings.LIMITS["anonymous_registry"]
     key = network_of(current_origin().address)
     if count(group="anonymous_registry", key=key, limit=limit, period=period).limited:
@@ -42,7 +42,7 @@ def count_stranger() -> None:
 
 
 def headers_of(usage: Usage) -> dict[str, str]:
-    """The specification's three headers."""
+    """Return the three headers of the specification."""
     return {
         "X-RateLimit-Limit": str(usage.limit),
         "X-RateLimit-Remaining": str(usage.remaining),

@@ -18,10 +18,10 @@ CREDENTIAL_TYPES = (API_KEY, "basic", "oauth2", "bearer", "custom")
 
 
 class Service(models.Model):
-    """A record of an outside service that a tenant uses (the specification's Service)."""
+    """An external service that a tenant uses (the specification's Service)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    # The indexes below begin with the tenant: one of its own would only cost.
+    # The indexes below begin with the tenant, so it needs none of its own.
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="services", db_index=False)
     name = models.CharField(max_length=255)
     description = models.TextField(blank=True, default="")
@@ -35,12 +35,12 @@ class Service(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="service_name_unique")]
-        # Each ends in the list's order, so that a page is read from the index alone, whatever the filter.
+        # Each ends in the list's order, so that a page with any filter is read from an index alone.
         indexes = [
             models.Index(fields=["tenant", "-created_at", "-id"], name="service_newest_first"),
             models.Index(fields=["tenant", "status", "-created_at", "-id"], name="service_status"),
             models.Index(fields=["tenant", "type", "status", "-created_at", "-id"], name="service_type"),
-            # Names differ in case, so few services have one name in any case, and a page of them is sorted.
+            # Few services share a name in any case, so a page of them is sorted.
             models.Index("tenant", Lower("name"), name="service_name_any_case"),
         ]
 
@@ -49,10 +49,10 @@ class Service(models.Model):
 
 
 class ServiceCount(models.Model):
-    """How many services a tenant has of a type and status; of every type where `type` is empty.
+    """The number of a tenant's services by type and status; of all types if `type` is empty.
 
-    Kept by triggers (migration 0001), never written by this code: a list's total costs the same with ten services and
-    with a hundred thousand. A row that comes to nothing goes, so there is no relation to the tenant to clean up.
+    Triggers keep it (migration 0001), so a list's total costs the same with ten services and with a hundred thousand. They
+    delete rows at zero, so a deleted tenant leaves none behind.
     """
 
     tenant_id = models.UUIDField()
@@ -92,7 +92,7 @@ class ServiceCredential(models.Model):
 
 
 class ServiceImport(ImportRun):
-    """One import of a file of services, beside what it brings in."""
+    """One import of a file of services, in the same database as the services."""
 
     # The unique index begins with the tenant.
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="service_imports", db_index=False)

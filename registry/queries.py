@@ -1,7 +1,7 @@
-"""The hot reads of services: one statement each, JSON made by PostgreSQL and passed through (performance.md).
+"""The hot reads of services: one statement each, with JSON made by PostgreSQL and passed through.
 
-A page reads ids from an index that ends in the list's order, and only then the twenty rows. Totals come from the
-counters that triggers keep. So a page costs the same with ten services and with a hundred thousand.
+A page reads ids from an index that ends in the list's order, and only then the rows. Totals come from the counters that
+triggers keep. So a page costs the same with ten services and with a hundred thousand.
 """
 
 from typing import Any

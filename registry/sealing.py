@@ -1,4 +1,4 @@
-"""Secrets of service credentials as bytes that open in one place only: this tenant, this service, this row."""
+"""Seal the secrets of service credentials for one tenant, service and row."""
 
 from typing import Any
 from uuid import UUID
@@ -9,8 +9,8 @@ from identity_platform.crypto import SealContext, seal, unseal
 
 
 def _place(tenant_id: UUID, service_id: UUID, credential_id: UUID) -> SealContext:
-    # The service is part of the row: who may write to the table, but holds no key, could otherwise bind a secret to a
-    # service of their own and read it through the API.
+    # The service is part of the context: an attacker who can write to the table, but holds no key, could otherwise bind a
+    # secret to a service of their own and read it through the API.
     return SealContext(
         tenant=str(tenant_id),
         table="registry_servicecredential",
@@ -29,7 +29,7 @@ def seal_secret(
 def open_secret(
     sealed: bytes, *, data_key: bytes, tenant_id: UUID, service_id: UUID, credential_id: UUID
 ) -> str | dict[str, Any]:
-    """Give the secret back. Raises SealBroken when it was altered or copied from another row, service or tenant."""
+    """Open a sealed secret. Raises SealBroken if it was altered or copied from another row, service or tenant."""
     opened = unseal(sealed, data_key=data_key, context=_place(tenant_id, service_id, credential_id))
     secret: str | dict[str, Any] = orjson.loads(opened)
     return secret

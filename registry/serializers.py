@@ -1,4 +1,4 @@
-"""Shapes of services and their credentials."""
+"""Request and response fields of services and their credentials."""
 
 from datetime import datetime
 from typing import Any
@@ -35,7 +35,7 @@ DEEPEST_METADATA = 16
 
 
 class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
-    """A secret as its service hands it out: a string or a JSON object, at most 64 KiB. No message repeats it."""
+    """A secret: a string or a JSON object of at most 64 KiB. No message repeats it."""
 
     default_error_messages = {
         "invalid": "Send a string or a JSON object.",
@@ -63,7 +63,7 @@ class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
 
 
 def free_metadata() -> JsonObject:
-    """The free members of a service or a credential."""
+    """Return the metadata field of a service or a credential."""
     return JsonObject(required=False, max_bytes=LARGEST_METADATA, max_depth=DEEPEST_METADATA)
 
 
@@ -76,8 +76,8 @@ class ServiceListQuery(TenantPageQuery):
 class ServiceIn(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant, capitals count.")
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
-    type = Text(max_length=LONGEST_TYPE, trim=True, help_text="A category of your own choosing, such as payment.")
-    base_url = HttpUrl(help_text="An international host name is kept in A-labels (`xn--…`).")
+    type = Text(max_length=LONGEST_TYPE, trim=True, help_text="A category of your choice, such as payment.")
+    base_url = HttpUrl(help_text="An international host name is stored in A-labels (`xn--…`).")
     api_version = Text(max_length=255, required=False, allow_blank=True)
     status = Choice(STATUSES, required=False, default=ACTIVE)
     metadata = free_metadata()
@@ -154,7 +154,7 @@ class SecretValue(serializers.JSONField):
 
 
 class ServiceSecretOut(ServiceCredentialOut):
-    service_id = None  # type: ignore[assignment]  # DRF's way to leave an inherited field out
+    service_id = None  # type: ignore[assignment]  # DRF's way to remove an inherited field
     secret = SecretValue(allow_null=True, help_text="As it was stored; null unless the credential is active.")
 
 
@@ -171,7 +171,7 @@ class ServiceSecretsOut(serializers.Serializer[Any]):
     unreadable = serializers.ListField(
         child=serializers.UUIDField(),
         required=False,
-        help_text="Credentials whose stored secret was tampered with: store them again. Only there when there are any.",
+        help_text="Credentials whose stored secret was tampered with: store it again. Only present if there are any.",
     )
     retrieved_at = serializers.DateTimeField()
 
@@ -188,7 +188,7 @@ class PresentedTokenOut(serializers.Serializer[Any]):
 
 
 def service(row: Service) -> dict[str, Any]:
-    """A service as it is answered after a change."""
+    """Return the response fields of a service."""
     return {
         "id": row.pk,
         "name": row.name,
@@ -205,7 +205,7 @@ def service(row: Service) -> dict[str, Any]:
 
 
 def credential(row: ServiceCredential, at: datetime) -> dict[str, Any]:
-    """A credential without its secret."""
+    """Return the response fields of a credential, without its secret."""
     return {
         "id": row.pk,
         "service_id": row.service_id,
@@ -221,7 +221,7 @@ def credential(row: ServiceCredential, at: datetime) -> dict[str, Any]:
 
 
 def read_credentials(found: ReadCredentials) -> dict[str, Any]:
-    """The answer of a read of secrets."""
+    """Return the response to a read of secrets."""
     shown = [{**credential(row, found.at), "secret": found.secrets.get(row.pk)} for row in found.credentials]
     for row in shown:
         del row["service_id"]

@@ -54,12 +54,12 @@ RATE_HEADERS = {
     "X-RateLimit-Reset": "Unix time at which the next minute begins.",
 }
 TENANCY = [UnknownTenant, TenantRequired, TenantSuspended, TenantBusy]
-FOR_TENANT = {"X-Tenant-ID": "For which tenant an operator acts; without effect in everybody else's calls."}
+FOR_TENANT = {"X-Tenant-ID": "The tenant for which an operator acts; ignored for all other callers."}
 registry_endpoint = partial(endpoint, query=NamedTenant, headers=FOR_TENANT, limit_headers=RATE_HEADERS)
 
 
 class RegistryViewSet(ApiViewSet):
-    """Counts every call right after it is known who calls, and says so on every answer from there on."""
+    """Counts every call once the caller is known, and adds the rate-limit headers to every response."""
 
     # Records carry it, and clients send records back as they got them: it is ignored here.
     tenant_of_body_counts = False
@@ -86,23 +86,23 @@ class RegistryViewSet(ApiViewSet):
         try:
             caller = request.user
         except (NotSignedIn, NotAllowed):
-            limits.count_stranger()
-            # A method that the path does not take is rejected first, whoever calls.
+            limits.count_anonymous()
+            # An unsupported method is rejected first, for every caller.
             if (request.method or "").lower() in self.action_map:
                 raise
             return
         if not isinstance(caller, Principal):
-            limits.count_stranger()
+            limits.count_anonymous()
             return
         self.usage = limits.count_call(caller)
         if self.usage.limited:
             raise TooManyRequests(retry_after=limits.RETRY_AFTER_SECONDS)
 
     def tenant(self, request: Request, asked: dict[str, Any] | None = None) -> UUID:
-        """The tenant that the call means; `asked` is its query, if that has been read (`tenant_id` is taken out of it).
+        """Return the tenant of the call; `asked` is its query, if it was read already, and loses its `tenant_id`.
 
-        It must not be deleted or still in the making; what its own database is doing does not matter here, for services
-        live in the global one. Raises TENANCY.
+        The tenant must not be deleted or being provisioned. The state of its own database does not matter, as services live
+        in the global one. Raises TENANCY.
         """
         if asked is None:
             asked = self.valid_query(NamedTenant) if request.META["QUERY_STRING"] else {}
@@ -122,21 +122,21 @@ class ServiceViewSet(RegistryViewSet):
 
     @registry_endpoint(query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
-        """Services of the tenant, newest first."""
+        """List the tenant's services, newest first."""
         asked = self.valid_query(serializers.ServiceListQuery)
         found = actions.list_services(tenant_id=self.tenant(request, asked), **asked)
         return Response({"services": found.rows, "pagination": found.totals()})
 
     @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, errors=[ServiceExists, *TENANCY])
     def create(self, request: Request) -> Response:
-        """Register a service; its name is unique in the tenant."""
-        members = self.valid(serializers.ServiceIn)
-        made = actions.create_service(tenant_id=self.tenant(request), **members)
+        """Create a service. Its name must be unique in the tenant."""
+        fields = self.valid(serializers.ServiceIn)
+        made = actions.create_service(tenant_id=self.tenant(request), **fields)
         return Response(serializers.service(made), status=201)
 
     @registry_endpoint(returns={200: serializers.ServiceOut}, errors=[ServiceNotFound, *TENANCY])
     def retrieve(self, request: Request, service_id: str) -> Response:
-        """One service."""
+        """Return one service."""
         tenant_id = self.tenant(request)
         return Response(actions.read_service(tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound)))
 
@@ -146,7 +146,7 @@ class ServiceViewSet(RegistryViewSet):
         errors=[ServiceNotFound, ServiceExists, *TENANCY],
     )
     def update(self, request: Request, service_id: str) -> Response:
-        """Change the members that are there; metadata is replaced as a whole."""
+        """Change the given fields; metadata is replaced as a whole."""
         changes = self.valid(serializers.ServiceChanges)
         tenant_id = self.tenant(request)
         changed = actions.update_service(
@@ -156,14 +156,14 @@ class ServiceViewSet(RegistryViewSet):
 
     @registry_endpoint(returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, ServiceInUse, *TENANCY])
     def destroy(self, request: Request, service_id: str) -> Response:
-        """Remove a service that has no active credentials."""
+        """Delete a service that has no active credentials."""
         tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
         actions.delete_service(tenant_id=tenant_id, service_id=service)
-        return Response({"message": "The service is deleted.", "id": service})
+        return Response({"message": "The service was deleted.", "id": service})
 
 
 class MayChangeCredentials(BasePermission):
-    """Like reading them; an application that only fetches its secrets must hold `services:write` to change any."""
+    """Like reading secrets, but a client also needs `services:write`: most applications only fetch their secrets."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         caller = principal_at(request)
@@ -184,7 +184,7 @@ class CredentialViewSet(RegistryViewSet):
         errors=[ServiceNotFound, ServiceInactive, DataKeyLocked, *TENANCY],
     )
     def list(self, request: Request, service_id: str) -> Response:
-        """Credentials of a service with their secrets. Every secret that is handed out is one row in the audit trail."""
+        """List credentials of a service with their secrets. Each returned secret is one audit event."""
         asked = self.valid_query(serializers.ServiceCredentialQuery)
         tenant_id = self.tenant(request, asked)
         found = actions.read_credentials(
@@ -197,7 +197,7 @@ class CredentialViewSet(RegistryViewSet):
         errors=[ServiceNotFound, CredentialNotFound, ServiceInactive, SecretBroken, DataKeyLocked, *TENANCY],
     )
     def retrieve(self, request: Request, service_id: str, credential_id: str) -> Response:
-        """One credential with its secret, which is null unless the credential is active. Audited as the list is."""
+        """Return one credential with its secret, which is null unless the credential is active. Audited like the list."""
         tenant_id = self.tenant(request)
         found, secret = actions.read_credential(
             tenant_id=tenant_id,
@@ -212,10 +212,10 @@ class CredentialViewSet(RegistryViewSet):
         errors=[ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked, *TENANCY],
     )
     def create(self, request: Request, service_id: str) -> Response:
-        """Bind a secret to a service; the answer does not repeat it."""
-        members = self.valid(serializers.ServiceCredentialIn)
+        """Create a credential. The response does not repeat its secret."""
+        fields = self.valid(serializers.ServiceCredentialIn)
         tenant_id = self.tenant(request)
-        made = actions.create_credential(tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), **members)
+        made = actions.create_credential(tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), **fields)
         return Response(serializers.credential(made, now()), status=201)
 
     @registry_endpoint(
@@ -224,7 +224,7 @@ class CredentialViewSet(RegistryViewSet):
         errors=[ServiceNotFound, CredentialNotFound, DataKeyLocked, *TENANCY],
     )
     def update(self, request: Request, service_id: str, credential_id: str) -> Response:
-        """Rotate a secret, revoke a credential or switch it on again, change its expiry or its metadata."""
+        """Rotate a secret, revoke or activate a credential, change its expiry or metadata."""
         changes = self.valid(serializers.ServiceCredentialChanges)
         tenant_id = self.tenant(request)
         changed = actions.update_credential(
@@ -239,11 +239,11 @@ class CredentialViewSet(RegistryViewSet):
         returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, CredentialNotFound, *TENANCY]
     )
     def destroy(self, request: Request, service_id: str, credential_id: str) -> Response:
-        """Remove a credential with its secret."""
+        """Delete a credential with its secret."""
         tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
         credential = id_or(credential_id, CredentialNotFound)
         actions.delete_credential(tenant_id=tenant_id, service_id=service, credential_id=credential)
-        return Response({"message": "The credential is deleted.", "id": credential})
+        return Response({"message": "The credential was deleted.", "id": credential})
 
 
 class DebugViewSet(RegistryViewSet):
@@ -254,11 +254,11 @@ class DebugViewSet(RegistryViewSet):
         returns={200: serializers.PresentedTokenOut}, errors=[TenantSuspended, TenantBusy], limit_headers=RATE_HEADERS
     )
     def auth(self, request: Request) -> Response:
-        """What the presented token says, and what its owner may do now. Never the token itself."""
+        """Return the claims of the presented token and its owner's present permissions, never the token itself."""
         caller = principal_at(request)
         token = bearer_token(request) or ""
         answer = {
-            # `kid` stands in the header; our own look-up has put it beside the claims.
+            # `kid` belongs to the header; the key look-up has put it beside the claims.
             "claims": {name: value for name, value in caller.claims.items() if name != "kid"},
             "header": _header_of(token),
             "kind": caller.kind,
@@ -272,7 +272,7 @@ class DebugViewSet(RegistryViewSet):
 
 
 def _header_of(token: str) -> dict[str, Any]:
-    """The JOSE header of a token that has been verified (RFC 7515 section 4)."""
+    """Return the JOSE header of a verified token (RFC 7515 section 4)."""
     encoded = token.partition(".")[0]
     header: dict[str, Any] = orjson.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
     return header

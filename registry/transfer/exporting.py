@@ -1,4 +1,4 @@
-"""Taking services out; secrets only when they are asked for by name, and then each of them is written down as read."""
+"""Export services, with their secrets only on request; each exported secret is audited as read."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -26,20 +26,19 @@ COLUMNS: Final = (
 
 
 def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Iterator[dict[str, Any]]:
-    """Every service as a row, with `credentials` each followed by rows of its credentials.
+    """Yield every service as a row, with `credentials` followed by the rows of its credentials, from one snapshot.
 
-    With `secrets` the rows of active ones hold the secret, opened, and the audit trail says so of each before the row
-    is given. A secret that does not open is left out and written down as well. All of it as it is at one moment.
-    Raises DataKeyLocked.
+    With `secrets` the rows of active ones hold the plain secret, audited before the row is yielded. A secret that does not
+    open is left out and audited too. Raises DataKeyLocked.
     """
-    # By itself, so that it stays whatever becomes of the file.
+    # In a transaction of its own, so that the event stays if the export fails.
     record_for_platform(
         "services.exported", tenant_id=tenant_id, target=("tenant", tenant_id), details={"secrets": secrets}
     )
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        # No lower bound at first: any id may be stated by an import, the lowest too.
+        # The first page has no lower bound, as an import may state any id, even the lowest.
         left = Service.objects.filter(tenant_id=tenant_id).order_by("pk")
         behind = left
         while rows := list(behind[:AT_ONCE]):

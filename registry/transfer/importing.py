@@ -1,4 +1,4 @@
-"""Bringing services in: the same rows, report, options and marks as for people, on the global database."""
+"""Import services with the same rows, report, options and progress as end users, in the global database."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -25,13 +25,13 @@ from tenants import keys
 IMPORT = "service_import"
 TAKEN = "The tenant has a service of this name, or an earlier row has it."
 BOUND = "The service has a credential of this name, or an earlier row has it."
-NO_SECRET = "credentials have no secret in the file and were left out: bind them through the API."
-# One parameter however many rows, no temporary table, and the triggers that count services run once.
+NO_SECRET = "credentials have no secret in the file and were left out. Create them through the API."
+# One statement and one parameter per batch: the triggers that count services run once.
 _ROWS = (
     "jsonb_to_recordset(%s::jsonb) AS x(line bigint, id uuid, name text, description text, type text, status text,"
     " base_url text, api_version text, metadata jsonb, created_at timestamptz)"
 )
-# In the order of the unique index: imports that overlap wait for each other, but never crosswise.
+# In the order of the unique index, so that overlapping imports wait for each other without a deadlock.
 _INSERT = f"""
 INSERT INTO registry_service
     (id, tenant_id, name, description, type, status, base_url, api_version, metadata, created_at, updated_at)
@@ -57,12 +57,12 @@ ORDER BY service_id, name, line ON CONFLICT DO NOTHING RETURNING id
 
 @dataclass
 class _Rules:
-    """What holds for all batches of one import."""
+    """The settings of one import, for all of its batches."""
 
     tenant_id: UUID
     options: Options
     from_text: bool
-    # What a dry run would have made so far: names of services, and (service, name) of credentials.
+    # What a dry run would have created so far: names of services, and (service, name) of credentials.
     planned: set[Any] = field(default_factory=set)
     left_out: int = 0
 
@@ -76,14 +76,14 @@ def import_services(
     open_report: Callable[[int], Report] = lambda after_line: Report(),
     seen: Callable[[Tally, int], None] = lambda tally, offset: None,
 ) -> tuple[Tally, Report]:
-    """Bring the services of a file, and the credentials that state a secret, into a tenant; gives counts and report.
+    """Import the services of a file, and its credentials with secrets; return the counts and the report.
 
-    Secrets are sealed under the tenant's own key. Each batch is one transaction together with the mark up to where the
-    file is done. Raises FileUnusable, ImportRunning, ImportTakenOver, NothingToResume, DataKeyLocked.
+    Secrets are sealed under the tenant's own key. Each batch is one transaction together with the position in the file.
+    Raises FileUnusable, ImportRunning, ImportTakenOver, NothingToResume, DataKeyLocked.
     """
     known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
     rules = _Rules(tenant_id, options, form == CSV)
-    # Before a run is begun: a file that cannot be read at all leaves none behind.
+    # Checked before a run is created, so that an unreadable file leaves none behind.
     next(rows_of(stream, form=form, known=known), None)
     run: ServiceImport | None = None
     if not options.dry_run:
@@ -101,7 +101,7 @@ def import_services(
 
     def apply(rows: list[Row], judged: _Judged) -> Batch:
         with transaction.atomic():
-            done = _take(judged, rules)
+            done = _apply(judged, rules)
             if run is not None:
                 _mark(run, rows, done)
             report.take(done.faults)
@@ -138,7 +138,7 @@ def _mark(run: ServiceImport, rows: list[Row], done: Batch) -> None:
 
 @dataclass(slots=True)
 class _Judged:
-    """The rows of a batch that are good by themselves, and the faults of the others."""
+    """The valid rows of a batch, and the faults of the others."""
 
     services: list[dict[str, Any]] = field(default_factory=list)
     credentials: list[dict[str, Any]] = field(default_factory=list)
@@ -146,7 +146,7 @@ class _Judged:
 
 
 def _judge(rows: list[Row], rules: _Rules) -> _Judged:
-    """Look at each row by itself; asks no database."""
+    """Validate each row by itself, without the database."""
     found = _Judged()
     for row in rows:
         kind = row.members.get("kind", SERVICE)
@@ -156,43 +156,43 @@ def _judge(rows: list[Row], rules: _Rules) -> _Judged:
         elif not row.faults:
             values = spec.read(row, from_text=rules.from_text)
             if values.get("created_at") is not None and values["created_at"] > now():
-                row.faults.append(RowError(row.line, "created_at", "Send a time that is past."))
+                row.faults.append(RowError(row.line, "created_at", "Send a time in the past."))
             if not row.faults:
                 (found.services if kind == SERVICE else found.credentials).append({**values, "line": row.line})
         found.faults += row.faults
     return found
 
 
-def _take(judged: _Judged, rules: _Rules) -> Batch:
-    """Bring a batch in, in the transaction that is open; what is wrong with a row keeps that row out and no other."""
+def _apply(judged: _Judged, rules: _Rules) -> Batch:
+    """Import a validated batch in the open transaction. A faulty row stays out; the others are imported."""
     batch = Batch()
     batch.fail(judged.faults)
-    _take_services(judged.services, rules, batch)
-    _take_credentials(judged.credentials, rules, batch)
+    _apply_services(judged.services, rules, batch)
+    _apply_credentials(judged.credentials, rules, batch)
     return batch
 
 
 # --- services --------------------------------------------------------------------------------------------------------
 
 
-def _take_services(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> None:
+def _apply_services(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> None:
     if not rows:
         return
-    _give_ids(rows)
-    made = _would_make(rows, rules) if rules.options.dry_run else _make(rows, rules)
+    _set_ids(rows)
+    made = _plan_services(rows, rules) if rules.options.dry_run else _create_services(rows, rules)
     batch.tally.created += len(made)
     clashing = [row for row in rows if row["id"] not in made]
     if rules.options.on_conflict == UPDATE and clashing:
         if not rules.options.dry_run:
-            # Of two rows with one name the later counts, as it would in two batches.
-            _change(list({row["name"]: row for row in clashing}.values()), rules)
+            # Of two rows with one name the later one wins, as in two batches.
+            _update_services(list({row["name"]: row for row in clashing}.values()), rules)
         batch.tally.updated += len(clashing)
     else:
-        _clash(clashing, "name", TAKEN, rules, batch)
+        _skip_or_fail(clashing, "name", TAKEN, rules, batch)
 
 
-def _give_ids(rows: list[dict[str, Any]]) -> None:
-    """A stated id is kept where it is free; in the same installation it is often the one of the tenant it came from."""
+def _set_ids(rows: list[dict[str, Any]]) -> None:
+    """Keep stated ids that are free; an export of another tenant on this platform states ids that are taken."""
     used = set(Service.objects.filter(pk__in=[row["id"] for row in rows if "id" in row]).values_list("pk", flat=True))
     for row in rows:
         if "id" not in row or row["id"] in used:
@@ -200,7 +200,7 @@ def _give_ids(rows: list[dict[str, Any]]) -> None:
         used.add(row["id"])
 
 
-def _make(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+def _create_services(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, [rules.tenant_id, orjson.dumps(rows).decode()])
         made = {pk for (pk,) in cursor.fetchall()}
@@ -208,7 +208,7 @@ def _make(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     return made
 
 
-def _would_make(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+def _plan_services(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     names = [row["name"] for row in rows]
     taken = set(Service.objects.filter(tenant_id=rules.tenant_id, name__in=names).values_list("name", flat=True))
     made = set()
@@ -219,12 +219,12 @@ def _would_make(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     return made
 
 
-def _change(rows: list[dict[str, Any]], rules: _Rules) -> None:
+def _update_services(rows: list[dict[str, Any]], rules: _Rules) -> None:
     names = [row["name"] for row in rows]
     held = (
         Service.objects.filter(tenant_id=rules.tenant_id, name__in=names).order_by("pk").select_for_update(no_key=True)
     )
-    list(held.values_list("pk"))  # in one order, so that two changes of many never wait for each other crosswise
+    list(held.values_list("pk"))  # in one order, so that two imports cannot deadlock
     with connection.cursor() as cursor:
         cursor.execute(_UPDATE, [orjson.dumps(rows).decode(), rules.tenant_id])
         changed = {pk for (pk,) in cursor.fetchall()}
@@ -234,11 +234,11 @@ def _change(rows: list[dict[str, Any]], rules: _Rules) -> None:
 # --- credentials -----------------------------------------------------------------------------------------------------
 
 
-def _take_credentials(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> None:
-    """Bind the secrets; a credential that is there keeps its own, whatever `--on-conflict` says of services."""
-    shut = [row for row in rows if "secret" not in row]
-    rules.left_out += len(shut)
-    batch.tally.skipped += len(shut)
+def _apply_credentials(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> None:
+    """Create the credentials; an existing one keeps its secret, independent of `--on-conflict`."""
+    without_secret = [row for row in rows if "secret" not in row]
+    rules.left_out += len(without_secret)
+    batch.tally.skipped += len(without_secret)
     services = _services(rows, rules)
     missing = [row for row in rows if "secret" in row and row["service"] not in services]
     batch.fail([RowError(row["line"], "service", "The tenant has no service of this name.") for row in missing])
@@ -247,24 +247,24 @@ def _take_credentials(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -
         return
     for row in bound:
         row |= {"id": uuid.uuid4(), "service_id": services[row["service"]]}
-    made = _would_bind(bound, rules) if rules.options.dry_run else _bind(bound, rules)
+    made = _plan_credentials(bound, rules) if rules.options.dry_run else _create_credentials(bound, rules)
     batch.tally.created += len(made)
     clashing = [row for row in bound if row["id"] not in made]
     if rules.options.on_conflict == UPDATE:
         batch.tally.skipped += len(clashing)
     else:
-        _clash(clashing, "name", BOUND, rules, batch)
+        _skip_or_fail(clashing, "name", BOUND, rules, batch)
 
 
 def _services(rows: list[dict[str, Any]], rules: _Rules) -> dict[str, UUID]:
-    """The services that the rows name, held against deletion; in a dry run also those that it would have made."""
+    """Return the services that the rows name, locked against deletion; in a dry run also planned ones."""
     names = {row["service"] for row in rows}
     found = Service.objects.filter(tenant_id=rules.tenant_id, name__in=names)
     held = dict(found.order_by("pk").select_for_update(no_key=True).values_list("name", "pk"))
     return {**{name: uuid.uuid4() for name in names & rules.planned}, **held}
 
 
-def _bind(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+def _create_credentials(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     key, moment = keys.tenant_key(rules.tenant_id), now()
     sealed = [
         {
@@ -294,7 +294,7 @@ def _bind(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     return made
 
 
-def _would_bind(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+def _plan_credentials(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     found = ServiceCredential.objects.filter(service_id__in={row["service_id"] for row in rows})
     taken = set(found.values_list("service_id", "name"))
     made = set()
@@ -306,11 +306,11 @@ def _would_bind(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     return made
 
 
-def _clash(rows: list[dict[str, Any]], member: str, reason: str, rules: _Rules, batch: Batch) -> None:
+def _skip_or_fail(rows: list[dict[str, Any]], field: str, reason: str, rules: _Rules, batch: Batch) -> None:
     if rules.options.on_conflict == SKIP:
         batch.tally.skipped += len(rows)
     else:
-        batch.fail([RowError(row["line"], member, reason) for row in rows])
+        batch.fail([RowError(row["line"], field, reason) for row in rows])
 
 
 def _record(action: str, kind: str, ids: Iterable[UUID], rules: _Rules) -> None:

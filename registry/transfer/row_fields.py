@@ -1,4 +1,4 @@
-"""What a row of services may hold; a credential has a row of its own, after its service's."""
+"""The fields of a row: of services, and of credentials, whose rows follow their service's row."""
 
 from identity_platform.api.fields import Choice, HttpUrl, Identifier, Text, Timestamp
 from identity_platform.transfer import schema
@@ -39,6 +39,6 @@ CREDENTIALS = schema.RowSchema(
     texts={},
 )
 KINDS = {SERVICE: SERVICES, CREDENTIAL: CREDENTIALS}
-# Credentials are rows of JSON lines only: a table of services has no columns for them.
+# Credentials are only in JSON lines: a CSV of services has no columns for them.
 KNOWN_IN_CSV = SERVICES.known - {"kind"}
 KNOWN_IN_JSON = SERVICES.known | CREDENTIALS.known

@@ -113,7 +113,11 @@ def create_defined(definitions: list[Definition], creation: Creation, batch: Bat
                 batch.tally.created += 1
             else:
                 batch.fail(
-                    [RowError(one.line, "name", f"There is no {kind} {one.name!r}. Create it, or use --create-missing.")]
+                    [
+                        RowError(
+                            one.line, "name", f"There is no {kind} {one.name!r}. Create it, or use --create-missing."
+                        )
+                    ]
                 )
         if not creation.dry_run:
             make(new)

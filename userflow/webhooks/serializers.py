@@ -32,9 +32,7 @@ def record(endpoint: WebhookEndpoint) -> dict[str, Any]:
 
 
 class WebhookEndpointChanges(NamedTenant):
-    url = HttpUrl(
-        required=False, allow_fragment=False, help_text="An https URL outside private and reserved networks."
-    )
+    url = HttpUrl(required=False, allow_fragment=False, help_text="An https URL outside private and reserved networks.")
     description = Text(max_length=255, required=False, allow_blank=True)
     events = Items(
         Choice(FILTERS),

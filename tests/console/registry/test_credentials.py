@@ -91,7 +91,7 @@ def test_a_secret_may_be_an_object_or_have_several_lines(keeper: Staff, service:
     [
         ({"secret": ""}, "This field is required."),
         ({"secret": "[1]", "is_object": "on"}, "Send a string or a JSON object."),
-        ({"expires_at": "2020-01-01T00:00"}, "Send a time that is yet to come."),
+        ({"expires_at": "2020-01-01T00:00"}, "Send a time in the future."),
     ],
 )
 def test_what_the_api_refuses_stands_at_the_field(keeper: Staff, service: Service, form: Any, says: str) -> None:

@@ -146,5 +146,5 @@ def test_a_service_with_active_credentials_stays(manager: Staff, tenant: TestTen
     service = a_service(tenant)
     manager.post(at(service, "credentials/add/"), {"name": "live", "type": "api_key", "secret": "s3cret"})
     answer = manager.post(at(service, "delete/"))
-    assert (answer.status_code, "revoke or delete them first" in answer.text) == (400, True)
+    assert (answer.status_code, "Revoke or delete them first" in answer.text) == (400, True)
     assert Service.objects.filter(pk=service.pk).exists()
