@@ -10,13 +10,12 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
-from identity_platform.api.pagination import offset
+from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 
-_TIME = "to_char(s.{} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 _RECORD = (
     "json_build_object('id', s.id, 'name', s.name, 'description', s.description, 'type', s.type, 'status', s.status,"
     " 'base_url', s.base_url, 'api_version', s.api_version, 'tenant_id', s.tenant_id,"
-    f" 'created_at', {_TIME.format('created_at')}, 'updated_at', {_TIME.format('updated_at')}, 'metadata', s.metadata)"
+    f" 'created_at', {json_time('s.created_at')}, 'updated_at', {json_time('s.updated_at')}, 'metadata', s.metadata)"
 )
 _ONE = f"SELECT {_RECORD}::text FROM registry_service s WHERE s.id = %s AND s.tenant_id = %s"
 # From here on a page is looked up in two steps: past the end nothing is read, and behind the middle from the end.
@@ -38,25 +37,20 @@ def page_of_services(
     if name is not None:
         return _page_of_namesakes(tenant_id, page, limit, name, type, status)
     kinds, asked = _kinds(tenant_id, type, status)
-    total_of = f"SELECT coalesce(sum(k.services), 0)::bigint FROM registry_servicecount k WHERE {kinds}"
-    skipped, order = offset(page, limit), "DESC"
-    with connection.cursor() as cursor:
-        if skipped >= FAR:
-            cursor.execute(total_of, asked)
-            total: int = cursor.fetchone()[0]
-            if skipped >= total:
-                return total, orjson.Fragment(b"[]")
-            if skipped > total // 2:
-                order, limit = "ASC", min(limit, total - skipped)
-                skipped = total - skipped - limit
-        ids, values = _ids(tenant_id, type, status, kinds, asked, order=order, reach=skipped + limit)
-        cursor.execute(
-            f"SELECT ({total_of}), (SELECT coalesce(json_agg({_RECORD} ORDER BY s.created_at DESC, s.id DESC), '[]')::text"
-            f" FROM ({ids} LIMIT %s OFFSET %s) p JOIN registry_service s ON s.id = p.id)",
-            [*asked, *values, limit, skipped],
+
+    def rows(part: Slice) -> Query:
+        reach = part.offset + part.limit
+        ids, values = _ids(tenant_id, type, status, kinds, asked, order=part.direction, reach=reach)
+        sql = (
+            f"SELECT coalesce(json_agg({_RECORD} ORDER BY s.created_at DESC, s.id DESC), '[]')::text"
+            f" FROM ({ids} LIMIT %s OFFSET %s) p JOIN registry_service s ON s.id = p.id"
         )
-        total, rows = cursor.fetchone()
-    return total, orjson.Fragment(rows)
+        return Query(sql, [*values, part.limit, part.offset])
+
+    count = f"SELECT coalesce(sum(k.services), 0)::bigint FROM registry_servicecount k WHERE {kinds}"
+    with connection.cursor() as cursor:
+        total, text = read_page(cursor, total=Query(count, asked), rows=rows, page=page, limit=limit, far=FAR)
+    return total, orjson.Fragment(text)
 
 
 def _page_of_namesakes(
@@ -71,15 +65,18 @@ def _page_of_namesakes(
     if status is not None:
         where += " AND s.status = %s"
         values.append(status)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT (SELECT count(*) FROM registry_service s WHERE {where}),"
-            f" (SELECT coalesce(json_agg({_RECORD} ORDER BY s.created_at DESC, s.id DESC), '[]')::text FROM"
-            f" (SELECT * FROM registry_service s WHERE {where} ORDER BY s.created_at DESC, s.id DESC LIMIT %s OFFSET %s) s)",
-            [*values, *values, limit, offset(page, limit)],
+
+    def rows(part: Slice) -> Query:
+        sql = (
+            f"SELECT coalesce(json_agg({_RECORD} ORDER BY s.created_at DESC, s.id DESC), '[]')::text FROM"
+            f" (SELECT * FROM registry_service s WHERE {where} ORDER BY s.created_at DESC, s.id DESC LIMIT %s OFFSET %s) s"
         )
-        total, rows = cursor.fetchone()
-    return total, orjson.Fragment(rows)
+        return Query(sql, [*values, part.limit, part.offset])
+
+    count = f"SELECT count(*) FROM registry_service s WHERE {where}"
+    with connection.cursor() as cursor:
+        total, text = read_page(cursor, total=Query(count, values), rows=rows, page=page, limit=limit, far=None)
+    return total, orjson.Fragment(text)
 
 
 def _kinds(tenant_id: UUID, type: str | None, status: str | None) -> tuple[str, list[Any]]:

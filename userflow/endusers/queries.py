@@ -1,4 +1,4 @@
-"""The hot reads of end users: one statement each, JSON made by PostgreSQL and passed through (performance.md)."""
+"""The hot reads of end users: one statement each. PostgreSQL builds the JSON and the API passes it through."""
 
 from typing import Any
 from uuid import UUID
@@ -6,22 +6,22 @@ from uuid import UUID
 import orjson
 from django.db import connections
 
-from identity_platform.api.pagination import offset
+from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 
 
 def _time(column: str) -> str:
-    return f"to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') AS {column}"
+    return f"{json_time(column)} AS {column}"
 
 
 _LISTED = f"id, email, name, active, provider, client_id, {_time('created_at')}, {_time('last_login')}"
 _DETAIL = f"{_LISTED}, {_time('updated_at')}, metadata, mfa_methods"
-# Writing times in the specified form takes PostgreSQL longer than all the rest of a page: there they come in its own.
+# Formatting times takes PostgreSQL longer than the rest of a page, so a page keeps its own format (see `_in_utc`).
 _PAGED = "id, email, name, active, provider, client_id, created_at, last_login"
-# e.: the column; without it the text of the same name would be sorted, for every row of the table.
+# `e.` names the column; without it the formatted text of the same name would be sorted, for every row of the table.
 _NEWEST = "ORDER BY e.created_at DESC, e.id DESC"
 _OLDEST = "ORDER BY e.created_at, e.id"
-# A row as JSON costs half of what json_build_object() does.
-# As `sessions.verify` reads them for a token: a user also has the roles of their groups.
+# row_to_json() costs half of what json_build_object() does.
+# The same roles that `sessions.verify` reads for a token: those of the user and of the user's groups.
 _ROLES = (
     "ARRAY(SELECT r.name FROM userflow_role r WHERE r.id IN"
     " (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = e.id"
@@ -33,21 +33,20 @@ _GROUPS = (
     ' WHERE m.user_id = e.id ORDER BY g.name COLLATE "C") AS groups'
 )
 _ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL}, {_ROLES}, {_GROUPS} FROM userflow_enduser e WHERE e.id = %s) u"
-# Filters by these cost no count of their own: triggers keep one for each of their values (`EndUserCount`).
+# Totals of these filters need no count: triggers keep one per value (`EndUserCount`).
 _COUNTED = frozenset({"active", "client_id", "clients", "providers"})
-# From here on a page is looked for in an index alone and from the nearer end, and its rows are fetched afterwards.
-# Nearer pages are quicker in one statement.
+# From this offset on, a page reads its ids from an index and from the nearer end. Nearer pages are faster in one statement.
 _FAR = 2000
 
 
 def pattern(text: str) -> str:
-    """A LIKE pattern for "contains", with `%` and `_` as they are."""
+    """Return a LIKE pattern for "contains" that matches `%` and `_` literally."""
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
 
 
 def conditions(filters: dict[str, Any]) -> tuple[str, list[Any]]:
-    """WHERE clause and parameters of the list's filters; `clients` are client ids, `providers` whole names."""
+    """Return WHERE clause and parameters of the filters; `clients` are client ids, `providers` full names."""
     clauses, values = [], []
     for name, value in filters.items():
         match name:
@@ -64,7 +63,7 @@ def conditions(filters: dict[str, Any]) -> tuple[str, list[Any]]:
                 clauses.append("client_id = ANY(%s)")
                 values.append(value)
             case "providers" if len(value) == 1:
-                # Its index has them in the order of the list.
+                # This form can use the index, which is in the order of the list.
                 clauses.append("provider = %s")
                 values.extend(value)
             case "providers":
@@ -74,9 +73,9 @@ def conditions(filters: dict[str, Any]) -> tuple[str, list[Any]]:
 
 
 def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tuple[int, orjson.Fragment]:
-    """The total and the rows of one page, newest first, as ready JSON.
+    """Return the total and the rows of one page, newest first, as ready JSON.
 
-    One statement; one more where providers are looked for, and for a page far behind the first.
+    One statement; one more for a filter by provider, and for a page far from the first.
     """
     filters = dict(filters)
     wanted = filters.pop("provider", None)
@@ -85,29 +84,44 @@ def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tupl
             filters["providers"] = _providers(cursor, wanted)
         where, values = conditions(filters)
         counted = filters.keys() <= _COUNTED
-        total_of = (
+        count = (
             f"SELECT coalesce(sum(users), 0)::bigint FROM userflow_endusercount{where}"
             if counted
             else f"SELECT count(*) FROM userflow_enduser{where}"
         )
-        start = offset(page, limit)
-        if counted and start >= _FAR:
-            cursor.execute(total_of, values)
-            [total] = cursor.fetchone()
-            rows = _far_page(cursor, where, values, start, min(limit, total - start), total) if start < total else "[]"
-        else:
-            # The limit stands in the statement, as the server would plan one with an unknown limit anew each time.
-            cursor.execute(
-                f"SELECT ({total_of}), (SELECT coalesce(json_agg(u), '[]')::text FROM"
-                f" (SELECT {_PAGED} FROM userflow_enduser e{where} {_NEWEST} LIMIT {int(limit)} OFFSET %s) u)",
-                [*values, *values, start],
-            )
-            total, rows = cursor.fetchone()
+        total, rows = read_page(
+            cursor,
+            total=Query(count, values),
+            rows=lambda part: _far_rows(where, values, part) if part.far else _rows(where, values, part),
+            page=page,
+            limit=limit,
+            far=_FAR if counted else None,
+        )
     return total, orjson.Fragment(_in_utc(rows))
 
 
+def _rows(where: str, values: list[Any], part: Slice) -> Query:
+    # The limit is part of the statement: the server would plan a statement with an unknown limit each time.
+    sql = (
+        f"SELECT coalesce(json_agg(u), '[]')::text FROM"
+        f" (SELECT {_PAGED} FROM userflow_enduser e{where} {_NEWEST} LIMIT {part.limit:d} OFFSET %s) u"
+    )
+    return Query(sql, [*values, part.offset])
+
+
+def _far_rows(where: str, values: list[Any], part: Slice) -> Query:
+    """Look the ids up in an index alone and read only these rows."""
+    order = _OLDEST if part.backwards else _NEWEST
+    sql = (
+        f"SELECT coalesce(json_agg(u), '[]')::text FROM (SELECT {_PAGED} FROM userflow_enduser e JOIN"
+        f" (SELECT e.id FROM userflow_enduser e{where} {order} LIMIT {part.limit:d} OFFSET %s) found USING (id)"
+        f" {_NEWEST}) u"
+    )
+    return Query(sql, [*values, part.offset])
+
+
 def _providers(cursor: Any, wanted: str) -> list[str]:
-    """The spellings of the provider, which differ in case, of those that users have."""
+    """Return all spellings of the provider in use, which differ in case."""
     cursor.execute(
         "SELECT provider FROM userflow_endusercount WHERE lower(provider) = lower(%s)"
         " GROUP BY provider HAVING sum(users) > 0 ORDER BY provider",
@@ -116,31 +130,17 @@ def _providers(cursor: Any, wanted: str) -> list[str]:
     return [name for (name,) in cursor]
 
 
-def _far_page(cursor: Any, where: str, values: list[Any], start: int, limit: int, total: int) -> str:
-    """The rows of a page as JSON, its ids looked for from the end of the list that is nearer."""
-    behind = total - start - limit
-    order, skipped = (_NEWEST, start) if start <= behind else (_OLDEST, behind)
-    cursor.execute(
-        f"SELECT coalesce(json_agg(u), '[]')::text FROM (SELECT {_PAGED} FROM userflow_enduser e JOIN"
-        f" (SELECT e.id FROM userflow_enduser e{where} {order} LIMIT {int(limit)} OFFSET %s) found USING (id)"
-        f" {_NEWEST}) u",
-        [*values, skipped],
-    )
-    [rows] = cursor.fetchone()
-    return str(rows)
-
-
 def _in_utc(rows: str) -> str:
-    """The rows with Z for +00:00 in both times, which are a row's last two members.
+    """Write Z for +00:00 in both times, which are the last two fields of a row.
 
-    Tenant databases are set to UTC (`tenants.databases.set_limits`). A quote inside a value has a backslash before it, so
-    no value, whatever somebody is called, holds what is replaced here.
+    Tenant databases use UTC (`tenants.databases.set_limits`). JSON escapes quotes inside values, so no value can contain
+    the replaced text.
     """
     return rows.replace('+00:00","last_login":', 'Z","last_login":').replace('+00:00"}', 'Z"}')
 
 
 def one_end_user(user_id: UUID) -> orjson.Fragment | None:
-    """One end user as ready JSON, or None."""
+    """Return one end user as ready JSON, or None."""
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_ONE, [user_id])
         row = cursor.fetchone()
