@@ -31,7 +31,7 @@ def _said_of(problem: OSError) -> str:
     if not isinstance(problem, BrokenPipeError) and problem.filename is not None:
         return f"{problem.filename}: {problem.strerror}"
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    why = "whoever read it has gone" if isinstance(problem, BrokenPipeError) else problem.strerror or str(problem)
+    why = "its reader has ended" if isinstance(problem, BrokenPipeError) else problem.strerror or str(problem)
     return f"the output is not whole ({why}). Run the same command again to see the rest, or to go on."
 
 

@@ -28,7 +28,7 @@ hypothesis_settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _patience_with_valkey() -> None:
+def _longer_valkey_timeout() -> None:
     """Limits that count on after a moment in which the machine stood still: after 0.25 s they would begin again at 1.
 
     Servers of a test's own, which it lets hang, are waited for as in production.
@@ -63,7 +63,7 @@ def django_db_setup(django_db_blocker: Any) -> Iterator[None]:
 
 
 def _servers_go_with_the_run() -> bool:
-    """Whether nobody else will meet what is left: dropping hundreds of databases takes minutes on a busy machine."""
+    """Whether the servers are temporary: dropping hundreds of databases takes minutes on a busy machine."""
     temporary = Path(os.environ.get("IDENTITY_VAR", "")).name.startswith(TEMPORARY_PREFIX)
     return (settings.EMBEDDED and temporary) or os.environ.get("IDENTITY_TEST_SERVERS") == "temporary"
 

@@ -12,7 +12,7 @@ os.environ.setdefault("WEB_WORKERS", "2")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
 # Tests sign in more often in a minute than one address may; the tests of the limits send from addresses of their own.
 os.environ.setdefault("HASHES_AT_ONCE", "2")
-# Messages by SMS land in a file that the tests read, whatever servers they run on.
+# Messages by SMS land in a file that the tests read, on any servers.
 os.environ.setdefault("SMS_BACKEND", "mfa.sms.gateway.FileGateway")
 # Most tests that delete a tenant want no backup of it; those of final backups set the days themselves.
 os.environ.setdefault("DELETED_TENANT_BACKUP_DAYS", "0")

@@ -53,13 +53,14 @@ ALLOWED = {
 NOT_YET = {
     "console",
     "identity_platform",
-    "manage.py",
     "mfa",
-    "registry",
     "templates/console",
-    "templates/unfold",
     "tenants",
-    "tests",
+    "tests/console",
+    "tests/identity_platform",
+    "tests/mfa",
+    "tests/tenants",
+    "tests/userflow",
     "userflow",
 }
 

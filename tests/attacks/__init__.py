@@ -10,7 +10,7 @@ Where each of them is tested:
 | an operator without a factor over the API | `userflow/signin/test_factor_policy.py` |
 | one stolen access token takes the account | `attacks/test_stolen_tokens.py` |
 | sessions that slide for ever, or ignore a later policy | `userflow/sessions/test_session_limits.py`, `test_policy_races.py` |
-| a stranger registers the victim's address first | `userflow/prehijacking/`, `userflow/endusers/test_yielding.py` |
+| an attacker registers the victim's address first | `userflow/prehijacking/`, `userflow/endusers/test_yielding.py` |
 | one number bombed, one tenant's budget used up | `mfa/sms/test_budgets.py` |
 | the refresh grace window leads a thief to the newest token | `userflow/sessions/test_refresh.py` |
 | all password hashes with an old token | `userflow/transfer/test_hash_exports.py` |

@@ -1,4 +1,4 @@
-"""No admin enrolls a factor for a user, with whatever permission and however fresh the session is."""
+"""No admin can enroll a factor for a user, with any permission and a recent proof."""
 
 import pytest
 

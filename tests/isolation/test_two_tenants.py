@@ -13,7 +13,7 @@ from django.test import Client
 from tests.userflow.mailbox import mails_to
 from tests.world import Api, TestTenant, build_tenant, sign_in_admin
 
-# Calls that take a tenant nowhere and show nobody's data.
+# Calls that name no tenant and return no user's data.
 PUBLIC = ("/uflow/health", "/uflow/ready", "/uflow/live", "/.well-known/", "/schema/", "/docs/")
 
 
@@ -29,7 +29,7 @@ def operations() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def pair(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[TestTenant, TestTenant, str]]:
-    """A tenant with a secret word in everything it stores, and a neighbour."""
+    """A tenant with a secret word in everything it stores, and another tenant."""
     with django_db_blocker.unblock():
         mine, theirs = build_tenant("mine"), build_tenant("theirs")
         word = f"word{secrets.token_hex(8)}"
@@ -78,7 +78,7 @@ def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tupl
             headers={"X-Tenant-ID": str(theirs.id)},
         )
         assert answer.status_code < 500
-        # An answer may repeat the address that the call itself has sent, nothing else of the neighbour.
+        # A response may repeat the address of the request, and nothing else of the other tenant.
         assert word not in answer.content.decode(errors="replace").replace(body["email"], "")
         if token and "{tenant_id}" in path:
             assert answer.status_code in (403, 404)

@@ -44,7 +44,7 @@ PORTS = range(20_000, 32_000)
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on, and that nothing but another test could take meanwhile."""
+    """Return a free port, which only another test could take meanwhile."""
     while True:
         port = secrets.choice(PORTS)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -155,7 +155,7 @@ class Platform:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """An empty home; whatever still runs for it at the end is killed."""
+    """An empty home; processes that still run for it at the end are killed."""
     place = Path(tempfile.mkdtemp(prefix="identity-home-"))
     yield place
     kill_servers(place)

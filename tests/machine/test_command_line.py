@@ -94,7 +94,7 @@ def test_a_command_before_prepare_says_so_in_one_line(home: Path) -> None:
     assert "bin/manage prepare" in done.stderr
 
 
-def test_what_programs_read_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+def test_program_output_is_utf_8_in_every_locale(tmp_path: Path) -> None:
     with open(tmp_path / "out", "w+b") as out:
         letters = "print('J\u00fcrgen \u540d')"
         assert said_by(tmp_path, "shell", "--command", letters, stdout=out, PYTHONIOENCODING="ascii")[0] == 0
@@ -116,8 +116,8 @@ finally:
     assert (tmp_path / "cleared").exists()
 
 
-@pytest.mark.parametrize("out", ["a pipe that nobody reads", "/dev/full"])
-def test_output_that_nobody_takes_leaves_no_traceback(out: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("out", ["a pipe without a reader", "/dev/full"])
+def test_unread_output_leaves_no_traceback(out: str, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as closed, open("/dev/full", "w") as full:

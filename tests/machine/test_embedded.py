@@ -95,7 +95,7 @@ def test_an_interrupted_setup_is_done_again(home: Path) -> None:
     holder.leave()
 
 
-def test_a_removed_home_begins_anew_and_its_old_servers_go(home: Path) -> None:
+def test_removed_home_starts_again_without_old_servers(home: Path) -> None:
     old = Holder(home)
     (home / "postgres").rename(home / "gone")
     new = Holder(home)

@@ -1,4 +1,4 @@
-"""Requests that are rejected before their body is read: the response arrives, whatever the size of the body."""
+"""Requests that are rejected before their body is read: the response arrives for every size of the body."""
 
 import itertools
 import threading

@@ -148,7 +148,7 @@ def test_upgrade_page_with_a_migration_fails_no_request(
             newer = serve(settled_home, port=instance.port, **BEHIND_NGINX, **NEWER)
             assert within(60, newer.is_ready)
             proxy.reload()
-        # Without a terminal nobody could be asked.
+        # Without a terminal the command cannot ask.
         manage(settled_home, *check, "--yes", **NEWER)
     assert set(heard) == {200}, heard
     assert get(proxy.port, "/uflow/ready", token) == 200

@@ -1,4 +1,4 @@
-"""bin/serve's server: starts, ends and starts again, whatever happened before (issue "The platform stands", item 1)."""
+"""bin/serve's server: starts, ends and starts again after every kind of end."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from identity_platform.serving.workers import FIRST_PAUSE, WORKER_COMMANDS
 from tests.machine.conftest import ROOT, Holder, Platform, environment, free_port, running, within
 
 Serve = Callable[..., Platform]
-LOGIN = b'{"username": "nobody", "password": "wrong"}'
+LOGIN = b'{"username": "no-user", "password": "wrong"}'
 
 
 def request(*headers: str, path: str = "/uflow/admin/auth/login") -> bytes:
@@ -38,7 +38,7 @@ def answer(connection: socket.socket) -> str:
 
 
 def begin(connection: socket.socket, length: int) -> None:
-    """A request whose body is waited for: whoever answers "100 Continue" has it in hand (RFC 9110 section 10.1.1)."""
+    """A request whose body is waited for: the server that returns "100 Continue" is handling it (RFC 9110 section 10.1.1)."""
     connection.sendall(request(f"Content-Length: {length}", "Expect: 100-continue"))
     said = b""
     while not said.endswith(b"\r\n\r\n"):
@@ -137,10 +137,10 @@ def test_a_killed_worker_is_replaced_and_no_connection_is_refused(settled_home: 
 
     def answering() -> set[int]:
         """Those that answer, once all are there: the first answers while others are still on their way."""
-        assert within(60, lambda: len(platform.named()) == 2 + len(WORKER_COMMANDS) and companions_are_named()), said()
+        assert within(60, lambda: len(platform.named()) == 2 + len(WORKER_COMMANDS) and workers_are_named()), said()
         return {pid for pid, name in platform.named().items() if name not in WORKER_COMMANDS}
 
-    def companions_are_named() -> bool:
+    def workers_are_named() -> bool:
         return set(WORKER_COMMANDS) <= set(platform.named().values())
 
     def said() -> str:
@@ -180,7 +180,7 @@ def test_connections_that_the_database_has_ended_cost_no_request(settled_home: P
         found = []
         for _ in range(6):
             # A name and an address of its own: both are counted, and other tests sign in at these servers too.
-            body = LOGIN.replace(b"nobody", uuid4().hex.encode())
+            body = LOGIN.replace(b"no-user", uuid4().hex.encode())
             source = ("127.0.0.9", 0)
             with socket.create_connection(("127.0.0.1", platform.port), timeout=20, source_address=source) as connected:
                 connected.sendall(request(f"Content-Length: {len(body)}") + body)
@@ -199,7 +199,7 @@ def test_connections_that_the_database_has_ended_cost_no_request(settled_home: P
     holder.leave()
 
 
-def test_a_companion_that_ends_alone_is_started_again_and_more_slowly_each_time(platform: Platform) -> None:
+def test_ended_worker_is_restarted_with_growing_delay(platform: Platform) -> None:
     def seconds_until_it_is_back(command: str, number: int) -> float:
         before = platform.named().items()
         began = time.monotonic()

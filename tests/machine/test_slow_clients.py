@@ -1,4 +1,4 @@
-"""deploy/nginx.conf in front of the platform: slow clients delay nobody, and nginx's own errors look like ours."""
+"""deploy/nginx.conf in front of the platform: slow clients delay no others, and nginx's own errors have the platform's form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SLOW_CLIENTS = 200
 
 @pytest.fixture
 def shut() -> Iterator[int]:
-    """A port that rejects everybody, and that nobody else gets meanwhile: it is taken, and not listened on."""
+    """A port that rejects all connections: it is bound, so that no other program gets it, and not listened on."""
     with socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -95,7 +95,7 @@ class SlowClients:
         return waiting
 
 
-def test_two_hundred_slow_clients_delay_nobody(
+def test_two_hundred_slow_clients_delay_no_others(
     settled_home: Path, serve: Callable[..., Platform], nginx: Callable[..., Nginx]
 ) -> None:
     more = {"TRUSTED_PROXY_HOPS": "1", "WEB_WORKERS": "2", "LIMIT_SIGNIN_PER_MINUTE": "1000"}

@@ -31,7 +31,7 @@ BOUNDED = settings(
 
 @pytest.fixture(scope="module")
 def fuzzed_tenant(django_db_setup: None, django_db_blocker: Any) -> Iterator[TestTenant]:
-    """A tenant of the fuzzer's own: what it destroys nobody misses."""
+    """A tenant for the fuzzer alone, which destroys data."""
     with django_db_blocker.unblock():
         yield build_tenant("fuzzed")
 

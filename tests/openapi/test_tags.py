@@ -1,4 +1,4 @@
-"""Operations stand under the words of the product, in an order that somebody who integrates can follow."""
+"""Operations have tags named after features, in the order of an integration."""
 
 from functools import cache
 from typing import Any

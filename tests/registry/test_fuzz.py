@@ -1,4 +1,4 @@
-"""The API document read as a promise: whatever is sent to the registry, no answer is outside it.
+"""Every response of the registry to generated requests matches the API document.
 
 The fuzz of all operations meets few services and soon the limit; here are services to find and calls to spare.
 """

@@ -61,7 +61,7 @@ def test_a_credential_of_another_tenant_is_not_reached_through_ones_own_service(
     assert ServiceCredential.objects.filter(pk=credential["id"], status="active").exists()
 
 
-def test_the_header_moves_nobody_but_operators(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_tenant_header_applies_to_operators_only(tenant: TestTenant, other_tenant: TestTenant) -> None:
     theirs = Registry(other_tenant.api).create()
     forged = {"X-Tenant-ID": str(other_tenant.id)}
     callers = [tenant.api, as_client(tenant, "services:read"), as_end_user(tenant, "services:read")]

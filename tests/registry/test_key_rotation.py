@@ -147,7 +147,7 @@ def test_a_rotation_from_the_first_step_to_the_last(
         answer = third.call("GET", path, token=registries[number].api.token)
         assert answer.json()["credentials"][0]["secret"] == f"secret {number}"
     assert command("--check", ring=new).returncode == 0
-    assert all_secrets() == sealed, "A rotation wraps data keys anew; what they seal stays as it is."
+    assert all_secrets() == sealed, "A rotation encrypts data keys again; stored secrets do not change."
     row = PlatformEvent.objects.filter(action="encryption_keys.rotated", target_id=new_id).latest("id")
     assert (row.outcome, row.actor_kind) == ("success", "system")
     assert row.details["rewrapped"] <= DataKey.objects.count() - half

@@ -1,4 +1,4 @@
-"""One hundred calls a minute for each tenant, whoever calls, from wherever, over however many workers."""
+"""One hundred calls a minute for each tenant, over all callers, addresses and workers."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
         assert (answer.status_code, answer.headers["Retry-After"]) == (429, "60")
         assert answer.json()["error"]["code"] == "RATE_LIMITED"
     assert left(other.api.get(SERVICES)) == 4
-    # Whoever works for a tenant from outside has calls of their own and spends none of the tenant's.
+    # An operator who acts for the tenant has a limit of its own and uses none of the tenant's.
     acting = {"X-Tenant-ID": str(tenant.id)}
     assert operator.get(SERVICES, headers=acting).status_code == 200
 
@@ -173,19 +173,19 @@ def test_a_refused_call_does_nothing(registry: Registry) -> None:
 @pytest.mark.usefixtures("five")
 @pytest.mark.parametrize("authorization", [None, "Bearer nonsense", "Basic YTpi"])
 def test_calls_without_a_valid_token_are_counted_by_address(registry: Registry, authorization: str | None) -> None:
-    stranger = Api()
+    anonymous = Api()
 
     def call() -> Any:
         headers = {"X-Forwarded-For": some_address()} | ({"Authorization": authorization} if authorization else {})
-        return stranger.get(SERVICES, headers=headers)
+        return anonymous.get(SERVICES, headers=headers)
 
     assert [call().status_code for _ in range(5)] == [401, 401, 401, 429, 429]
     refused = call()
     assert refused.headers["Retry-After"] == "60"
     assert refused.json()["error"]["code"] == "RATE_LIMITED"
     assert Api().get(SERVICES).status_code == 401
-    # A valid token from the same address is not held up by a neighbour without one.
-    assert Api(token=registry.api.token, address=stranger.address).get(SERVICES).status_code == 200
+    # A valid token from the same address is not limited by a caller without one.
+    assert Api(token=registry.api.token, address=anonymous.address).get(SERVICES).status_code == 200
 
 
 def test_a_suspended_tenants_tokens_are_refused(new_tenant: Callable[[], TestTenant]) -> None:
@@ -238,7 +238,7 @@ def test_without_valkey_the_process_counts_for_itself(registry: Registry, valkey
 
 
 @pytest.mark.usefixtures("five")
-def test_a_flushed_valkey_starts_the_window_anew(registry: Registry, valkey: Valkey) -> None:
+def test_flushed_valkey_starts_a_new_window(registry: Registry, valkey: Valkey) -> None:
     registry.create()
     assert [registry.api.get(SERVICES).status_code for _ in range(6)][-1] == 429
     valkey.client().flushall()

@@ -140,7 +140,11 @@ def test_every_bad_row_is_in_the_report(tenant: TestTenant, tmp_path: Path) -> N
         (service(created_at="2999-01-01T00:00:00Z"), "created_at", "past"),
         (there, "name", "has a service of this name"),
         (good, "name", "has a service of this name"),
-        ({"kind": "credential", "service": "nobody", "name": "a", "secret": "s"}, "service", "no service of this name"),
+        (
+            {"kind": "credential", "service": "unknown", "name": "a", "secret": "s"},
+            "service",
+            "no service of this name",
+        ),
         ({"kind": "credential", "service": good["name"], "name": "a", "secret": ""}, "secret", "may not be empty"),
         ({"kind": "credential", "service": good["name"], "name": "a", "secret": 7}, "secret", "a string or"),
         ({"kind": "credential", "service": good["name"], "name": "a", "url": "x"}, "url", "no such field"),
