@@ -6,7 +6,7 @@ also gets its secrets while its tenant's own database is being migrated, moved o
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -35,7 +35,7 @@ from registry.errors import (
     ServiceNotFound,
 )
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
-from registry.sealing import open_secret, seal_secret
+from registry.sealing import Secret, open_secret, seal_secret
 from tenants import keys
 from userflow.accounts.principals import Principal
 from userflow.sessions.assurance import Action, require_assurance
@@ -55,7 +55,7 @@ class ReadCredentials:
 
     service: Service
     credentials: list[ServiceCredential]
-    secrets: dict[UUID, str | dict[str, Any]]
+    secrets: dict[UUID, Secret]
     unreadable: list[UUID]
     at: datetime
 
@@ -159,9 +159,7 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
     return ReadCredentials(service, shown, opened, unreadable, moment)
 
 
-def create_credential(
-    *, tenant_id: UUID, service_id: UUID, secret: str | dict[str, Any], **fields: Any
-) -> ServiceCredential:
+def create_credential(*, tenant_id: UUID, service_id: UUID, secret: Secret, **fields: Any) -> ServiceCredential:
     """Create a credential with its secret. Raises ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked."""
     expires_at = fields.get("expires_at")
     if expires_at is not None and expires_at <= now():
@@ -207,7 +205,7 @@ def delete_credential(*, tenant_id: UUID, service_id: UUID, credential_id: UUID)
 
 def read_credential(
     *, tenant_id: UUID, service_id: UUID, credential_id: UUID
-) -> tuple[ServiceCredential, str | dict[str, Any] | None]:
+) -> tuple[ServiceCredential, Secret | None]:
     """Return one credential with its secret, which is None unless the credential is active.
 
     Raises ServiceNotFound, CredentialNotFound, ServiceInactive, DataKeyLocked, SecretBroken.
@@ -217,7 +215,7 @@ def read_credential(
 
 def reveal_credential(
     *, tenant_id: UUID, service_id: UUID, credential_id: UUID, reason: str, by: Principal
-) -> tuple[ServiceCredential, str | dict[str, Any]]:
+) -> tuple[ServiceCredential, Secret]:
     """Return one active credential with its secret for a person who gives a reason, which the audit event holds.
 
     Raises InsufficientAuthentication, CredentialNotActive, and what `read_credential` raises.
@@ -230,8 +228,8 @@ def reveal_credential(
 
 
 def _read_one(
-    tenant_id: UUID, service_id: UUID, credential_id: UUID, action: str, **details: Any
-) -> tuple[ServiceCredential, str | dict[str, Any] | None]:
+    tenant_id: UUID, service_id: UUID, credential_id: UUID, action: str, **details: object
+) -> tuple[ServiceCredential, Secret | None]:
     """Return a credential and its secret, if it is active; audited as `action`.
 
     Raises SecretBroken for a row that was altered or moved, after auditing the attempt.
@@ -311,7 +309,7 @@ def _raising(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[No
         raise clash from problem
 
 
-def _sealed(credential: ServiceCredential, secret: str | dict[str, Any]) -> bytes:
+def _sealed(credential: ServiceCredential, secret: Secret) -> bytes:
     return seal_secret(
         secret,
         data_key=keys.tenant_key(credential.tenant_id),
@@ -321,9 +319,7 @@ def _sealed(credential: ServiceCredential, secret: str | dict[str, Any]) -> byte
     )
 
 
-def opened_secrets(
-    tenant_id: UUID, rows: list[ServiceCredential]
-) -> tuple[dict[UUID, str | dict[str, Any]], list[UUID]]:
+def opened_secrets(tenant_id: UUID, rows: list[ServiceCredential]) -> tuple[dict[UUID, Secret], list[UUID]]:
     """Return the secrets of the rows by id, and the ids of those that do not open.
 
     The tenant is the caller's, not the row's: a row that was moved here from another tenant must not open.
@@ -331,7 +327,7 @@ def opened_secrets(
     if not rows:
         return {}, []
     key = keys.tenant_key(tenant_id)
-    opened: dict[UUID, str | dict[str, Any]] = {}
+    opened: dict[UUID, Secret] = {}
     unreadable = []
     for row in rows:
         try:
@@ -347,7 +343,7 @@ def opened_secrets(
     return opened, unreadable
 
 
-def _event_of(changes: dict[str, Any]) -> str:
+def _event_of(changes: Mapping[str, object]) -> str:
     if "secret" in changes:
         return "service_credential.rotated"
     match changes.get("status"):
@@ -359,7 +355,7 @@ def _event_of(changes: dict[str, Any]) -> str:
             return "service_credential.updated"
 
 
-def _record(action: str, credential: ServiceCredential, **details: Any) -> None:
+def _record(action: str, credential: ServiceCredential, **details: object) -> None:
     record_for_platform(
         action,
         tenant_id=credential.tenant_id,

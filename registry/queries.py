@@ -4,7 +4,6 @@ A page reads ids from an index that ends in the list's order, and only then the 
 triggers keep. So a page costs the same with ten services and with a hundred thousand.
 """
 
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -58,7 +57,7 @@ def _page_of_namesakes(
 ) -> tuple[int, orjson.Fragment]:
     """The services of one name in any case: an index finds the few there are."""
     where = "s.tenant_id = %s AND lower(s.name) = lower(%s)"
-    values: list[Any] = [tenant_id, name]
+    values: list[UUID | str | int] = [tenant_id, name]
     if type is not None:
         where += " AND lower(s.type) = lower(%s)"
         values.append(type)
@@ -79,10 +78,10 @@ def _page_of_namesakes(
     return total, orjson.Fragment(text)
 
 
-def _kinds(tenant_id: UUID, type: str | None, status: str | None) -> tuple[str, list[Any]]:
+def _kinds(tenant_id: UUID, type: str | None, status: str | None) -> tuple[str, list[UUID | str | int]]:
     """Which counters the filters mean, as a condition on `k`, and its parameters."""
     clauses = ["k.tenant_id = %s"]
-    asked: list[Any] = [tenant_id]
+    asked: list[UUID | str | int] = [tenant_id]
     if type is None:
         clauses.append("k.type = ''")
     else:
@@ -95,13 +94,20 @@ def _kinds(tenant_id: UUID, type: str | None, status: str | None) -> tuple[str, 
 
 
 def _ids(
-    tenant_id: UUID, type: str | None, status: str | None, kinds: str, asked: list[Any], *, order: str, reach: int
-) -> tuple[str, list[Any]]:
+    tenant_id: UUID,
+    type: str | None,
+    status: str | None,
+    kinds: str,
+    asked: list[UUID | str | int],
+    *,
+    order: str,
+    reach: int,
+) -> tuple[str, list[UUID | str | int]]:
     """The ids that the filters mean, in the list's order or backwards, and the parameters of that."""
     by = f"created_at {order}, id {order}"
     if type is None:
         only = "" if status is None else " AND status = %s"
-        values = [tenant_id] if status is None else [tenant_id, status]
+        values: list[UUID | str | int] = [tenant_id] if status is None else [tenant_id, status]
         return f"SELECT id FROM registry_service WHERE tenant_id = %s{only} ORDER BY {by}", values
     # Types that differ in case are few: the newest of each, merged. Asking all services for their type would read them all.
     return (

@@ -7,6 +7,9 @@ import orjson
 
 from identity_platform.crypto import SealContext, seal, unseal
 
+# A string or a JSON object.
+Secret = str | dict[str, Any]
+
 
 def _place(tenant_id: UUID, service_id: UUID, credential_id: UUID) -> SealContext:
     # The service is part of the context: an attacker who can write to the table, but holds no key, could otherwise bind a
@@ -19,17 +22,13 @@ def _place(tenant_id: UUID, service_id: UUID, credential_id: UUID) -> SealContex
     )
 
 
-def seal_secret(
-    secret: str | dict[str, Any], *, data_key: bytes, tenant_id: UUID, service_id: UUID, credential_id: UUID
-) -> bytes:
+def seal_secret(secret: Secret, *, data_key: bytes, tenant_id: UUID, service_id: UUID, credential_id: UUID) -> bytes:
     """Seal a string or an object for its row (AES-256-GCM under the tenant's data key)."""
     return seal(orjson.dumps(secret), data_key=data_key, context=_place(tenant_id, service_id, credential_id))
 
 
-def open_secret(
-    sealed: bytes, *, data_key: bytes, tenant_id: UUID, service_id: UUID, credential_id: UUID
-) -> str | dict[str, Any]:
+def open_secret(sealed: bytes, *, data_key: bytes, tenant_id: UUID, service_id: UUID, credential_id: UUID) -> Secret:
     """Open a sealed secret. Raises SealBroken if it was altered or copied from another row, service or tenant."""
     opened = unseal(sealed, data_key=data_key, context=_place(tenant_id, service_id, credential_id))
-    secret: str | dict[str, Any] = orjson.loads(opened)
+    secret: Secret = orjson.loads(opened)
     return secret

@@ -43,7 +43,7 @@ class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
         "max_bytes": "Send at most {max_bytes} bytes.",
     }
 
-    def to_internal_value(self, data: Any) -> str | dict[str, Any]:
+    def to_internal_value(self, data: object) -> str | dict[str, Any]:
         if not isinstance(data, str | dict):
             self.fail("invalid")
         if data == "":
@@ -53,7 +53,7 @@ class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
             self.fail("max_bytes", max_bytes=LARGEST_SECRET)
         return data
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {
             "oneOf": [
                 {"type": "string", "minLength": 1, "maxLength": LARGEST_SECRET},
@@ -73,7 +73,7 @@ class ServiceListQuery(TenantPageQuery):
     status = QueryChoice(STATUSES, required=False)
 
 
-class ServiceIn(serializers.Serializer[Any]):
+class ServiceIn(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant, capitals count.")
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
     type = Text(max_length=LONGEST_TYPE, trim=True, help_text="A category of your choice, such as payment.")
@@ -83,7 +83,7 @@ class ServiceIn(serializers.Serializer[Any]):
     metadata = free_metadata()
 
 
-class ServiceChanges(serializers.Serializer[Any]):
+class ServiceChanges(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, required=False)
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
     type = Text(max_length=LONGEST_TYPE, trim=True, required=False)
@@ -93,7 +93,7 @@ class ServiceChanges(serializers.Serializer[Any]):
     metadata = free_metadata()
 
 
-class ServiceOut(serializers.Serializer[Any]):
+class ServiceOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
@@ -107,12 +107,12 @@ class ServiceOut(serializers.Serializer[Any]):
     metadata = serializers.DictField()
 
 
-class ServiceListOut(serializers.Serializer[Any]):
+class ServiceListOut(serializers.Serializer[object]):
     services = ServiceOut(many=True)
     pagination = PaginationOut()
 
 
-class ServiceRemovedOut(serializers.Serializer[Any]):
+class ServiceRemovedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     id = serializers.UUIDField()
 
@@ -121,7 +121,7 @@ class ServiceCredentialQuery(NamedTenant):
     status = QueryChoice((ACTIVE, REVOKED, EXPIRED), required=False, default=ACTIVE)
 
 
-class ServiceCredentialIn(serializers.Serializer[Any]):
+class ServiceCredentialIn(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, help_text="Unique for the service, capitals count.")
     type = Choice(CREDENTIAL_TYPES, required=False, default=API_KEY)
     secret = Secret()
@@ -129,14 +129,14 @@ class ServiceCredentialIn(serializers.Serializer[Any]):
     expires_at = Timestamp(required=False, allow_null=True, help_text="null: it does not expire.")
 
 
-class ServiceCredentialChanges(serializers.Serializer[Any]):
+class ServiceCredentialChanges(serializers.Serializer[object]):
     secret = Secret(required=False)
     status = Choice((ACTIVE, REVOKED), required=False)
     metadata = free_metadata()
     expires_at = Timestamp(required=False, allow_null=True, help_text="null: it does not expire.")
 
 
-class ServiceCredentialOut(serializers.Serializer[Any]):
+class ServiceCredentialOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     service_id = serializers.UUIDField()
     name = serializers.CharField()
@@ -162,7 +162,7 @@ class OneServiceSecretOut(ServiceCredentialOut):
     secret = SecretValue(allow_null=True, help_text="As it was stored; null unless the credential is active.")
 
 
-class ServiceSecretsOut(serializers.Serializer[Any]):
+class ServiceSecretsOut(serializers.Serializer[object]):
     service_id = serializers.UUIDField()
     service_name = serializers.CharField()
     service_type = serializers.CharField()
@@ -176,7 +176,7 @@ class ServiceSecretsOut(serializers.Serializer[Any]):
     retrieved_at = serializers.DateTimeField()
 
 
-class PresentedTokenOut(serializers.Serializer[Any]):
+class PresentedTokenOut(serializers.Serializer[object]):
     claims = serializers.DictField()
     header = serializers.DictField()
     kind = serializers.CharField()
@@ -187,7 +187,7 @@ class PresentedTokenOut(serializers.Serializer[Any]):
     expires_in = serializers.IntegerField()
 
 
-def service(row: Service) -> dict[str, Any]:
+def service(row: Service) -> dict[str, object]:
     """Return the response fields of a service."""
     return {
         "id": row.pk,
@@ -204,7 +204,7 @@ def service(row: Service) -> dict[str, Any]:
     }
 
 
-def credential(row: ServiceCredential, at: datetime) -> dict[str, Any]:
+def credential(row: ServiceCredential, at: datetime) -> dict[str, object]:
     """Return the response fields of a credential, without its secret."""
     return {
         "id": row.pk,
@@ -220,7 +220,7 @@ def credential(row: ServiceCredential, at: datetime) -> dict[str, Any]:
     }
 
 
-def read_credentials(found: ReadCredentials) -> dict[str, Any]:
+def read_credentials(found: ReadCredentials) -> dict[str, object]:
     """Return the response to a read of secrets."""
     shown = [{**credential(row, found.at), "secret": found.secrets.get(row.pk)} for row in found.credentials]
     for row in shown:

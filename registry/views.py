@@ -165,7 +165,7 @@ class ServiceViewSet(RegistryViewSet):
 class MayChangeCredentials(BasePermission):
     """Like reading secrets, but a client also needs `services:write`: most applications only fetch their secrets."""
 
-    def has_permission(self, request: Request, view: Any) -> bool:
+    def has_permission(self, request: Request, view: object) -> bool:
         caller = principal_at(request)
         require(caller, "services:credentials", *KINDS)
         if caller.kind == CLIENT:

@@ -1,7 +1,8 @@
 """Export services, with their secrets only on request; each exported secret is audited as read."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -9,6 +10,7 @@ from django.db import connection, transaction
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from registry import actions
 from registry.models import ACTIVE, Service, ServiceCredential
+from registry.sealing import Secret
 from registry.transfer.row_fields import CREDENTIAL
 
 AT_ONCE = 200
@@ -25,7 +27,7 @@ COLUMNS: Final = (
 )
 
 
-def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Iterator[dict[str, Any]]:
+def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Iterator[dict[str, object]]:
     """Yield every service as a row, with `credentials` followed by the rows of its credentials, from one snapshot.
 
     With `secrets` the rows of active ones hold the plain secret, audited before the row is yielded. A secret that does not
@@ -49,10 +51,10 @@ def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Ite
             behind = left.filter(pk__gt=rows[-1].pk)
 
 
-def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> dict[UUID, list[dict[str, Any]]]:
+def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> dict[UUID, list[dict[str, object]]]:
     names = {service.pk: service.name for service in services}
     rows = list(ServiceCredential.objects.filter(service_id__in=names).order_by("service_id", "created_at", "pk"))
-    opened: dict[UUID, str | dict[str, Any]] = {}
+    opened: dict[UUID, Secret] = {}
     if secrets:
         opened, shut = actions.opened_secrets(tenant_id, [row for row in rows if row.status == ACTIVE])
         for action, ids, outcome in (
@@ -68,7 +70,7 @@ def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> 
                     outcome=outcome,
                     details={"via": "export"},
                 )
-    found: dict[UUID, list[dict[str, Any]]] = {}
+    found: dict[UUID, list[dict[str, object]]] = {}
     for row in rows:
         found.setdefault(row.service_id, []).append(
             {
@@ -86,7 +88,7 @@ def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> 
     return found
 
 
-def _plain(value: Any) -> Any:
-    if hasattr(value, "isoformat"):
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
         return value.isoformat()
     return str(value) if isinstance(value, UUID) else (None if value == "" else value)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import orjson
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
@@ -53,6 +54,8 @@ FROM jsonb_to_recordset(%s::jsonb) AS x(line bigint, id uuid, service_id uuid, n
     secret text, metadata jsonb, created_at timestamptz, expires_at timestamptz)
 ORDER BY service_id, name, line ON CONFLICT DO NOTHING RETURNING id
 """
+# The validated fields of a row.
+Values = dict[str, Any]
 
 
 @dataclass
@@ -63,7 +66,7 @@ class _Rules:
     options: Options
     from_text: bool
     # What a dry run would have created so far: names of services, and (service, name) of credentials.
-    planned: set[Any] = field(default_factory=set)
+    planned: set[str | tuple[str, str]] = field(default_factory=set)
     left_out: int = 0
 
 
@@ -126,7 +129,7 @@ def import_services(
     return tally, report
 
 
-def _runs(tenant_id: UUID) -> Any:
+def _runs(tenant_id: UUID) -> QuerySet[ServiceImport]:
     return ServiceImport.objects.filter(tenant_id=tenant_id)
 
 
@@ -140,8 +143,8 @@ def _mark(run: ServiceImport, rows: list[Row], done: Batch) -> None:
 class _Judged:
     """The valid rows of a batch, and the faults of the others."""
 
-    services: list[dict[str, Any]] = field(default_factory=list)
-    credentials: list[dict[str, Any]] = field(default_factory=list)
+    services: list[Values] = field(default_factory=list)
+    credentials: list[Values] = field(default_factory=list)
     faults: list[RowError] = field(default_factory=list)
 
 
@@ -175,7 +178,7 @@ def _apply(judged: _Judged, rules: _Rules) -> Batch:
 # --- services --------------------------------------------------------------------------------------------------------
 
 
-def _apply_services(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> None:
+def _apply_services(rows: list[Values], rules: _Rules, batch: Batch) -> None:
     if not rows:
         return
     _set_ids(rows)
@@ -191,7 +194,7 @@ def _apply_services(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> 
         _skip_or_fail(clashing, "name", TAKEN, rules, batch)
 
 
-def _set_ids(rows: list[dict[str, Any]]) -> None:
+def _set_ids(rows: list[Values]) -> None:
     """Keep stated ids that are free; an export of another tenant on this platform states ids that are taken."""
     used = set(Service.objects.filter(pk__in=[row["id"] for row in rows if "id" in row]).values_list("pk", flat=True))
     for row in rows:
@@ -200,7 +203,7 @@ def _set_ids(rows: list[dict[str, Any]]) -> None:
         used.add(row["id"])
 
 
-def _create_services(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+def _create_services(rows: list[Values], rules: _Rules) -> set[UUID]:
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, [rules.tenant_id, orjson.dumps(rows).decode()])
         made = {pk for (pk,) in cursor.fetchall()}
@@ -208,7 +211,7 @@ def _create_services(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     return made
 
 
-def _plan_services(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+def _plan_services(rows: list[Values], rules: _Rules) -> set[UUID]:
     names = [row["name"] for row in rows]
     taken = set(Service.objects.filter(tenant_id=rules.tenant_id, name__in=names).values_list("name", flat=True))
     made = set()
@@ -219,7 +222,7 @@ def _plan_services(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     return made
 
 
-def _update_services(rows: list[dict[str, Any]], rules: _Rules) -> None:
+def _update_services(rows: list[Values], rules: _Rules) -> None:
     names = [row["name"] for row in rows]
     held = (
         Service.objects.filter(tenant_id=rules.tenant_id, name__in=names).order_by("pk").select_for_update(no_key=True)
@@ -234,7 +237,7 @@ def _update_services(rows: list[dict[str, Any]], rules: _Rules) -> None:
 # --- credentials -----------------------------------------------------------------------------------------------------
 
 
-def _apply_credentials(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) -> None:
+def _apply_credentials(rows: list[Values], rules: _Rules, batch: Batch) -> None:
     """Create the credentials; an existing one keeps its secret, independent of `--on-conflict`."""
     without_secret = [row for row in rows if "secret" not in row]
     rules.left_out += len(without_secret)
@@ -256,7 +259,7 @@ def _apply_credentials(rows: list[dict[str, Any]], rules: _Rules, batch: Batch) 
         _skip_or_fail(clashing, "name", BOUND, rules, batch)
 
 
-def _services(rows: list[dict[str, Any]], rules: _Rules) -> dict[str, UUID]:
+def _services(rows: list[Values], rules: _Rules) -> dict[str, UUID]:
     """Return the services that the rows name, locked against deletion; in a dry run also planned ones."""
     names = {row["service"] for row in rows}
     found = Service.objects.filter(tenant_id=rules.tenant_id, name__in=names)
@@ -264,7 +267,7 @@ def _services(rows: list[dict[str, Any]], rules: _Rules) -> dict[str, UUID]:
     return {**{name: uuid.uuid4() for name in names & rules.planned}, **held}
 
 
-def _create_credentials(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+def _create_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
     key, moment = keys.tenant_key(rules.tenant_id), now()
     sealed = [
         {
@@ -294,7 +297,7 @@ def _create_credentials(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     return made
 
 
-def _plan_credentials(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
+def _plan_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
     found = ServiceCredential.objects.filter(service_id__in={row["service_id"] for row in rows})
     taken = set(found.values_list("service_id", "name"))
     made = set()
@@ -306,7 +309,7 @@ def _plan_credentials(rows: list[dict[str, Any]], rules: _Rules) -> set[UUID]:
     return made
 
 
-def _skip_or_fail(rows: list[dict[str, Any]], field: str, reason: str, rules: _Rules, batch: Batch) -> None:
+def _skip_or_fail(rows: list[Values], field: str, reason: str, rules: _Rules, batch: Batch) -> None:
     if rules.options.on_conflict == SKIP:
         batch.tally.skipped += len(rows)
     else:

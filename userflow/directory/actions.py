@@ -40,6 +40,7 @@ from userflow.directory.models import (
     ENTRA_ID,
     DirectoryConfig,
     DirectoryRun,
+    Target,
 )
 from userflow.directory.objects import DEFAULT_MAPPING
 from userflow.sessions.assurance import Action, require_assurance
@@ -215,14 +216,14 @@ def _locked(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
     return config
 
 
-def _target(kind: str, present: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
+def _target(kind: str, present: Target, stated: dict[str, Any]) -> Target:
     """Return the target after a change. A port that was never stated is the default of the TLS mode."""
     foreign = [
         name for other, names in TARGET.items() if other != kind for name in names if stated.get(name) is not None
     ]
     if foreign:
         raise ValidationFailed(details={name: [f"A directory of kind {kind} has no such field."] for name in foreign})
-    target: dict[str, Any] = {name: stated.get(name, present.get(name)) for name in TARGET[kind]}
+    target: Target = {name: stated.get(name, present.get(name)) for name in TARGET[kind]}
     if kind == ENTRA_ID:
         target["cloud"] = target["cloud"] or "global"
         if target["cloud"] not in clouds():

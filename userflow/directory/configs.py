@@ -1,6 +1,6 @@
 """Look-ups and audit events that configuring and running a directory share."""
 
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from identity_platform.audit.writer import record_for_platform
@@ -30,7 +30,7 @@ def client_of(tenant_id: UUID, client_id: UUID | None) -> UUID:
     return known
 
 
-def record(action: str, config: DirectoryConfig, outcome: str = "success", **details: Any) -> None:
+def record(action: str, config: DirectoryConfig, outcome: str = "success", **details: object) -> None:
     """Write one event about a directory to the platform's audit log."""
     record_for_platform(
         action, tenant_id=config.tenant_id, target=(DIRECTORY, config.pk), outcome=outcome, details=details

@@ -19,6 +19,7 @@ from django.conf import settings
 from identity_platform.outbound import GuardedSession, NotResolved, TargetRejected
 from userflow.directory.addresses import reach
 from userflow.directory.errors import DirectoryAddressRejected, DirectoryFailed
+from userflow.directory.models import Target
 from userflow.directory.objects import BAD_STATUS, Found
 
 # National clouds (Microsoft Graph documentation, "National cloud deployments"): the token host and the Graph host.
@@ -42,6 +43,10 @@ def clouds() -> dict[str, tuple[str, str]]:
     return CLOUDS | settings.DIRECTORY_CLOUDS
 
 
+# A JSON object of a response.
+Json = dict[str, Any]
+
+
 class _LinkTooOld(Exception):
     """410: the directory no longer accepts the delta link."""
 
@@ -51,7 +56,7 @@ class GraphReading:
 
     def __init__(
         self,
-        target: dict[str, Any],
+        target: Target,
         secret: str,
         *,
         cursor: str,
@@ -108,7 +113,7 @@ class GraphReading:
             yield [_found(row) for row in page["value"]]
             self.cursor = page.get("@odata.deltaLink", "")
 
-    def _lists(self, link: str) -> Iterator[dict[str, Any]]:
+    def _lists(self, link: str) -> Iterator[Json]:
         """Yield the pages of a list, from link to link."""
         while link:
             page = self._ask(link)
@@ -117,7 +122,7 @@ class GraphReading:
             yield page
             link = page.get("@odata.nextLink", "")
 
-    def _ask(self, link: str) -> dict[str, Any]:
+    def _ask(self, link: str) -> Json:
         """Return one response of Graph; wait when throttled, and renew an expired token once."""
         if _origin(link) != _origin(self.graph):
             raise DirectoryFailed("The directory links to another host. The link was not followed.")
@@ -159,7 +164,7 @@ class GraphReading:
                 )
             self._wait(retry_after)
 
-    def _call(self, session: GuardedSession, method: str, where: str, **how: Any) -> tuple[int, dict[str, Any], float]:
+    def _call(self, session: GuardedSession, method: str, where: str, **how: Any) -> tuple[int, Json, float]:
         """Send one request; return the status, the JSON object (empty if there is none) and the seconds of Retry-After."""
         timeout = (CONNECT_SECONDS, RESPONSE_SECONDS)
         try:
@@ -198,14 +203,14 @@ class GraphReading:
         time.sleep(seconds)
 
 
-def _identity(row: dict[str, Any]) -> str:
+def _identity(row: Json) -> str:
     identity = row.get("id")
     if not isinstance(identity, str) or not 0 < len(identity) <= 64 or not identity.isascii():
         raise DirectoryFailed("The directory's response has an object without an id.")
     return identity
 
 
-def _found(row: dict[str, Any]) -> Found:
+def _found(row: Json) -> Found:
     enabled, removed = row.get("accountEnabled"), "@removed" in row
     return Found(
         external_id=_identity(row),
@@ -238,7 +243,7 @@ def _seconds(stated: str | None) -> float:
         return 5.0
 
 
-def _error(status: int, body: dict[str, Any]) -> str:
+def _error(status: int, body: Json) -> str:
     inner = body.get("error")
     code = inner.get("code") if isinstance(inner, dict) else None
     named = f" {code}" if isinstance(code, str) and code.isascii() and code.isalnum() and len(code) < 64 else ""

@@ -18,6 +18,7 @@ from django.conf import settings
 from identity_platform.outbound import Watch
 from userflow.directory.addresses import connect
 from userflow.directory.errors import DirectoryFailed, LdapNotInstalled
+from userflow.directory.models import Target
 from userflow.directory.objects import BAD_STATUS, Found, group_key
 from userflow.directory.relay import relayed
 
@@ -65,7 +66,7 @@ class LdapReading:
 
     def __init__(
         self,
-        target: dict[str, Any],
+        target: Target,
         secret: str,
         *,
         user_filter: str,
@@ -195,7 +196,7 @@ def _ldap_errors_as_ours() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _bound(target: dict[str, Any], secret: str, watch: Watch, seconds: float) -> Iterator[Any]:
+def _bound(target: Target, secret: str, watch: Watch, seconds: float) -> Iterator[Any]:
     """Connect and bind; each step may take `seconds`."""
     host, tls = target["server"], target["tls"]
     if tls == PLAIN and not settings.DIRECTORY_ALLOW_PLAIN_LDAP:
@@ -224,7 +225,7 @@ def _bound(target: dict[str, Any], secret: str, watch: Watch, seconds: float) ->
             directory.unbind_ext_s()
 
 
-def _encrypted(raw: socket.socket, target: dict[str, Any]) -> ssl.SSLSocket:
+def _encrypted(raw: socket.socket, target: Target) -> ssl.SSLSocket:
     """Start TLS; verify the certificate for the server's name with the given authorities, or the system's."""
     try:
         trusted = ssl.create_default_context(cadata=target.get("ca_certificate") or None)

@@ -13,7 +13,10 @@ from django.db.models.functions import Lower
 
 from tenants.models import Tenant, TenantModel
 from userflow.accounts.models import EndUser
+from userflow.directory.objects import AttributeMapping
 
+# The fields that name the server (`actions.TARGET`).
+Target = dict[str, Any]
 ACTIVE_DIRECTORY, ENTRA_ID = "active_directory", "entra_id"
 KINDS = (ACTIVE_DIRECTORY, ENTRA_ID)
 RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
@@ -35,11 +38,11 @@ class DirectoryConfig(models.Model):
     name = models.CharField(max_length=255)
     enabled = models.BooleanField(default=True)
     # Server, port, TLS and names. The secret is sealed for exactly this target (`directory.secrets`).
-    target: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
+    target: "models.JSONField[Target, Target]" = models.JSONField(default=dict)
     secret = models.BinaryField(editable=False)
     secret_set_at = models.DateTimeField()
     user_filter = models.CharField(max_length=1000, blank=True, default="")
-    mapping: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
+    mapping: "models.JSONField[AttributeMapping, AttributeMapping]" = models.JSONField(default=dict)
     # Maps directory groups (DN or object id) to names of tenant groups.
     groups: "models.JSONField[dict[str, str], dict[str, str]]" = models.JSONField(default=dict)
     client_id = models.UUIDField(null=True)
@@ -87,7 +90,7 @@ class DirectoryRun(models.Model):
     users_skipped = models.PositiveIntegerField(default=0)
     # Bounded: [{"external_id", "code", "message"}] and [{"external_id", "action"}].
     errors: "models.JSONField[list[dict[str, str]], list[dict[str, str]]]" = models.JSONField(default=list)
-    preview_users: "models.JSONField[list[dict[str, Any]], list[dict[str, Any]]]" = models.JSONField(default=list)
+    preview_users: "models.JSONField[list[dict[str, str]], list[dict[str, str]]]" = models.JSONField(default=list)
     reason = models.CharField(max_length=500, blank=True, default="")
 
     class Meta:

@@ -1,11 +1,20 @@
 """Objects read from a directory, and their mapping to users: no tables, no network."""
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, TypedDict
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
+
+
+class AttributeMapping(TypedDict):
+    """Directory attributes for a user's address, name and metadata keys."""
+
+    email: str
+    name: str
+    metadata: dict[str, str]
+
 
 LONGEST_NAME: Final = 255
 LONGEST_VALUE: Final = 1000
@@ -37,7 +46,7 @@ SECRET_ATTRIBUTES: Final = frozenset(
         "msDS-KeyCredentialLink",
     ]
 )
-DEFAULT_MAPPING: Final[dict[str, Any]] = {"email": "mail", "name": "displayName", "metadata": {}}
+DEFAULT_MAPPING: Final[AttributeMapping] = {"email": "mail", "name": "displayName", "metadata": {}}
 _SEPARATORS = re.compile(r"([,=+])")
 LONGEST_GROUP: Final = 1000
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -97,10 +106,10 @@ class Entry:
     problem: str
 
 
-def to_entry(found: Found, mapping: dict[str, Any]) -> Entry:
+def to_entry(found: Found, mapping: AttributeMapping) -> Entry:
     """Map the object to the fields of a user."""
     problem, address, address_key = found.problem, "", ""
-    stated = found.attributes.get(str(mapping["email"]).lower(), "").strip()
+    stated = found.attributes.get(mapping["email"].lower(), "").strip()
     if not problem and not found.removed:
         if not stated:
             problem = NO_EMAIL
@@ -119,7 +128,7 @@ def to_entry(found: Found, mapping: dict[str, Any]) -> Entry:
         external_id=found.external_id,
         email=address,
         email_key=address_key,
-        name=_line(found.attributes.get(str(mapping["name"]).lower(), ""), LONGEST_NAME),
+        name=_line(found.attributes.get(mapping["name"].lower(), ""), LONGEST_NAME),
         metadata=metadata,
         enabled=found.enabled and not found.removed,
         removed=found.removed,
@@ -127,13 +136,13 @@ def to_entry(found: Found, mapping: dict[str, Any]) -> Entry:
     )
 
 
-def with_metadata(present: dict[str, Any], entry: Entry, mapping: dict[str, Any]) -> dict[str, Any]:
+def with_metadata(present: Mapping[str, object], entry: Entry, mapping: AttributeMapping) -> dict[str, object]:
     """Return a user's metadata with the mapped keys replaced by the directory's values; other keys stay."""
     kept = {key: value for key, value in present.items() if key not in mapping["metadata"]}
     return {**kept, **entry.metadata}
 
 
-def attributes_read(mapping: dict[str, Any]) -> list[str]:
+def attributes_read(mapping: AttributeMapping) -> list[str]:
     """Return the directory attributes that the mapping needs."""
     return sorted({mapping["email"], mapping["name"], *mapping["metadata"].values()})
 

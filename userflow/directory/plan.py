@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from userflow.directory.objects import TAKEN, Entry, with_metadata
+from userflow.directory.objects import TAKEN, AttributeMapping, Entry, with_metadata
 
 OFF: Final = "disabled"
 
@@ -23,7 +23,7 @@ class Person:
     email_key: str
     name: str
     active: bool
-    metadata: dict[str, Any]
+    metadata: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Change:
     email: str
     email_key: str
     name: str
-    metadata: dict[str, Any]
+    metadata: dict[str, object]
 
     @property
     def moves(self) -> bool:
         """Whether the address changes, beyond its spelling."""
         return self.email_key != self.person.email_key
 
-    def event_data(self) -> dict[str, Any]:
+    def event_data(self) -> dict[str, object]:
         """Return the new values, with the names of the changed fields."""
         present = {"email": self.person.email, "name": self.person.name, "metadata": self.person.metadata}
         after = {"email": self.email, "name": self.name, "metadata": self.metadata}
@@ -96,7 +96,7 @@ def decide(
     holders: Mapping[str, UUID],
     *,
     config_id: UUID,
-    mapping: dict[str, Any],
+    mapping: AttributeMapping,
     handed: Handed | None = None,
     last: bool = False,
 ) -> Plan:
@@ -166,7 +166,7 @@ def _decide_about_change(
     person: Person,
     holders: Mapping[str, UUID],
     handed: Handed,
-    mapping: dict[str, Any],
+    mapping: AttributeMapping,
     *,
     last: bool,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db import transaction
@@ -34,7 +34,7 @@ class Tally:
     deactivated: int = 0
     skipped: int = 0
     errors: list[dict[str, str]] = field(default_factory=list)
-    preview: list[dict[str, Any]] = field(default_factory=list)
+    preview: list[dict[str, str]] = field(default_factory=list)
 
     def reject(self, external_id: str, code: str, message: str) -> None:
         """Add an error about one object."""
@@ -84,7 +84,7 @@ def finish(
     run.errors = tally.errors
     run.preview_users = [{"external_id": shown["external_id"], "action": shown["action"]} for shown in tally.preview]
     config = run.config
-    changes: dict[str, Any] = {"running": None}
+    changes: dict[str, object] = {"running": None}
     if not run.dry_run:
         every = config.sync_every_minutes
         changes["next_run_at"] = None if every is None else run.finished_at + timedelta(minutes=every)

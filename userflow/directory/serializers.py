@@ -34,7 +34,7 @@ class Matching(Text):
         self.form, self.says = form, says
         super().__init__(**options)
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
         if self.form.fullmatch(text) is None:
             self.fail("form", says=self.says)
@@ -46,7 +46,7 @@ class Filter(Text):
 
     default_error_messages = {"form": "Send an LDAP filter in parentheses, such as (objectClass=user)."}
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
         depth = 0
         for place, character in enumerate(text):
@@ -63,7 +63,7 @@ class Certificates(Text):
 
     default_error_messages = {"pem": "Send certificates in PEM, beginning with -----BEGIN CERTIFICATE-----."}
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         # PEM files of Windows tools have carriage returns, which other texts may not have.
         text = super().to_internal_value(data.replace("\r\n", "\n") if isinstance(data, str) else data)
         if text:
@@ -84,7 +84,7 @@ class Attribute(Text):
     def __init__(self, **options: Any) -> None:
         super().__init__(max_length=127, **options)
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
         if not is_readable(text):
             self.fail("form")
@@ -104,7 +104,7 @@ class Table(StrictField, serializers.Field[Any, Any, Any, Any]):
         self.key, self.value, self.most = key, value, most
         super().__init__(**options)
 
-    def to_internal_value(self, data: Any) -> dict[str, str]:
+    def to_internal_value(self, data: object) -> dict[str, str]:
         if not isinstance(data, dict):
             self.fail("invalid")
         if len(data) > self.most:
@@ -118,14 +118,14 @@ class Table(StrictField, serializers.Field[Any, Any, Any, Any]):
                 self.fail("member", member=key[:80], says=says)
         return checked
 
-    def to_representation(self, value: Any) -> Any:
+    def to_representation(self, value: object) -> object:
         return value
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": self.most}
 
 
-class MappingIn(NullIsAbsent, serializers.Serializer[Any]):
+class MappingIn(NullIsAbsent, serializers.Serializer[object]):
     """Directory attributes for a user's address, name and metadata."""
 
     email = Attribute(required=False, help_text="The attribute with the address (default mail).")
@@ -200,20 +200,20 @@ class SyncIn(NamedTenant):
     full = Boolean(required=False, default=False, help_text="Read everything, even if a read of changes is possible.")
 
 
-class ProblemOut(serializers.Serializer[Any]):
+class ProblemOut(serializers.Serializer[object]):
     external_id = serializers.CharField(allow_blank=True)
     code = serializers.CharField()
     message = serializers.CharField()
 
 
-class PreviewOut(serializers.Serializer[Any]):
+class PreviewOut(serializers.Serializer[object]):
     external_id = serializers.CharField()
     action = serializers.CharField(help_text="create, update, activate, deactivate or skip.")
     email = serializers.CharField(required=False, allow_blank=True, help_text="Only in the response of the run itself.")
     name = serializers.CharField(required=False, allow_blank=True, help_text="Only in the response of the run itself.")
 
 
-class RunOut(serializers.Serializer[Any]):
+class RunOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     directory_id = serializers.UUIDField()
     trigger = serializers.ChoiceField(TRIGGERS)
@@ -235,7 +235,7 @@ class RunOut(serializers.Serializer[Any]):
     preview_users = PreviewOut(many=True, help_text="The first hundred objects with a change.")
 
 
-class LastRunOut(serializers.Serializer[Any]):
+class LastRunOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     state = serializers.ChoiceField(STATES)
     dry_run = serializers.BooleanField()
@@ -244,13 +244,13 @@ class LastRunOut(serializers.Serializer[Any]):
     reason = serializers.CharField(allow_blank=True)
 
 
-class AttributeMappingOut(serializers.Serializer[Any]):
+class AttributeMappingOut(serializers.Serializer[object]):
     email = serializers.CharField()
     name = serializers.CharField()
     metadata = serializers.DictField(child=serializers.CharField())
 
 
-class DirectoryOut(serializers.Serializer[Any]):
+class DirectoryOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     kind = serializers.ChoiceField(KINDS)
     name = serializers.CharField()
@@ -285,12 +285,12 @@ class RunListOut(PaginationOut):
     runs = RunOut(many=True)
 
 
-class DirectoryDeletedOut(serializers.Serializer[Any]):
+class DirectoryDeletedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     id = serializers.UUIDField()
 
 
-class SampleOut(serializers.Serializer[Any]):
+class SampleOut(serializers.Serializer[object]):
     external_id = serializers.CharField(allow_blank=True)
     email = serializers.CharField(allow_blank=True)
     name = serializers.CharField(allow_blank=True)
@@ -299,13 +299,13 @@ class SampleOut(serializers.Serializer[Any]):
     problem = serializers.CharField(allow_blank=True)
 
 
-class TriedOut(serializers.Serializer[Any]):
+class TriedOut(serializers.Serializer[object]):
     success = serializers.BooleanField()
     message = serializers.CharField(help_text="What to do if it failed.")
     sample_users = SampleOut(many=True, help_text="The first few users as they would be created.")
 
 
-def directory(shown: Shown) -> dict[str, Any]:
+def directory(shown: Shown) -> dict[str, object]:
     """Return the response fields of a configuration; the secret is not among them."""
     config, last = shown.config, shown.last_run
     return {
@@ -336,7 +336,7 @@ def directory(shown: Shown) -> dict[str, Any]:
     }
 
 
-def run(row: DirectoryRun) -> dict[str, Any]:
+def run(row: DirectoryRun) -> dict[str, object]:
     """Return the response fields of a stored run, without names of people."""
     return {
         "id": row.pk,
@@ -359,12 +359,12 @@ def run(row: DirectoryRun) -> dict[str, Any]:
     }
 
 
-def ran(done: Ran) -> dict[str, Any]:
+def ran(done: Ran) -> dict[str, object]:
     """Return the response fields of a run for its own caller, with names in the preview."""
     return {**run(done.run), "preview_users": done.tally.preview}
 
 
-def tried(found: Tried) -> dict[str, Any]:
+def tried(found: Tried) -> dict[str, object]:
     """Return the response fields of a test."""
     return {
         "success": not found.problem,
@@ -373,7 +373,7 @@ def tried(found: Tried) -> dict[str, Any]:
     }
 
 
-def _sample(entry: Entry) -> dict[str, Any]:
+def _sample(entry: Entry) -> dict[str, object]:
     return {
         "external_id": entry.external_id,
         "email": entry.email,

@@ -4,7 +4,7 @@ Never in it: sessions, tokens, tickets, and the secrets of factors (TOTP secrets
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import orjson
@@ -64,7 +64,7 @@ _FIRST_PAGE = _PAGE.format(behind="")
 _NEXT_PAGE = _PAGE.format(behind="WHERE e.id > %(after)s")
 
 
-def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, Any]]:
+def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, object]]:
     """Yield every end user as a row, with `definitions` after the tenant's roles and groups; write an audit event.
 
     One snapshot (REPEATABLE READ) read in pages, so memory use is constant; it holds back vacuum until the end. For a
@@ -81,7 +81,7 @@ def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Ite
             _notify_admins(tenant_id, number, who="the command export_users, run on the server")
 
 
-def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, Any]]:
+def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, object]]:
     record_for_platform(
         "end_users.exported", tenant_id=tenant_id, target=("tenant", tenant_id), details={"hashes": hashes}
     )
@@ -154,7 +154,7 @@ def _page(after: UUID | None, limit: int, hashes: bool, client_id: UUID) -> list
         return list(cursor.fetchall())
 
 
-def _definitions() -> Iterator[dict[str, Any]]:
+def _definitions() -> Iterator[dict[str, object]]:
     for role in Role.objects.order_by("name"):
         yield {
             "kind": ROLE,

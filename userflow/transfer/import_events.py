@@ -6,7 +6,6 @@ The rows are generators: a tenant without endpoints pays one statement for each 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from identity_platform.transfer.report import Tally
@@ -57,7 +56,7 @@ def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]]
     publish_for_each(event, _members(member, pairs, known))
 
 
-def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUID, str]) -> Iterator[dict[str, Any]]:
+def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUID, str]) -> Iterator[dict[str, object]]:
     people: dict[UUID, list[UUID]] = defaultdict(list)
     for user, other in pairs:
         if other in known:

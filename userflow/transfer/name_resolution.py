@@ -16,6 +16,9 @@ from userflow.transfer import import_events, staging
 from userflow.transfer.row_fields import GROUP, ROLE
 from userflow.transfer.staging import Named, Staged
 
+# The validated fields of a row.
+Values = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -23,7 +26,7 @@ class Definition:
 
     line: int
     kind: str
-    values: dict[str, Any]
+    values: Values
 
     @property
     def name(self) -> str:
@@ -104,7 +107,7 @@ def create_defined(definitions: list[Definition], creation: Creation, batch: Bat
     for kind, there, make in ((ROLE, staging.roles, _create_roles), (GROUP, staging.groups, _create_groups)):
         rows = [one for one in definitions if one.kind == kind]
         exist = there(one.name for one in rows)
-        new: dict[str, dict[str, Any]] = {}
+        new: dict[str, Values] = {}
         for one in rows:
             if one.name in exist or one.name.lower() in {name.lower() for name in new}:
                 batch.tally.skipped += 1
@@ -123,7 +126,7 @@ def create_defined(definitions: list[Definition], creation: Creation, batch: Bat
             make(new)
 
 
-def _create_roles(stated: dict[str, dict[str, Any]]) -> None:
+def _create_roles(stated: dict[str, Values]) -> None:
     """Create the missing roles, with the stated permissions, if any."""
     exist = staging.roles(stated)
     new = [
@@ -143,7 +146,7 @@ def _create_roles(stated: dict[str, dict[str, Any]]) -> None:
         import_events.publish_roles(new)
 
 
-def _create_groups(stated: dict[str, dict[str, Any]]) -> None:
+def _create_groups(stated: dict[str, Values]) -> None:
     """Create the missing groups, and the missing roles that they carry."""
     exist = staging.groups(stated)
     new = [

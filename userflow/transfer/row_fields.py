@@ -31,7 +31,7 @@ class PasswordHash(Text):
         "unknown": "Not a bcrypt, scrypt, PBKDF2 or argon2 hash in a usual spelling, or one that costs too much to verify."
     }
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
         # The length is checked before the patterns, so that a long text cannot take time.
         if len(text) > LONGEST_HASH or foreign_hashes.identify(text) is None:
@@ -50,7 +50,7 @@ class Names(StrictField, serializers.ListField):
     def __init__(self, *, longest: int, **options: Any) -> None:
         super().__init__(child=Text(max_length=longest, trim=True), max_length=MOST_NAMES, **options)
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "array", "maxItems": MOST_NAMES, "items": {"type": "string", "minLength": 1}}
 
 

@@ -20,16 +20,16 @@ class Content(StrictField, serializers.CharField):
         "blank": "This field may not be empty.",
     }
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
         return data
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "string", "minLength": 1}
 
 
-class ImportIn(serializers.Serializer[Any]):
+class ImportIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     rows = Items(
         JsonObject(max_bytes=65_536, max_depth=12),
@@ -54,13 +54,13 @@ class ImportIn(serializers.Serializer[Any]):
         return attrs
 
 
-class FaultOut(serializers.Serializer[Any]):
+class FaultOut(serializers.Serializer[object]):
     line = serializers.IntegerField(help_text="Line of the content, or number of the row, from 1.")
     field = serializers.CharField(allow_blank=True, help_text="The field; empty for the row as a whole.")
     reason = serializers.CharField()
 
 
-class ImportOut(serializers.Serializer[Any]):
+class ImportOut(serializers.Serializer[object]):
     dry_run = serializers.BooleanField()
     rows = serializers.IntegerField()
     created = serializers.IntegerField()
@@ -70,7 +70,7 @@ class ImportOut(serializers.Serializer[Any]):
     report = FaultOut(many=True)
 
 
-class ExportIn(serializers.Serializer[Any]):
+class ExportIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     cursor = Identifier(required=False, help_text="`next_cursor` of the previous page.")
     limit = Integer(required=False, default=100, min_value=1, max_value=MOST_EXPORTED)
@@ -81,7 +81,7 @@ class ExportIn(serializers.Serializer[Any]):
     )
 
 
-class ExportedOut(serializers.Serializer[Any]):
+class ExportedOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     email = serializers.CharField()
     name = serializers.CharField(allow_null=True)
@@ -97,6 +97,6 @@ class ExportedOut(serializers.Serializer[Any]):
     last_login = serializers.DateTimeField(allow_null=True)
 
 
-class ExportOut(serializers.Serializer[Any]):
+class ExportOut(serializers.Serializer[object]):
     users = ExportedOut(many=True)
     next_cursor = serializers.UUIDField(allow_null=True, help_text="Send this as `cursor`; null on the last page.")

@@ -7,14 +7,14 @@ An import of 100,000 users must take at least 5,000 rows a second, which the ORM
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import orjson
 from django.db import connections
 
 from tenants.target import TENANT_ALIAS
-from userflow.accounts.models import DEFAULT_ROLE, Group, Role
+from userflow.accounts.models import DEFAULT_ROLE, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations as yielding
 
 
@@ -31,7 +31,7 @@ class Staged:
     provider: str
     client_id: UUID | None
     password: str
-    metadata: dict[str, Any] | None
+    metadata: dict[str, object] | None
     verified: bool
     created_at: datetime
     last_login: datetime | None
@@ -179,7 +179,9 @@ def permissions_of(lines: Sequence[int]) -> dict[int, list[str]]:
         return {line: _json(held) for line, held in cursor.fetchall()}
 
 
-def bind(model: type[Any], column: str, pairs: Iterable[tuple[UUID, UUID]]) -> list[tuple[UUID, UUID]]:
+def bind(
+    model: type[RoleBinding | GroupMembership], column: str, pairs: Iterable[tuple[UUID, UUID]]
+) -> list[tuple[UUID, UUID]]:
     """Bind users to roles or groups by pairs of (user, role or group); return the new pairs."""
     wanted = sorted(set(pairs))
     if not wanted:
@@ -217,7 +219,7 @@ def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, Name
         return {asked: Named(found, name, frozenset(_json(said))) for asked, found, name, said in cursor.fetchall()}
 
 
-def _json(value: Any) -> list[str]:
+def _json(value: str | list[str]) -> list[str]:
     # Django's adapters leave jsonb as text on plain cursors.
     return list(orjson.loads(value)) if isinstance(value, str) else list(value)
 

@@ -185,7 +185,7 @@ def list_messages(
     status: str | None = None,
     before: int | None = None,
     purpose: Purpose = Purpose.READ,
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[dict[str, object]], int | None]:
     """Return one page of the endpoint's messages with ids below `before`, newest first, and the next page's `before`.
 
     Bodies are left out, as they hold personal data. Raises UnknownEndpoint.
@@ -264,5 +264,5 @@ def _found(endpoint_id: UUID, *, lock: bool = False) -> WebhookEndpoint:
     return endpoint
 
 
-def _record(verb: str, endpoint: WebhookEndpoint, **details: Any) -> None:
+def _record(verb: str, endpoint: WebhookEndpoint, **details: object) -> None:
     record_for_tenant(f"webhook.{verb}", target=("webhook_endpoint", endpoint.pk), details=details)

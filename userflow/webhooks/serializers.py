@@ -14,7 +14,7 @@ MOST_NAMED = 1000
 STATUSES = (PENDING, DELIVERED, DEAD)
 
 
-def record(endpoint: WebhookEndpoint) -> dict[str, Any]:
+def record(endpoint: WebhookEndpoint) -> dict[str, object]:
     """Return the response fields of an endpoint; its secret is not among them."""
     return {
         "id": endpoint.pk,
@@ -59,7 +59,7 @@ class WebhookEndpointIn(WebhookEndpointChanges):
     )
 
 
-class WebhookEndpointOut(serializers.Serializer[Any]):
+class WebhookEndpointOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     url = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
@@ -80,11 +80,11 @@ class NewWebhookEndpointOut(WebhookEndpointOut):
     secret = serializers.CharField(help_text="Verifies the signatures. Shown only now.")
 
 
-class WebhookEndpointListOut(serializers.Serializer[Any]):
+class WebhookEndpointListOut(serializers.Serializer[object]):
     endpoints = WebhookEndpointOut(many=True)
 
 
-class WebhookEndpointDeletedOut(serializers.Serializer[Any]):
+class WebhookEndpointDeletedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     id = serializers.UUIDField()
 
@@ -93,7 +93,7 @@ class WebhookTestIn(NamedTenant):
     """The path names the endpoint."""
 
 
-class WebhookTestOut(serializers.Serializer[Any]):
+class WebhookTestOut(serializers.Serializer[object]):
     message = serializers.CharField()
     message_id = serializers.CharField(help_text="The `webhook-id` of the message.")
 
@@ -104,7 +104,7 @@ class WebhookMessageQuery(NamedTenant):
     limit = page_limit(50)
 
 
-class WebhookMessageOut(serializers.Serializer[Any]):
+class WebhookMessageOut(serializers.Serializer[object]):
     id = serializers.IntegerField(help_text="Position in the delivery order.")
     message_id = serializers.CharField(help_text="The `webhook-id` of the message.")
     event = serializers.CharField()
@@ -117,7 +117,7 @@ class WebhookMessageOut(serializers.Serializer[Any]):
     last_error = serializers.CharField(allow_blank=True)
 
 
-class WebhookMessageListOut(serializers.Serializer[Any]):
+class WebhookMessageListOut(serializers.Serializer[object]):
     messages = WebhookMessageOut(many=True)
     limit = serializers.IntegerField()
     next_cursor = serializers.IntegerField(allow_null=True, help_text="Send this as `cursor`; null on the last page.")
@@ -136,17 +136,17 @@ class WebhookReplayIn(NamedTenant):
         return attrs
 
 
-class WebhookReplayOut(serializers.Serializer[Any]):
+class WebhookReplayOut(serializers.Serializer[object]):
     message = serializers.CharField()
     replayed = serializers.IntegerField()
     more = serializers.BooleanField(help_text="True if more messages match than one call replays: send the call again.")
 
 
-class WebhookEventOut(serializers.Serializer[Any]):
+class WebhookEventOut(serializers.Serializer[object]):
     event = serializers.CharField()
     description = serializers.CharField()
 
 
-class WebhookEventListOut(serializers.Serializer[Any]):
+class WebhookEventListOut(serializers.Serializer[object]):
     events = WebhookEventOut(many=True)
     filters = serializers.ListField(child=serializers.CharField())

@@ -197,7 +197,7 @@ def test_without_the_optional_package_ldap_is_refused_and_the_rest_works(tmp_pat
     script = (
         "import django; django.setup()\n"
         "from userflow.directory import ldap\n"
-        "from userflow.errors import LdapNotInstalled\n"
+        "from userflow.directory.errors import LdapNotInstalled\n"
         "assert not ldap.is_installed()\n"
         "try: ldap.must_be_installed()\n"
         "except LdapNotInstalled as refused: print(refused.status, refused.text)\n"
