@@ -68,7 +68,7 @@ def local_path(request: HttpRequest, stated: str | None) -> str:
     return reverse("admin:index")
 
 
-def after_password(request: HttpRequest, done: SignIn, *, next_path: str) -> HttpResponseRedirect:
+def after_password(request: HttpRequest, done: SignIn[AdminUser], *, next_path: str) -> HttpResponseRedirect:
     """The page of the next step of a sign-in whose password was right."""
     if done.tokens is not None:
         return enter(request, done.user, done.tokens, amr=PASSWORD_AMR, next_path=next_path)

@@ -1,14 +1,51 @@
-"""Who calls: what the store says now about whoever the token speaks for."""
+"""The caller of a request: the subject of its token, as stored now."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final, TypedDict
 from uuid import UUID
 
 OPERATOR, ADMIN, END_USER, CLIENT = "operator", "admin", "end_user", "client"
-# For what a stolen token must not do.
+# Sensitive actions need a proof at most this old, so that a stolen token alone is not enough.
 FRESH: Final = timedelta(minutes=15)
+
+
+class Claims(TypedDict, total=False):
+    """Claims of an access token (RFC 9068, `docs/tokens.md`), or what stands for them in the console and at a refresh."""
+
+    iss: str
+    aud: str
+    sub: str
+    jti: str
+    typ: str
+    exp: int
+    iat: int
+    nbf: int
+    # The header's key id, added when the token is verified.
+    kid: str
+    kind: str
+    tenant_id: str | None
+    client_id: str | None
+    sid: str | None
+    amr: list[str]
+    acr: str
+    auth_time: float
+    roles: list[str]
+    groups: list[str]
+    permissions: list[str]
+    # Of a client's own token.
+    scope: str
+    gen: int
+
+
+class UserFields(TypedDict, total=False):
+    """Columns of the user's row, or of the client's, that the state check reads."""
+
+    username: str
+    email: str
+    name: str
+    mfa_methods: list[str]
+    project_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +61,15 @@ class Principal:
     permissions: frozenset[str]
     # Names; only end users are in groups.
     groups: tuple[str, ...] = ()
-    # What the token proves, and what the policy in force asks of it (userflow.accounts.session_policy).
+    # The methods and assurance level of the session, and the level that the policy in force requires.
     amr: tuple[str, ...] = ()
     acr: str = "aal1"
     required_acr: str = "aal1"
     # Whether the tenant requires a verified e-mail address and the user has none.
     must_verify_email: bool = False
     auth_time: datetime | None = None
-    claims: Mapping[str, Any] = field(default_factory=dict)
-    # Columns of the user's row that the state check has read anyway.
-    user: Mapping[str, Any] = field(default_factory=dict)
+    claims: Claims = field(default_factory=Claims)
+    user: UserFields = field(default_factory=UserFields)
 
     is_authenticated = True
     is_anonymous = False
@@ -44,22 +80,22 @@ class Principal:
 
     @property
     def is_admin(self) -> bool:
-        """Signs in to the global side: an operator or a tenant's admin."""
+        """Return whether the caller is an operator or a tenant's admin."""
         return self.kind in (OPERATOR, ADMIN)
 
     def is_fresh(self) -> bool:
-        """Whether the sign-in behind the call is at most fifteen minutes old."""
+        """Return whether the user was verified in the last fifteen minutes."""
         return self.auth_time is not None and datetime.now(UTC) - self.auth_time <= FRESH
 
     def meets_policy(self) -> bool:
-        """Whether the session has what the policy in force asks of all sessions of this kind: assurance level, address."""
+        """Return whether the session has the assurance level, and the user the verified address, that the policy requires."""
         return self.acr >= self.required_acr and not self.must_verify_email
 
     def may(self, permission: str) -> bool:
-        """Whether the caller holds the permission now."""
+        """Return whether the caller holds the permission now."""
         return permission in self.permissions
 
 
 def moment(seconds: int | float | None) -> datetime | None:
-    """A NumericDate claim (RFC 7519 section 2) as an aware time."""
+    """Return a NumericDate claim (RFC 7519 section 2) as an aware datetime."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

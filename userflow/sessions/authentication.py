@@ -1,18 +1,18 @@
-"""Bearer tokens at the door (RFC 6750): genuine, of the right class, and still standing."""
+"""Authenticate requests by Bearer token (RFC 6750)."""
 
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from identity_platform.api.errors import AccessTokenInvalid, NotSignedIn
 from identity_platform.audit.origin import set_actor
-from userflow.accounts.principals import Principal
+from userflow.accounts.principals import Claims, Principal
 from userflow.errors import EmailNotVerified, FactorRequired
 from userflow.sessions.token_classes import InvalidToken, claims_of
 from userflow.sessions.verify import SessionInactive, principal_of
 
 
 def bearer_token(request: Request) -> str | None:
-    """The token of the Authorization header; none without the header.
+    """Return the token of the Authorization header, or None without the header.
 
     Raises NotSignedIn when the header has no Bearer token, AccessTokenInvalid when the token is malformed.
     """
@@ -30,7 +30,7 @@ def bearer_token(request: Request) -> str | None:
 class BearerAuthentication(BaseAuthentication):
     """DRF authentication: `request.user` becomes a Principal, `request.auth` the claims."""
 
-    def authenticate(self, request: Request) -> tuple[Principal, dict[str, object]] | None:
+    def authenticate(self, request: Request) -> tuple[Principal, Claims] | None:
         token = bearer_token(request)
         if token is None:
             return None

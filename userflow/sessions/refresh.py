@@ -15,7 +15,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.principals import Principal
+from userflow.accounts.principals import Claims, Principal
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.errors import EmailNotVerified, FactorRequired, InvalidGrant
 from userflow.sessions import issue
@@ -85,7 +85,7 @@ def _link(presented: PresentedRefreshToken) -> Any:
     return link
 
 
-def claims_of_session(presented: PresentedRefreshToken, session: Any) -> dict[str, Any]:
+def claims_of_session(presented: PresentedRefreshToken, session: Any) -> Claims:
     """What an access token of the session would say, for `state.principal_of`."""
     tenant_id = presented.tenant_id or getattr(session.user, "tenant_id", None)
     of_admin_user = principals.ADMIN if tenant_id else principals.OPERATOR
@@ -101,7 +101,7 @@ def claims_of_session(presented: PresentedRefreshToken, session: Any) -> dict[st
     }
 
 
-def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> dict[str, Any]:
+def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
     """What stands for a refresh token at introspection and revocation: subject, client and session, when it was issued
     and when it expires unless it is used.
 

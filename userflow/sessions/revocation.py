@@ -1,7 +1,5 @@
-"""Access tokens of clients that are rejected before their time; `state` asks for them at every request."""
+"""Revoke access tokens of clients before they expire; `verify` checks this on every request."""
 
-from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -9,12 +7,12 @@ from django.db.models import F
 
 from identity_platform.audit.writer import record_for_platform
 from userflow.accounts.models import Client
-from userflow.accounts.principals import Principal, moment
+from userflow.accounts.principals import Claims, Principal, moment
 from userflow.sessions.models import RevokedToken
 
 
-def revoke_client_token(claims: Mapping[str, Any]) -> None:
-    """Refuse the client's access token with these claims from the next request on."""
+def revoke_client_token(claims: Claims) -> None:
+    """Reject the client's access token with these claims from the next request on."""
     expires_at = moment(claims["exp"])
     assert expires_at is not None  # a verified token always has one
     with transaction.atomic():
@@ -27,7 +25,7 @@ def revoke_client_token(claims: Mapping[str, Any]) -> None:
 
 
 def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
-    """End the token that a client calls with, or all of its own tokens."""
+    """End the token of the call, or with `everywhere` all of the client's own tokens."""
     if not everywhere:
         revoke_client_token(principal.claims)
         return

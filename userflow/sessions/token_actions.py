@@ -12,7 +12,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.principals import Principal
+from userflow.accounts.principals import Claims, Principal
 from userflow.errors import InvalidScope, UnauthorizedClient
 from userflow.sessions import issue, refresh
 from userflow.sessions import verify as state
@@ -89,7 +89,7 @@ def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> No
         _end_session(claims)
 
 
-def _end_session(claims: dict[str, Any]) -> None:
+def _end_session(claims: Claims) -> None:
     realm = issue.realm_of(claims["kind"])
     tenant_id = UUID(claims["tenant_id"]) if claims.get("tenant_id") else None
     with realm.atomic():
@@ -131,7 +131,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, An
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _may_know(by: KnownClient | Principal, claims: dict[str, Any]) -> bool:
+def _may_know(by: KnownClient | Principal, claims: Claims) -> bool:
     if isinstance(by, KnownClient):
         return str(by.tenant.tenant_id) == claims.get("tenant_id")
     if by.kind == principals.OPERATOR:
@@ -139,7 +139,7 @@ def _may_know(by: KnownClient | Principal, claims: dict[str, Any]) -> bool:
     return by.kind in (principals.ADMIN, principals.CLIENT) and str(by.tenant_id) == claims.get("tenant_id")
 
 
-def _claims(token: str, *, unused: bool) -> dict[str, Any] | None:
+def _claims(token: str, *, unused: bool) -> Claims | None:
     """The claims of an access token, or those that stand for a refresh token; None for anything else."""
     with suppress(InvalidToken):
         return claims_of(token)

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from datetime import timedelta
 from threading import Lock
 from time import time
-from typing import Any
+from typing import Any, cast
 
 import jwt
 from django.conf import settings
@@ -13,6 +13,7 @@ from rest_framework_simplejwt.exceptions import TokenBackendError, TokenError
 from rest_framework_simplejwt.tokens import Token
 
 from userflow.accounts import principals
+from userflow.accounts.principals import Claims
 from userflow.ids import FORM
 from userflow.sessions import signing
 
@@ -74,11 +75,11 @@ class AccessToken(Token):
     _token_backend = BACKEND
 
 
-_verified: OrderedDict[str, dict[str, Any]] = OrderedDict()
+_verified: OrderedDict[str, Claims] = OrderedDict()
 _lock = Lock()
 
 
-def claims_of(token: str) -> dict[str, Any]:
+def claims_of(token: str) -> Claims:
     """The verified claims of an access token; InvalidToken otherwise.
 
     Only the signature is remembered: expiry and the key's validity are checked on every call, and whether session, user
@@ -89,7 +90,7 @@ def claims_of(token: str) -> dict[str, Any]:
     if known is not None and known["exp"] > time() and known["kid"] in signing.key_set().public_keys:
         return known
     try:
-        claims = dict(AccessToken(token).payload)  # type: ignore[arg-type]  # simplejwt's stub wants its own Token
+        claims = cast(Claims, dict(AccessToken(token).payload))  # type: ignore[arg-type]  # simplejwt's stub wants its own Token
         claims["kid"] = jwt.get_unverified_header(token)["kid"]
     except (TokenError, TokenBackendError) as problem:
         raise InvalidToken from problem
@@ -102,7 +103,7 @@ def claims_of(token: str) -> dict[str, Any]:
     return claims
 
 
-def _well_formed(claims: dict[str, Any]) -> bool:
+def _well_formed(claims: Claims) -> bool:
     """Ids are UUIDs, or null where they may be; what is signed by another version of us must not end as a fault."""
     return (
         FORM.fullmatch(str(claims["sub"])) is not None

@@ -1,7 +1,7 @@
-"""What the store says now about a token's principal: one statement per database.
+"""Read the state of a token's principal: one statement per database.
 
-A deactivated user, an ended session, a suspended tenant, a deactivated client and a removed role count from the next
-request on, so none of this is cached. An admin's or a client's state, with the tenant's tenant, is one statement on the
+A deactivated user, an ended session, a suspended tenant, a deactivated client and a removed role take effect with the next
+request, so nothing is cached. An admin's or a client's state, with the tenant's tenant, is one statement on the
 global database. An end user needs that one (tenant and client) and one in the tenant's database.
 """
 
@@ -18,7 +18,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantMismatch, TenantSuspended
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.principals import Principal, moment
+from userflow.accounts.principals import Claims, Principal, UserFields, moment
 from userflow.accounts.session_policy import acr_of, required_acr, session_limits
 from userflow.credentials.email_verification import is_required
 from userflow.ids import FORM
@@ -27,19 +27,19 @@ from userflow.sessions.queries import ADMIN_STATE, END_USER_STATE, TENANT_AND_CL
 
 
 class SessionInactive(Exception):
-    """The token is genuine, but what it speaks for no longer stands."""
+    """The token is genuine, but its session, user, client or tenant is not active any more."""
 
 
-@lru_cache(maxsize=10_000)  # the same few of a token, at each of its requests
+@lru_cache(maxsize=10_000)  # a token has the same ids in every request
 def _uuid(value: str | None) -> UUID | None:
     return UUID(value) if value else None
 
 
-def principal_of(claims: dict[str, Any]) -> Principal:
-    """The principal as the store knows it now.
+def principal_of(claims: Claims) -> Principal:
+    """Return the principal as stored now.
 
-    Raises SessionInactive when session, user or client is gone or switched off; TenantSuspended or TenantBusy when the
-    tenant may not be read.
+    Raises SessionInactive when the session has ended or the user or client is deleted or deactivated, TenantSuspended or
+    TenantBusy when the tenant may not be read.
     """
     match claims["kind"]:
         case principals.OPERATOR | principals.ADMIN:
@@ -52,7 +52,7 @@ def principal_of(claims: dict[str, Any]) -> Principal:
             raise SessionInactive
 
 
-def _admin(claims: dict[str, Any]) -> Principal:
+def _admin(claims: Claims) -> Principal:
     with connection.cursor() as cursor:
         cursor.execute(ADMIN_STATE, [claims.get("sid"), claims["sub"]])
         row = cursor.fetchone()
@@ -60,13 +60,13 @@ def _admin(claims: dict[str, Any]) -> Principal:
         raise SessionInactive
     age, unused, auth_time, amr, acr, username, email, tenant_id, mfa_methods, roles_text = row[lookup.WIDTH :]
     kind = principals.ADMIN if tenant_id else principals.OPERATOR
-    # An admin user never changes sides; a token that says otherwise is of another time or another platform.
+    # An admin user never moves to another tenant; a token that names another one was not issued for this database.
     if kind != claims["kind"] or _uuid(claims.get("tenant_id")) != tenant_id:
         raise SessionInactive
     tenant_settings = _checked(row[: lookup.WIDTH], Purpose.INSPECT).settings if tenant_id else {}
     _check_limits(kind, tenant_settings, age=age, unused=unused)
     if "auth_time" not in claims:
-        # The console has no token that says what was proven: the stored session does, with every step-up since.
+        # The console has no token: the stored session says what was verified, with every step-up since.
         claims = {**claims, "auth_time": auth_time, "amr": orjson.loads(amr), "acr": acr}
     roles, permissions = roles_in(roles_text)
     return _principal(
@@ -87,14 +87,14 @@ def _checked(columns: Any, purpose: Purpose) -> lookup.TenantContext:
     tenant = lookup.from_row(columns)
     if tenant.status in lookup.GONE:
         raise SessionInactive
-    # A suspended tenant's own people are shut out; only operators inspect it.
+    # Users and admins of a suspended tenant have no access. Only operators inspect it.
     if tenant.status == "suspended":
         raise TenantSuspended
     tenant.check(purpose)
     return lookup.remember(tenant)
 
 
-def _tenant_and_client(claims: dict[str, Any]) -> tuple[lookup.TenantContext, Any]:
+def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, Any]:
     with connection.cursor() as cursor:
         # Only a client's own tokens can be revoked one by one; a user's end with the session.
         jti = claims["jti"] if claims["kind"] == principals.CLIENT else None
@@ -104,13 +104,13 @@ def _tenant_and_client(claims: dict[str, Any]) -> tuple[lookup.TenantContext, An
         raise SessionInactive
     active, *client = row[lookup.WIDTH :]
     tenant = _checked(row[: lookup.WIDTH], Purpose.READ)
-    # A client that was deleted (no row) stands as little as one that was switched off.
+    # A deleted client has no row.
     if claims.get("client_id") and not active:
         raise SessionInactive
     return tenant, client
 
 
-def _end_user(claims: dict[str, Any]) -> Principal:
+def _end_user(claims: Claims) -> Principal:
     tenant, _ = _tenant_and_client(claims)
     with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
         cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
@@ -131,7 +131,7 @@ def _end_user(claims: dict[str, Any]) -> Principal:
     )
 
 
-def _client(claims: dict[str, Any]) -> Principal:
+def _client(claims: Claims) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
         raise SessionInactive
     tenant, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
@@ -144,11 +144,11 @@ def _client(claims: dict[str, Any]) -> Principal:
 
 
 def _principal(
-    claims: dict[str, Any],
+    claims: Claims,
     roles: tuple[str, ...],
     permissions: frozenset[str],
     tenant_settings: Mapping[str, Any],
-    user: dict[str, Any],
+    user: UserFields,
     groups: tuple[str, ...] = (),
     must_verify_email: bool = False,
 ) -> Principal:
@@ -173,9 +173,9 @@ def _principal(
 
 
 def tenant_of_call(principal: Principal, stated: UUID | None, header: str | None) -> UUID | None:
-    """The tenant that a call means: the token's, or for an operator the stated one, else the header's; none if neither.
+    """Return the tenant of a call: the token's, or for an operator the stated one, else the header's, else None.
 
-    TenantMismatch when a tenant's principal states another one, whether or not that exists.
+    Raises TenantMismatch when a tenant's principal states another one, whether or not that exists.
     """
     if principal.tenant_id is not None:
         if stated is not None and stated != principal.tenant_id:

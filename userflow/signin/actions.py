@@ -1,7 +1,8 @@
-"""Signing in, refreshing and signing out, for admin users and end users."""
+"""Sign in admin users and end users with a password, and complete every kind of sign-in."""
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from django.db import connection
@@ -13,7 +14,7 @@ from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.models import AdminUser, EndUser, admins_named, may_enter
+from userflow.accounts.models import Account, AdminUser, EndUser, admins_named, may_enter
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_policy import AAL2, required_acr
 from userflow.credentials import attempts, email_verification, passwords, tickets
@@ -25,35 +26,36 @@ from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import queries
 
 PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
+User = TypeVar("User", AdminUser, EndUser)
 
 
 @dataclass(frozen=True, slots=True)
-class SignIn:
-    """How a first step ended: with tokens, or with a ticket for the second step. Where the policy requires a factor and
-    the user has none, an enrollment ticket comes with the latter."""
+class SignIn(Generic[User]):
+    """The result of a password: tokens, or a ticket for the second step.
 
-    user: Any
+    If the policy requires a factor and the user has none, an enrollment ticket comes with the latter.
+    """
+
+    user: User
     tenant_id: UUID | None
     client_id: UUID | None
     tokens: TokenPair | None = None
     mfa_token: str | None = None
     methods: tuple[str, ...] = ()
-    # For the header X-Enrollment-Ticket; only while the user has no factor.
+    # For the header X-Enrollment-Ticket, only while the user has no factor.
     enrollment_ticket: str | None = None
 
     @property
     def enrollment_required(self) -> bool:
-        """Whether the second step waits for a first factor to be enrolled."""
+        """Whether the user must enroll a first factor to complete the sign-in."""
         return self.mfa_token is not None and self.enrollment_ticket is not None
 
 
-def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> SignIn:
+def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> SignIn[AdminUser]:
     """Sign an admin user in by username or e-mail address and password.
 
-    Returns tokens, or a ticket for the second step; where the policy in force requires a factor, a user without one gets
-    a ticket to enroll it as well. Raises WrongCredentials
-    (unknown, wrong, inactive, or of a tenant that lets no admins in: all alike, or the answer would tell that the
-    password is right), AttemptsLocked, TooManyFromAddress, HashersBusy.
+    Raises WrongCredentials, AttemptsLocked, TooManyFromAddress, HashersBusy. An unknown user, a wrong password, an inactive
+    user and a tenant that admits no admins all give WrongCredentials: a difference would tell that the password is right.
     """
     attempts.limit_guessing_address("signin")
     enters = ExpressionWrapper(may_enter(), output_field=BooleanField())
@@ -89,15 +91,14 @@ def sign_in_end_user(
     tenant_id: UUID | None = None,
     client_secret: str | None = None,
     user_agent: str = "",
-) -> SignIn:
+) -> SignIn[EndUser]:
     """Sign an end user in through a client of the tenant. A confidential client authenticates with its secret.
 
-    Gives tokens, or a ticket when a factor is enrolled. Raises WrongCredentials (unknown, wrong, inactive user and
-    inactive client alike), ClientNotAuthenticated, AttemptsLocked, TooManyFromAddress, HashersBusy,
-    TenantSuspended, TenantBusy.
+    Raises WrongCredentials (unknown user, wrong password, inactive user and inactive client alike), EmailNotVerified,
+    ClientNotAuthenticated, AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
     """
     attempts.limit_guessing_address("signin")
-    tenant, client_stands, stale = _tenant_of_client(client_id, client_secret)
+    tenant, client_active, stale = _tenant_of_client(client_id, client_secret)
     if tenant is None or (tenant_id is not None and tenant_id != tenant.tenant_id):
         passwords.matches(password, None)
         attempts.count_wrong_secret()
@@ -107,11 +108,11 @@ def sign_in_end_user(
         who = user.pk if user else email_key(email)
         with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
             right = passwords.matches(password, user.password if user else None)
-            if not right or user is None or not user.active or not client_stands:
+            if not right or user is None or not user.active or not client_active:
                 raise _rejected(END_USERS, user)
             _renew_hash(END_USERS, user, password)
         if email_verification.is_unverified(user, tenant):
-            # The password was right, so neither the try nor the refusal is held against anybody.
+            # The password was right: the attempt does not count.
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
             END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
             raise EmailNotVerified
@@ -122,35 +123,35 @@ def sign_in_end_user(
         return _after_password(END_USERS, user, subject, tenant=tenant, user_agent=user_agent, caller=caller)
 
 
-def _rejected(realm: Realm, user: Any, *, tenant_id: UUID | None = None) -> WrongCredentials:
+def _rejected(realm: Realm, user: Account | None, *, tenant_id: UUID | None = None) -> WrongCredentials:
     attempts.count_wrong_secret()
-    # Outside any transaction: the row must survive the refusal. A name that nobody has is not written down.
+    # Outside any transaction: the event must survive the error. Names of unknown users are not stored.
     realm.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused", tenant_id=tenant_id)
     return WrongCredentials()
 
 
-def _renew_hash(realm: Realm, user: Any, password: str) -> None:
-    """Replace a hash of another system, or of weaker parameters, now that the password is at hand."""
+def _renew_hash(realm: Realm, user: Account, password: str) -> None:
+    """Replace a hash of another system, or of weaker parameters, while the password is known."""
     if not passwords.is_outdated(user.password):
         return
     try:
         renewed = passwords.hashed(password)
     except HashersBusy:
-        return  # the sign-in has earned its tokens; the next one renews
+        return  # the password was right; the next sign-in renews the hash
     # Not over a password that was changed in the meantime.
     if realm.users._default_manager.filter(pk=user.pk, password=user.password).update(password=renewed):
         user.password = renewed
         return
-    # Another sign-in at the same moment has renewed it, or somebody has changed it.
+    # Another sign-in has renewed the hash at the same moment, or the password was changed.
     user.refresh_from_db(fields=["password"])
     if not passwords.matches(password, user.password):
         raise WrongCredentials
 
 
 def _tenant_of_client(client_id: UUID, secret: str | None) -> tuple[lookup.TenantContext | None, bool, bool]:
-    """The tenant's tenant, whether the client is active, and whether its last use is to be noted.
+    """Return the client's tenant, whether the client is active, and whether its last use must be stored.
 
-    Raises ClientNotAuthenticated for a confidential client without its secret. This depends on nothing about the user.
+    Raises ClientNotAuthenticated for a confidential client without its secret, for every user alike.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -170,82 +171,80 @@ def _tenant_of_client(client_id: UUID, secret: str | None) -> tuple[lookup.Tenan
 
 
 def admin_subject(user: AdminUser) -> TokenSubject:
-    """Whom a new session of an admin user speaks for."""
+    """Return the subject of a new session of an admin user."""
     kind = principals.ADMIN if user.tenant_id else principals.OPERATOR
     return TokenSubject(kind=kind, user_id=user.pk, tenant_id=user.tenant_id, client_id=None)
 
 
 def end_user_subject(user: EndUser, tenant_id: UUID, client_id: UUID | None) -> TokenSubject:
-    """Whom a new session of an end user speaks for."""
+    """Return the subject of a new session of an end user."""
     return TokenSubject(kind=principals.END_USER, user_id=user.pk, tenant_id=tenant_id, client_id=client_id)
 
 
 def _after_password(
     realm: Realm,
-    user: Any,
+    user: User,
     subject: TokenSubject,
     *,
     tenant: lookup.TenantContext | None,
     user_agent: str,
     caller: str,
-) -> SignIn:
-    """What a right password earns. One statement or one transaction: the tries are forgiven with it, or not at all.
-    Those of this `caller` alone: a sign-in from a familiar place gives strangers no new tries.
+) -> SignIn[User]:
+    """Open the session, or issue the tickets, of a right password, and clear the attempts of `caller` in one transaction.
 
-    Raises WrongCredentials when the password was replaced, the user switched off, or a first factor enrolled since
-    it was compared.
+    The attempts of other callers stay: a sign-in from a known network gives unknown networks no new attempts. Raises
+    WrongCredentials when the password was replaced, the user deactivated, or a first factor enrolled since the comparison.
     """
-    facts = {"user": user, "tenant_id": subject.tenant_id, "client_id": subject.client_id}
-    person = ("user", user.pk)
+    result = partial(SignIn[User], user=user, tenant_id=subject.tenant_id, client_id=subject.client_id)
+    target = ("user", user.pk)
     if user.mfa_methods:
         with realm.atomic():
-            _hold(realm, user)
+            _lock(realm, user)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             ticket = tickets.issue_ticket(
                 realm, user, tickets.SECOND_STEP, client_id=subject.client_id, amr=PASSWORD_AMR
             )
-            realm.record("signin.first_step", target=person, tenant_id=subject.tenant_id)
-        return SignIn(**facts, mfa_token=ticket, methods=tuple(user.mfa_methods))
+            realm.record("signin.first_step", target=target, tenant_id=subject.tenant_id)
+        return result(mfa_token=ticket, methods=tuple(user.mfa_methods))
     if required_acr(subject.kind, tenant.settings if tenant else {}) == AAL2:
         # No session before there is a factor: one ticket enrolls it, the other one completes the sign-in with it.
         with realm.atomic():
-            _hold(realm, user, without_factor=True)
+            _lock(realm, user, without_factor=True)
             attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
             ticket, enrollment = tickets.open_waiting_login(realm, user, client_id=subject.client_id, amr=PASSWORD_AMR)
-            realm.record("signin.factor_missing", target=person, tenant_id=subject.tenant_id)
-        return SignIn(**facts, mfa_token=ticket, enrollment_ticket=enrollment)
-    if realm is END_USERS:
+            realm.record("signin.factor_missing", target=target, tenant_id=subject.tenant_id)
+        return result(mfa_token=ticket, enrollment_ticket=enrollment)
+    if isinstance(user, EndUser):
         done = queries.complete_login(
             user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
         )
-        return SignIn(**facts, tokens=done.tokens, enrollment_ticket=done.enrollment_ticket)
+        return result(tokens=done.tokens, enrollment_ticket=done.enrollment_ticket)
     with realm.atomic():
         tokens = complete_sign_in(
             realm, user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, password_only=True
         )
         attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
         opened = tickets.open_enrollment(realm, user, cause=tickets.LOGIN)
-    return SignIn(**facts, tokens=tokens, enrollment_ticket=opened)
+    return result(tokens=tokens, enrollment_ticket=opened)
 
 
-def _hold(realm: Realm, user: Any, *, without_factor: bool = False) -> None:
-    """Lock the user until the transaction ends; WrongCredentials unless active and with the password that was compared
-    (and with `without_factor`, without a factor).
+def _lock(realm: Realm, user: Account, *, without_factor: bool = False) -> None:
+    """Lock the user until the transaction ends.
 
-    A reset or a first factor at the same moment is seen here, or waits and ends the ticket that is issued now: otherwise
-    the ticket would outlive the state that earned it. (Where there is a session at once, `issue.open_session` asks the
-    same in its statement.)
+    A reset or a first factor at the same moment is seen here, or waits and ends the ticket that is issued now. Otherwise
+    the ticket would outlive the state that it was issued for. Raises WrongCredentials unless the user is active, has the
+    password that was compared, and with `without_factor` has no factor.
     """
-    standing = realm.users._default_manager.filter(pk=user.pk, active=True, password=user.password)
+    unchanged = realm.users._default_manager.filter(pk=user.pk, active=True, password=user.password)
     if without_factor:
-        standing = standing.filter(mfa_methods=[])
-    if not standing.select_for_update(no_key=True).values_list("pk", flat=True).first():
+        unchanged = unchanged.filter(mfa_methods=[])
+    if not unchanged.select_for_update(no_key=True).values_list("pk", flat=True).first():
         raise WrongCredentials
 
 
 def complete_sign_in(
     realm: Realm,
-    user: Any,
+    user: Account,
     subject: TokenSubject,
     *,
     amr: tuple[str, ...],
@@ -253,10 +252,10 @@ def complete_sign_in(
     user_agent: str = "",
     password_only: bool = False,
 ) -> TokenPair:
-    """Open the session that all steps of a sign-in have earned, and audit it. Call it in the realm's transaction.
+    """Open the session of a sign-in whose steps are complete, and audit it. Call it in the realm's transaction.
 
     With `password_only` a user who has a factor by now gets no session. Raises WrongCredentials then, and EmailNotVerified
-    where the tenant requires a verified address: a passkey opens no session there either.
+    if the tenant requires a verified address, also for a passkey.
     """
     if email_verification.is_unverified(user, tenant):
         raise EmailNotVerified

@@ -1,4 +1,4 @@
-"""Proof in the request itself that its sender is the user of the access token."""
+"""Proof in the request itself that its sender is the user of the access token. See `docs/security-model.md`."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -8,6 +8,7 @@ from uuid import UUID
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from tenants.context import in_tenant
 from userflow import signals
+from userflow.accounts.models import Account
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import attempts, passwords, tickets
@@ -57,24 +58,24 @@ def prove_own_change(
 
 
 def proof_missing() -> ValidationFailed:
-    """The error of a request that needs a proof and has none."""
+    """Return the error of a request that needs a proof and has none."""
     return ValidationFailed(details={CURRENT_PASSWORD: [f"Send one of {', '.join(PROOFS)}."]})
 
 
 def prove_password(*, principal: Principal, password: str) -> None:
-    """Check the caller's own password; the try is counted before it is compared.
+    """Check the caller's own password; the attempt is counted before the comparison.
 
     Raises WrongCurrentPassword, NoPasswordHere, AttemptsLocked, TooManyFromAddress, HashersBusy.
     """
     realm = realm_of(principal.kind)
     with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
-        user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
+        user = realm.users._default_manager.filter(pk=principal.id, active=True).first()
         if user is None or not user.password:
             raise NoPasswordHere
         check_password(realm, user, password, tenant_id=principal.tenant_id)
 
 
-def check_password(realm: Realm, user: Any, password: str, *, tenant_id: UUID | None) -> None:
+def check_password(realm: Realm, user: Account, password: str, *, tenant_id: UUID | None) -> None:
     """Check the password of a user who has shown another proof; the errors of `prove_password`. Call it in the realm."""
     attempts.reject_guessing_address()
     with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.SIGNED_IN):
@@ -87,8 +88,8 @@ def check_password(realm: Realm, user: Any, password: str, *, tenant_id: UUID | 
 
 
 def wrong_password() -> WrongCurrentPassword:
-    """The error of a `current_password` that is not the user's."""
-    return WrongCurrentPassword(details={CURRENT_PASSWORD: ["This is not your present password."]})
+    """Return the error of a wrong `current_password`."""
+    return WrongCurrentPassword(details={CURRENT_PASSWORD: ["This is not your current password."]})
 
 
 def _use_proof_token(principal: Principal, token: str) -> tuple[str, ...]:

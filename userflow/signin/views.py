@@ -39,12 +39,12 @@ TICKET_MEANS = {
 
 
 def ticket_header(ticket: str | None) -> dict[str, str]:
-    """The response header of an enrollment ticket, if there is one."""
+    """Return the header of an enrollment ticket, if there is one."""
     return {TICKET_HEADER: ticket} if ticket else {}
 
 
-def answer(done: SignIn, **members: Any) -> Response:
-    """The response of a sign-in: tokens and `members`, or the ticket for the second step."""
+def sign_in_response(done: SignIn[Any], **fields: object) -> Response:
+    """Return the response of a sign-in: tokens and `fields`, or the ticket for the second step."""
     headers = {**NO_STORE, **ticket_header(done.enrollment_ticket)}
     if done.tokens is None:
         waiting = {
@@ -56,13 +56,13 @@ def answer(done: SignIn, **members: Any) -> Response:
         if done.enrollment_required:
             waiting |= {"enrollment_required": True, "enrollment_ticket": done.enrollment_ticket}
         return Response(waiting, headers=headers)
-    return Response({**done.tokens.members(), **members, "mfa_required": False}, headers=headers)
+    return Response({**done.tokens.members(), **fields, "mfa_required": False}, headers=headers)
 
 
 def _client_secret(request: Request, asked: dict[str, Any]) -> str | None:
-    """The secret of the client that the body names, by HTTP Basic or in the body.
+    """Return the secret of the client that the body names, from HTTP Basic or the body.
 
-    A header for someone else is ignored: a proxy in front may ask for a login of its own. Raises ValidationFailed for both
+    A header that names another client is ignored: it may be for a proxy in front. Raises ValidationFailed for both
     at once (RFC 6749 section 2.3).
     """
     secret: str | None = asked.get("client_secret")
@@ -91,7 +91,7 @@ class AdminSignInViewSet(ApiViewSet):
             **self.valid(serializers.AdminLoginIn), user_agent=request.META.get("HTTP_USER_AGENT", "")
         )
         user = done.user
-        return answer(done, user={"id": user.pk, "username": user.username, "email": user.email})
+        return sign_in_response(done, user={"id": user.pk, "username": user.username, "email": user.email})
 
 
 class EndUserSignInViewSet(ApiViewSet):
@@ -112,7 +112,7 @@ class EndUserSignInViewSet(ApiViewSet):
         asked["client_secret"] = _client_secret(request, asked)
         done = actions.sign_in_end_user(**asked, user_agent=request.META.get("HTTP_USER_AGENT", ""))
         user = {"id": done.user.pk, "email": done.user.email, "name": done.user.name}
-        return answer(done, user=user, tenant_id=done.tenant_id, client_id=done.client_id)
+        return sign_in_response(done, user=user, tenant_id=done.tenant_id, client_id=done.client_id)
 
 
 class SignOutViewSet(ApiViewSet):
@@ -131,7 +131,7 @@ class SignOutViewSet(ApiViewSet):
 
 
 class SessionViewSet(ApiViewSet):
-    """Sessions that stand: one's own, or those of a user of the tenant."""
+    """Active sessions of the caller, or of a user of the tenant."""
 
     permission_classes = [SignedIn]
 
@@ -168,7 +168,7 @@ class SessionViewSet(ApiViewSet):
         asked["tenant_id"] = _tenant_if_any(request, asked.pop("tenant_id", None))
         session = id_or(session_id, UnknownSession)
         sessions.end_one_session(by=principal_at(request), session_id=session, **asked)
-        return Response({"message": "The session is ended.", "id": session})
+        return Response({"message": "The session has ended.", "id": session})
 
     @endpoint(
         query=serializers.SessionsOfUserQuery,
@@ -192,11 +192,11 @@ class SessionViewSet(ApiViewSet):
         tenant = _tenant_if_any(request, asked.get("tenant_id"))
         user = asked["user_id"]
         ended = sessions.end_all_sessions(by=principal_at(request), user_id=user, tenant_id=tenant)
-        return Response({"message": "The sessions are ended.", "user_id": user, "sessions_ended": ended})
+        return Response({"message": "The sessions have ended.", "user_id": user, "sessions_ended": ended})
 
 
 def _tenant_if_any(request: Request, stated: UUID | None) -> UUID | None:
-    """The tenant of the call; none for an operator who names none and so means admin users."""
+    """Return the tenant of the call, or None for an operator who names none and so means admin users."""
     if principal_at(request).tenant_id or stated or request.META.get("HTTP_X_TENANT_ID"):
         return tenant_at(request, stated)
     return None
