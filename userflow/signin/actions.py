@@ -195,7 +195,7 @@ def _after_password(
     The attempts of other callers stay: a sign-in from a known network gives unknown networks no new attempts. Raises
     WrongCredentials when the password was replaced, the user deactivated, or a first factor enrolled since the comparison.
     """
-    result = partial(SignIn[User], user=user, tenant_id=subject.tenant_id, client_id=subject.client_id)
+    result = partial(SignIn, user=user, tenant_id=subject.tenant_id, client_id=subject.client_id)
     target = ("user", user.pk)
     if user.mfa_methods:
         with realm.atomic():
