@@ -187,6 +187,8 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "identity_platform.api.middleware.SecurityMiddleware",
     "tenants.rejections.RejectedCalls",
     "identity_platform.api.cors.CrossOrigin",
     "console.frame.middleware.ConsoleStaticFiles",
@@ -218,10 +220,14 @@ STATIC_URL = "/static/"
 # Served from the packages themselves: nothing to collect before a start.
 WHITENOISE_USE_FINDERS = True
 AUTH_USER_MODEL = "userflow.AdminUser"
-# The username is unique without regard to case, by a constraint that this check does not see.
-# SecurityMiddleware, XFrameOptionsMiddleware and CsrfViewMiddleware are known to the checks by name only: ours set the
-# same headers on every answer and check forged requests where there are cookies.
-SILENCED_SYSTEM_CHECKS = ["auth.W004", "security.W001", "security.W002", "security.W003"]
+SILENCED_SYSTEM_CHECKS = [
+    # Usernames are unique without regard to case, by a constraint that this check does not see.
+    "auth.W004",
+    # Checks by name for SecurityMiddleware and CsrfViewMiddleware. The platform uses subclasses: one redirects with 308,
+    # the other applies to the console only, because the API takes no cookies.
+    "security.W001",
+    "security.W003",
+]
 # Django signs nobody in: the console has the platform's own steps (console.signin).
 AUTHENTICATION_BACKENDS: list[str] = []
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -253,11 +259,11 @@ SESSION_ENGINE = "console.signin.store"
 # Operators work with a second factor only, over the API and in the console; one without enrols it first.
 OPERATORS_REQUIRE_FACTOR = boolean("OPERATORS_REQUIRE_FACTOR", not EMBEDDED)
 SECURE_SSL_REDIRECT = boolean("SECURE_SSL_REDIRECT", not EMBEDDED)
-SECURE_REDIRECT_EXEMPT = [r"^uflow/(health|ready|live)$"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUSTED_PROXY_HOPS else None
 SECURE_HSTS_SECONDS = 0 if EMBEDDED else integer("SECURE_HSTS_SECONDS", 31536000)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not EMBEDDED
 X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "no-referrer"
 # Pages of other origins that may call the API from a browser. A list of the operator's, never of the tenants: in an open
 # enrollment window the caller's address counts as proof, and a page that a stranger chose would share it.
 CORS_ALLOWED_ORIGINS = string_list("CORS_ALLOWED_ORIGINS", [])

@@ -1,4 +1,4 @@
-"""What every request passes first and last: request id, size guard, safety headers, one line in the log."""
+"""Middleware for every request: request id, security headers, body size, HTTPS, one log line."""
 
 import re
 import time
@@ -9,6 +9,7 @@ import structlog
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
+from django.middleware import security
 
 from identity_platform.api import errors, handlers, metrics
 from identity_platform.api.client_address import client_address, is_callers_own
@@ -18,25 +19,17 @@ from identity_platform.postgresql import statement_timeout
 
 access = structlog.get_logger("identity.access")
 
-# A caller's own id is taken over when it cannot break a log line or a header.
+# A request id that the caller sends is used if it cannot break a log line or a header.
 SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
-# Orchestrators probe by address: these answer to any Host, and say nothing that depends on it.
+# Orchestrators probe by IP address, so these paths accept any Host. Their responses do not depend on it.
 PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live"})
 CONSOLE = "/admin/"
-# Longer than the server's own limit, so that it is the server that ends what is only slow.
+# Longer than the server's own limit, so that the server itself cancels a statement that is only slow.
 STATEMENT_TIMEOUT_SECONDS = settings.TENANT_STATEMENT_TIMEOUT_MS / 1000 + 0.2
-# Its pages look at more, and somebody is looking at them.
+# Console pages read more.
 CONSOLE_STATEMENT_TIMEOUT_SECONDS = STATEMENT_TIMEOUT_SECONDS + 10
 PAGES = (CONSOLE, "/docs/", "/demo/", "/static/")
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-}
-# As Django keeps headers that it has checked: checking the same ones again would cost every answer 15 microseconds.
-_CHECKED = {name.lower(): (name, value) for name, value in HEADERS.items()}
+API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 PAGE_POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "script-src 'self' 'unsafe-inline' 'unsafe-eval'; frame-ancestors 'none'; form-action 'self'; base-uri 'self'"
@@ -44,7 +37,7 @@ PAGE_POLICY = (
 
 
 class ApiMiddleware:
-    """Outermost: what happens inside cannot leave without an envelope, an id and a log line."""
+    """Give every response a request id, a content security policy and a log line. The outermost middleware."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -67,21 +60,11 @@ class ApiMiddleware:
             CONSOLE_STATEMENT_TIMEOUT_SECONDS if request.path.startswith(CONSOLE) else STATEMENT_TIMEOUT_SECONDS
         )
         try:
-            response = self._answer(request)
+            response = self.get_response(request)
             response.headers["X-Request-ID"] = request_id
-            if request.path.startswith(PAGES):
-                # A page may state a stricter one of its own.
-                response.headers.setdefault("Content-Security-Policy", PAGE_POLICY)
-            if request.path.startswith(CONSOLE):
-                # With no-referrer browsers send forms with `Origin: null`, which the check for forged requests rejects.
-                response.headers.setdefault("Referrer-Policy", "same-origin")
-            stored = response.headers._store
-            for key, header in _CHECKED.items():
-                stored.setdefault(key, header)
-            if settings.SECURE_HSTS_SECONDS:
-                response.headers["Strict-Transport-Security"] = (
-                    f"max-age={settings.SECURE_HSTS_SECONDS}; includeSubDomains; preload"
-                )
+            # A page may have set a stricter policy.
+            policy = PAGE_POLICY if request.path.startswith(PAGES) else API_POLICY
+            response.headers.setdefault("Content-Security-Policy", policy)
             match = request.resolver_match
             route = match.route if match else None
             seconds = time.perf_counter() - began
@@ -91,7 +74,7 @@ class ApiMiddleware:
             access.info(
                 "request",
                 method=method,
-                # The route, not the path: paths and queries carry ids and addresses of people.
+                # The route, not the path: paths and queries contain ids and addresses of people.
                 route=route,
                 status=response.status_code,
                 ms=round(seconds * 1000, 2),
@@ -105,19 +88,37 @@ class ApiMiddleware:
             statement_timeout.limit(None)
             structlog.contextvars.clear_contextvars()
 
-    def _answer(self, request: HttpRequest) -> HttpResponse:
+
+class SecurityMiddleware(security.SecurityMiddleware):
+    """Django's own, which also rejects unknown hosts and large bodies, and redirects to HTTPS with 308.
+
+    Django redirects with 301, after which clients send a POST as a GET. 308 keeps method and body (RFC 9110 section 15.4.9).
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        self._next = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self._rejection(request) or self._next(request)
+        if request.path.startswith(CONSOLE):
+            # With no-referrer browsers send forms with `Origin: null`, which the CSRF check rejects.
+            response.headers.setdefault("Referrer-Policy", "same-origin")
+        return self.process_response(request, response)
+
+    def _rejection(self, request: HttpRequest) -> HttpResponse | None:
         length = request.META.get("CONTENT_LENGTH") or "0"
         if length.isdigit() and int(length) > settings.API_BODY_LIMIT:
-            refused = handlers.plain_response(request.path, errors.BodyTooLarge())
-            # A page of another origin that may call us may also read why it was rejected.
-            answer: HttpResponse = CrossOrigin(lambda _: refused)(request)
-            return answer
-        if request.path not in PROBES:
-            try:
-                host = request.get_host()
-            except DisallowedHost:
-                return handlers.plain_response(request.path, errors.UnknownHost())
-            if settings.SECURE_SSL_REDIRECT and not request.is_secure():
-                # 308 keeps method and body (RFC 9110 section 15.4.9).
-                return HttpResponse(status=308, headers={"Location": f"https://{host}{request.get_full_path()}"})
-        return self.get_response(request)
+            too_large = handlers.plain_response(request.path, errors.BodyTooLarge())
+            # A page of an allowed origin may read why its request was rejected.
+            response: HttpResponse = CrossOrigin(lambda _: too_large)(request)
+            return response
+        if request.path in PROBES:
+            return None
+        try:
+            host = request.get_host()
+        except DisallowedHost:
+            return handlers.plain_response(request.path, errors.UnknownHost())
+        if settings.SECURE_SSL_REDIRECT and not request.is_secure():
+            return HttpResponse(status=308, headers={"Location": f"https://{host}{request.get_full_path()}"})
+        return None
