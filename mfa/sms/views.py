@@ -61,7 +61,7 @@ class SmsViewSet(FactorViewSet):
         caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None), proof=proof)
         done = actions.confirm_sms_setup(**without_proof(asked, but="code"), caller=caller)
         answer = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
-        return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
+        return Response({**answer, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
 
     @endpoint(
         serializers.SmsRequestCode,
@@ -92,7 +92,7 @@ class SmsViewSet(FactorViewSet):
             "success": True,
             "tenant_id": asked["tenant_id"],
         }
-        return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
+        return Response({**answer, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
 
     def _sent(self, sent: actions.CodeSent) -> Response:
         return Response(

@@ -43,7 +43,7 @@ class TotpMechanism(FactorViewSet):
         done = actions.confirm_totp_setup(**self.whom(without_proof(asked, but="code"), proof=proof))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
         answer = {"backup_codes": done.backup_codes, "message": message, "success": True}
-        return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
+        return Response({**answer, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
 
     def answer_verify(self, asked: dict[str, Any]) -> Response:
         """200 with what was verified, and the tokens of a login that waited for it."""
@@ -56,7 +56,7 @@ class TotpMechanism(FactorViewSet):
             "success": True,
             **place,
         }
-        return Response({**answer, **(done.tokens.members() if done.tokens else {})}, headers=NO_STORE)
+        return Response({**answer, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
 
     def answer_disable(self, asked: dict[str, Any]) -> Response:
         """200 once it is gone."""

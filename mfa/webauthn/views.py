@@ -47,14 +47,14 @@ PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 def enrolled(done: Enrolled) -> dict[str, Any]:
     """Fields of a finished registration, with the tokens of a sign-in that it completes."""
     fields = {"success": True, "message": "The passkey is enrolled.", "credential_id": done.credential_id}
-    return {**fields, **(done.tokens.members() if done.tokens else {})}
+    return {**fields, **(done.tokens.fields() if done.tokens else {})}
 
 
 def verified(done: Verified) -> Response:
     """The answer of a finished authentication, with what the login answers where it completes a sign-in."""
     answer: dict[str, Any] = {"success": True, "user_id": done.user.pk}
     if done.tokens is not None:
-        answer |= done.tokens.members()
+        answer |= done.tokens.fields()
     return Response(answer, headers=NO_STORE)
 
 

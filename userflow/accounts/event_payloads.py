@@ -1,14 +1,13 @@
-"""What events tell of people: the members that the API shows for them, never a hash and never a secret."""
+"""The payload of events about end users: the fields that the API shows, never a hash or a secret."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    # The rooms that publish are those that this would import.
     from userflow.accounts.models import EndUser
 
 
 def person(user: "EndUser", **more: Any) -> dict[str, Any]:
-    """An end user as GET /uflow/user/enduser/{tenant_id}/{user_id} shows it, with `user_id` for `id`; `more` beside it."""
+    """Return an end user as GET /uflow/user/enduser/{tenant_id}/{user_id} shows it, with `user_id` for `id`, and `more`."""
     return {
         "user_id": user.pk,
         "email": user.email,

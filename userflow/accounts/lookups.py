@@ -8,14 +8,14 @@ from identity_platform.api.pagination import Page, offset
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.errors import UnknownUser, UnknownUsers
 
-# More in one call would hold locks and build statements of a size that nobody expects of one request.
+# More in one call would hold too many locks and build too large a statement for one request.
 MOST_AT_ONCE = 1000
 
 
 def must_exist(user_ids: Iterable[UUID]) -> None:
-    """Raise UnknownUsers (404), which names each id that no end user of the tenant that is entered has.
+    """Raise UnknownUsers (404), with each id that no end user of the entered tenant has.
 
-    Those that exist are locked against erasure until the transaction ends, so what is then bound to them holds.
+    The others are locked against erasure until the transaction ends.
     """
     wanted = set(user_ids)
     found = EndUser.objects.filter(pk__in=wanted).order_by("pk").select_for_update(no_key=True)
@@ -25,7 +25,7 @@ def must_exist(user_ids: Iterable[UUID]) -> None:
 
 
 def page_of_members(members: Any, *, page: int, limit: int) -> Page:
-    """One page of `members` (rows with a `user` and a `created_at`), the newest member first, as answers show them."""
+    """Return one page of `members` (rows with a `user` and a `created_at`), newest first, as the API shows them."""
     start = offset(page, limit)
     rows = members.order_by("-created_at", "-pk")[start : start + limit].values(
         "user_id", "user__email", "user__name", "user__active", "created_at"
@@ -44,9 +44,9 @@ def page_of_members(members: Any, *, page: int, limit: int) -> Page:
 
 
 def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -> AdminUser:
-    """One admin user; `within` is the caller's tenant (None: an operator sees all). UnknownUser otherwise.
+    """Return one admin user; `within` is the caller's tenant (None: an operator sees all). Raises UnknownUser.
 
-    `lock` keeps others from changing the row until the caller's transaction ends.
+    `lock` locks the row until the caller's transaction ends.
     """
     found = AdminUser.objects.prefetch_related("roles").filter(pk=user_id)
     if lock:

@@ -35,7 +35,7 @@ class EndUser(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     last_login = models.DateTimeField(null=True)
-    # Registered without the permission `endusers:write`, so nothing says yet that the address is the registrant's own.
+    # Registered without the permission `endusers:write`: the address need not be the registrant's own.
     self_registered = models.BooleanField(default=False, db_default=False)
 
     # An unused registration; see `userflow.credentials.unused_registrations`. One that an admin has deactivated stays.
@@ -57,7 +57,7 @@ class EndUserCount(TenantModel):
     """How many end users of a kind the tenant has: the sum over its rows, kept by triggers and never written by this code.
 
     Of each kind there are as many rows as transactions have ever added or removed such people at the same moment: each
-    takes one that nobody holds, so that registrations, and an import that lasts minutes, never wait for each other.
+    takes one that is not locked, so that registrations, and an import that lasts minutes, never wait for each other.
     """
 
     users = models.BigIntegerField()
@@ -161,7 +161,7 @@ class Client(models.Model):
     secret_digest = models.BinaryField(null=True, editable=False)
     previous_secret_digest = models.BinaryField(null=True, editable=False)
     previous_secret_until = models.DateTimeField(null=True, editable=False)
-    # Stands in the client's own tokens and is raised when it is switched off: they do not come back with it.
+    # A claim of the client's own tokens, raised when it is deactivated: old tokens stay invalid when it is activated again.
     generation = models.PositiveIntegerField(default=1, db_default=1, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -198,8 +198,8 @@ def username_is(username: str) -> models.Q:
 def address_is(key: str) -> models.Q:
     """The condition of the admin user that an address (its `email_key`) names.
 
-    This is the user who has verified the address. An address that nobody has verified names its user only while no other
-    one states it: anyone who makes admin users can state any address.
+    This is the user who has verified the address. An unverified address names its user only while no other
+    user has it: anyone who creates admin users can give them any address.
     """
     others = AdminUser.objects.filter(email_key=key).exclude(pk=models.OuterRef("pk"))
     return models.Q(email_key=key) & models.Q(
@@ -243,7 +243,7 @@ class AdminUserManager(BaseUserManager["AdminUser"]):
 
     def create_superuser(self, username: str, email: str, password: str | None = None, **extra: Any) -> "AdminUser":
         """An operator, from the command line. Raises Django's ValidationError, which the command shows as one line."""
-        # The command asks these itself only where somebody types, and lets them be passed over.
+        # The command validates only interactive input, and lets the operator bypass the check.
         validate_password(password or "")
         try:
             address = email_address(email)
@@ -266,7 +266,7 @@ class AdminUserManager(BaseUserManager["AdminUser"]):
 
 
 class AdminUser(AbstractBaseUser):
-    """Signs in to the global side. Without a tenant: an operator, staff of the platform."""
+    """An admin of a tenant, or without a tenant an operator: staff of the platform."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     username = models.CharField(max_length=LONGEST_NAME)
@@ -297,7 +297,7 @@ class AdminUser(AbstractBaseUser):
             models.UniqueConstraint(
                 fields=["email_key"], condition=models.Q(email_verified_at__isnull=False), name="admin_email_unique"
             ),
-            # Within a tenant (and among operators) two are a mistake; whoever makes one sees the other.
+            # Within a tenant (and among operators) two are a mistake, and the caller may see both.
             models.UniqueConstraint(
                 fields=["tenant", "email_key"],
                 condition=models.Q(email_verified_at__isnull=True),
@@ -314,7 +314,7 @@ class AdminUser(AbstractBaseUser):
         return self.username
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """The key follows the address, whoever saves."""
+        """Keep the key in step with the address."""
         self.email_key = email_key(self.email)
         super().save(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Rank: a caller neither gives, takes away nor changes what holds permissions beyond its own."""
+"""Rank: a caller cannot grant, revoke or change what holds permissions that the caller lacks."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ def lacking(by: Principal, permissions: Iterable[str]) -> set[str]:
     The caller must hold each of the platform's permissions itself. The permissions that a tenant defines mean something
     to the tenant's applications only, and admin users never hold one. An admin user with `roles:write` can bind them to
     any user of the tenant, so they count as held; otherwise a tenant's admins could not manage their own users. A client
-    needs each of them as a scope, whatever else it may do: its secret must not open more than its scopes say.
+    needs each of them as a scope: its secret must not give more access than its scopes.
     """
     beyond = set(permissions) - by.permissions
     return beyond & set(EVERY_PERMISSION) if by.is_admin and by.may("roles:write") else beyond
@@ -44,9 +44,9 @@ def require_revocable(by: Principal, permissions: Iterable[str]) -> None:
 
 
 def outranks(by: Principal, user: EndUser) -> bool:
-    """Whether no permission of this user of the entered tenant is beyond the caller (above).
+    """Return whether the caller holds every permission of this user of the entered tenant.
 
-    A caller who could change a stronger user's address or reset their factors would in the end hold those permissions.
+    A caller who could change such a user's address or reset the factors could take over the permissions.
     """
     roles = Role.objects.filter(Q(bindings__user=user) | Q(groups__memberships__user=user))
     held = {permission for permissions in roles.values_list("permissions", flat=True) for permission in permissions}
@@ -62,7 +62,8 @@ def must_outrank(by: Principal, user: EndUser) -> None:
 def must_outrank_admin(by: Principal, user: AdminUser) -> None:
     """Raise GrantsMoreThanHeld when the user holds a permission that the caller lacks.
 
-    Who could change a stronger user's address or switch it off would in the end hold that user's permissions."""
+    A caller who could change such a user's address could take over the permissions.
+    """
     held = {permission for role in user.roles.all() for permission in role.permissions}
     if not held <= by.permissions:
         raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")

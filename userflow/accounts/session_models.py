@@ -19,19 +19,19 @@ from userflow.accounts.session_policy import AAL1
 SESSION_KEPT = timedelta(days=30)
 # Past the longest life of a refresh token a replay is rejected by its own expiry, so its link need not be known.
 USED_TOKEN_KEPT = timedelta(days=90)
-# Past `attempts.FORGOTTEN_AFTER` a counter begins anew, so nothing is forgiven that was not forgiven already.
+# Longer than `attempts.FORGOTTEN_AFTER`, after which a counter starts again anyway.
 ATTEMPTS_KEPT = timedelta(days=2)
 
 
 class Session(models.Model):
-    """One sign-in of one user; tokens of an ended session are rejected at the next request."""
+    """One sign-in of one user; its tokens are rejected once it has ended."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     client_id = models.UUIDField(null=True)
-    # How the user has proven the session, and the assurance level that this amounts to (userflow.accounts.session_policy).
+    # The verified authentication methods, and their assurance level (userflow.accounts.session_policy).
     amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     acr = models.CharField(max_length=8, default=AAL1)
-    # The last proof by the user: the sign-in, or a step-up since.
+    # The last time the user was verified: the sign-in, or a step-up since.
     auth_time = models.DateTimeField()
     created_at = models.DateTimeField(auto_now_add=True)
     last_used_at = models.DateTimeField(default=now)
@@ -75,7 +75,7 @@ class EndUserSession(Session, TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """After a restore: everybody signs in again."""
+        """After a restore every user signs in again."""
         cls._base_manager.filter(ended_at=None).update(ended_at=moment, end_reason="restored")
 
 
@@ -85,8 +85,8 @@ class RefreshToken(models.Model):
     digest = models.BinaryField(primary_key=True)
     issued_at = models.DateTimeField(auto_now_add=True)
     used_at = models.DateTimeField(null=True)
-    # What the winner of a race received, for the loser within ten seconds; empty once the
-    # successor was used itself: a token that is presented after that is stolen.
+    # The response of the winner of a race, for the loser within ten seconds. Empty once the successor was used: a token that
+    # is presented after that is stolen.
     successor_sealed = models.BinaryField(null=True)
 
     class Meta:
@@ -110,15 +110,15 @@ class EndUserRefreshToken(RefreshToken, TenantModel):
 
 
 class Attempts(models.Model):
-    """Wrong tries at one factor of one user by one kind of caller.
+    """Failed attempts at one factor of one user by one kind of caller.
 
-    `subject` is the user's id, or a keyed digest of the name that was tried: a name nobody has is counted and locked like
-    any other, so a lock does not tell who exists.
+    `subject` is the user's id, or a keyed digest of the name in the request: unknown names are counted and locked
+    too, so a lock does not tell who exists.
     """
 
     subject = models.CharField(max_length=64)
     factor = models.CharField(max_length=16)
-    # `known` callers (ticket or Bearer of that user) have a budget of their own: strangers cannot lock a person out.
+    # The budget, see `userflow.credentials.attempts`: the user's own session has one of its own.
     caller = models.CharField(max_length=8)
     failures = models.PositiveIntegerField(default=0)
     locked_until = models.DateTimeField(null=True)
@@ -132,7 +132,7 @@ class Attempts(models.Model):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Rested so long that it counts for nothing."""
+        """Without an attempt for so long that it does not count any more."""
         return models.Q(updated_at__lt=moment - ATTEMPTS_KEPT)
 
 
@@ -158,7 +158,7 @@ class Ticket(models.Model):
     """Short-lived proof of a finished first step; 256 bits, stored hashed.
 
     `purpose` is `second_step` (a login that waits for its second factor; ends with one success), `enrollment` (may add
-    factors while it lasts) or `proof` (a step-up of the session, for one request that asks for a proof).
+    factors while it lasts) or `proof` (a step-up of the session, for one request that needs a proof).
     """
 
     digest = models.BinaryField(primary_key=True)
@@ -166,9 +166,9 @@ class Ticket(models.Model):
     client_id = models.UUIDField(null=True)
     amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     wrong_codes = models.PositiveSmallIntegerField(default=0)
-    # Of a proof token: the session that has earned it, and the only one that may use it.
+    # Of a proof token: the only session that may use it.
     session_id = models.UUIDField(null=True)
-    # Of an enrollment ticket that a login issued: the digest of the login's own ticket, which waits for the new factor.
+    # Of an enrollment ticket that a login issued: the digest of the login's own ticket, which waits for the factor.
     login_digest = models.BinaryField(null=True)
     # Factor kinds that this ticket has added.
     spent_on: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
@@ -210,12 +210,12 @@ class EndUserTicket(Ticket, TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """After a restore: no sign-in goes on, and no link sets a password."""
+        """After a restore no pending sign-in continues, and no link sets a password."""
         cls._base_manager.all().delete()
 
 
 class EnrollmentWindow(models.Model):
-    """For some minutes after registration or a password login, the opener's address may enrol without a header.
+    """For some minutes after registration or a password login, the same address may enroll without a header.
 
     Only opened while the user has no confirmed factor (proof level 3 in docs/security-model.md).
     """
@@ -253,7 +253,7 @@ class EndUserEnrollmentWindow(EnrollmentWindow, TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """After a restore: nobody is let in by where they were before it."""
+        """After a restore no window of the time before it is valid."""
         cls._base_manager.all().delete()
 
 

@@ -1,7 +1,7 @@
-"""What a session has proven, how long it lasts, and what the policy in force asks of it.
+"""Assurance level and lifetime of sessions, and the level that the policy in force requires.
 
-Pure functions over the platform's settings and a tenant's settings: sign-in, refresh, every use of a token and the console
-ask them, so a limit or a policy that changes counts at the next use. Sources: NIST SP 800-63B-4 (sections 2.1 to 2.3 and
+Pure functions of the platform's and the tenant's settings. Sign-in, refresh, every use of a token and the console call
+them, so a changed limit or policy takes effect at the next use. Sources: NIST SP 800-63B-4 (sections 2.1 to 2.3 and
 5), RFC 9470, RFC 8176.
 """
 
@@ -24,24 +24,24 @@ MULTI_FACTOR: Final = "mfa"
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Seconds that a session may go unused, and seconds after which it ends however much it is used."""
+    """Seconds without use after which a session ends, and seconds after which it ends in any case."""
 
     idle: int
     absolute: int
 
     def allow(self, *, age: float, unused: float) -> bool:
-        """Whether a session of this age (seconds), unused for so many seconds, is still within both limits."""
+        """Return whether a session of this age, unused for `unused` seconds, is within both limits."""
         return age <= self.absolute and unused <= self.idle
 
 
 def acr_of(amr: Iterable[str]) -> str:
-    """The assurance level that these authentication methods (RFC 8176) amount to."""
+    """Return the assurance level of these authentication methods (RFC 8176)."""
     methods = set(amr)
     return AAL2 if MULTI_FACTOR in methods or ("pwd" in methods and methods & SECOND_FACTORS) else AAL1
 
 
 def session_limits(kind: str, tenant_settings: Mapping[str, Any]) -> SessionLimits:
-    """The limits now in force for sessions of this kind of principal. A tenant may shorten them, never lengthen."""
+    """Return the limits now in force for sessions of this kind of principal. A tenant can only shorten them."""
     match kind:
         case principals.OPERATOR:
             return SessionLimits(settings.OPERATOR_SESSION_IDLE_SECONDS, settings.OPERATOR_SESSION_SECONDS)
@@ -57,7 +57,7 @@ def session_limits(kind: str, tenant_settings: Mapping[str, Any]) -> SessionLimi
 
 
 def required_acr(kind: str, tenant_settings: Mapping[str, Any]) -> str:
-    """The assurance level that the policy now in force asks of every session of this kind of principal."""
+    """Return the assurance level that the policy now in force requires for this kind of principal."""
     if kind == principals.CLIENT:
         return AAL1
     if kind == principals.OPERATOR:

@@ -1,9 +1,9 @@
-"""Passwords that are tried first: the common and breached ones, and what people make of them.
+"""Reject common and breached passwords, and usual variations of them.
 
 The list is the one that Django ships (20,000 passwords out of breaches, by Royce Williams, in the public domain); an
-operator adds one with PASSWORD_BLOCKLIST. A list alone is easily met halfway: `Password2026!` is on none. So what is
-looked up is also the password without its digits and signs at the ends, without the usual substitutions, backwards and
-halved. Nothing leaves the machine.
+operator adds one with PASSWORD_BLOCKLIST. A list alone is not enough: `Password2026!` is on none. So the password
+is also looked up without digits and signs at its ends, without the usual substitutions, backwards and halved. Nothing
+leaves the machine.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from typing import Final
 from django.conf import settings
 from django.contrib.auth.password_validation import CommonPasswordValidator
 
-# Longer tails than this are no decoration any more: six digits behind a word, say a date.
+# A longer tail is not decoration: six digits behind a word may be a date.
 LONGEST_DECORATION = 6
 SHORTEST_WORD = 3
 _ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "yxcvbnm", "azertyuiop", "qsdfghjklm", "1234567890")
@@ -32,13 +32,13 @@ def _known() -> frozenset[str]:
 
 
 def is_common(password: str) -> bool:
-    """Whether the password is on the list, or is one that is by a usual variation, a sequence or a repetition."""
+    """Return whether the password or a usual variation of it is on the list, or it is a sequence or a repetition."""
     lowered = unicodedata.normalize("NFKC", password).lower()
     return _is_pattern(lowered) or any(form in _known() for form in _forms(lowered))
 
 
 def is_personal(password: str, words: tuple[str, ...]) -> bool:
-    """Whether the password is one of the words (a name, an address), or is one that is by a usual variation."""
+    """Return whether the password or a usual variation of it is one of the words (a name, an address)."""
     own = {part for word in words for part in _parts(word)}
     lowered = unicodedata.normalize("NFKC", password).lower()
     return any(form in own for form in _forms(lowered))
@@ -64,7 +64,7 @@ def _forms(lowered: str) -> set[str]:
 
 
 def _core(text: str) -> str:
-    """The text without digits and signs at its ends, as long as few enough are taken away."""
+    """Return the text without digits and signs at its ends, if these are few enough."""
     begin, end = 0, len(text)
     while end > begin and not text[end - 1].isalpha():
         end -= 1

@@ -1,13 +1,11 @@
-"""Proving that an address belongs to an end user: a link and a code are sent there, and one of them comes back.
+"""Verify that an address belongs to an end user: a link and a code are sent there, and one of them is sent back.
 
-A guest at the mechanism: registration and a changed address start a proof in their own transaction, signing in asks
-whether one is missing.
+Registration and a change of address start a verification in their own transaction; sign-in checks whether one is missing.
 """
 
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -25,28 +23,27 @@ from userflow.errors import TooManyFromAddress
 from userflow.mailed_tokens import placed_token
 
 LINK_LIFETIME = timedelta(hours=24)
-# Six digits are good for guessing sooner than 256 bits.
+# Six digits can be guessed sooner than 256 bits.
 CODE_LIFETIME = timedelta(minutes=30)
 WRONG_CODES_ALLOWED = 5
 REQUIRED = "required"
 
 
 def is_required(tenant: lookup.TenantContext) -> bool:
-    """Whether the tenant lets nobody in whose address is not proven."""
+    """Return whether the tenant requires a verified address."""
     return bool(tenant.setting("email_verification") == REQUIRED)
 
 
-def is_unverified(user: Any, tenant: lookup.TenantContext | None) -> bool:
-    """Whether it is an end user whose address must be verified before any sign-in, session, ticket or factor.
+def is_unverified(user: object, tenant: lookup.TenantContext | None) -> bool:
+    """Return whether this is an end user whose address must be verified before any sign-in, session, ticket or factor.
 
-    Every entry point asks this. Ask only after the password (or a passkey) was right: a response before that tells who
-    exists.
+    Every entry point checks this, and only after the password or passkey was right: an earlier response would tell who exists.
     """
     return tenant is not None and isinstance(user, EndUser) and is_required(tenant) and user.email_verified_at is None
 
 
 def code_digest(tenant: lookup.TenantContext, user_id: object, code: str) -> bytes:
-    """What is stored of a code: six digits are soon tried against a bare hash, so it is keyed, and bound to the user."""
+    """Return the stored digest of a code, keyed and bound to the user: six digits are soon tried against a plain hash."""
     return keyed_digest(f"{user_id} {code}", key=keys.tenant_key(tenant.tenant_id), purpose="email code")
 
 
@@ -59,9 +56,9 @@ def start_proof(
     until: datetime | None = None,
     keep: UUID | None = None,
 ) -> None:
-    """Send a link and a code to `email`; an older proof of the user ends. Call it inside the tenant's transaction.
+    """Send a link and a code to `email`; an older verification of the user ends. Call it inside the tenant's transaction.
 
-    The link is good until `until`, by default for a day. `keep` is the session that goes on when the address changes.
+    The link is good until `until`, by default for a day. `keep` is the session that continues when the address changes.
     """
     begun = now()
     expires = until or begun + LINK_LIFETIME
@@ -82,7 +79,7 @@ def start_proof(
     page = tenant.setting("email_verification_url")
     facts = {
         "issuer": issuer_of(tenant),
-        # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
+        # A fragment is not sent to servers, so the token is in no log and no Referer.
         "link": f"{page}#token={token}",
         "token": token,
         "code": code,
@@ -95,15 +92,17 @@ def start_proof(
 
 
 def give_up_changes(user_ids: Collection[UUID]) -> None:
-    """Other addresses of these users that wait to be proven are given up; the proof of a present one goes on."""
+    """Cancel pending changes of address of these users; the verification of a current address continues."""
     EmailProof.objects.filter(user_id__in=user_ids).exclude(email_key=F("user__email_key")).delete()
 
 
 def limit_changes(user_id: object) -> None:
-    """TooManyFromAddress (429) when the user asks for too many mails to new addresses, which may be strangers'. Call it
-    inside the tenant."""
+    """Raise TooManyFromAddress (429) when the user requests too many mails to new addresses, which may belong to others.
+
+    Call it inside the tenant.
+    """
     most, seconds = settings.LIMITS["email_resend"]
-    # By tenant too: an import may give somebody elsewhere the same id.
+    # By tenant too: an import may create a user of another tenant with the same id.
     key = f"{current_tenant().tenant_id} {user_id}"
     usage = ratelimit.count(group="email_change", key=key, limit=most, period=seconds)
     if usage.limited:
@@ -120,5 +119,5 @@ def tell_of_ended_use(user: EndUser) -> None:
 
 
 def issuer_of(tenant: lookup.TenantContext) -> str:
-    """Under which name the tenant speaks to its people."""
+    """Return the name of the tenant in mails to its users."""
     return str(tenant.setting("issuer_name"))

@@ -1,4 +1,4 @@
-"""Proofs of e-mail addresses that are under way."""
+"""Pending verifications of e-mail addresses."""
 
 from datetime import datetime
 
@@ -9,9 +9,9 @@ from userflow.accounts.models import AdminUser, EndUser
 
 
 class EmailProof(TenantModel):
-    """A link and a code that were sent to an address; whoever brings one of them back reads that address.
+    """A link and a code that were sent to an address. Sending one of them back verifies the address.
 
-    One a user: the newest counts. `email` is the user's own address, or the one it is to become.
+    One for each user, the newest. `email` is the user's own address, or the one it is to become.
     """
 
     user = models.OneToOneField(EndUser, on_delete=models.CASCADE, primary_key=True, related_name="email_proof")
@@ -21,7 +21,7 @@ class EmailProof(TenantModel):
     token_digest = models.BinaryField(unique=True)
     code_digest = models.BinaryField()
     wrong_codes = models.PositiveSmallIntegerField(default=0)
-    # The session that asked for a change of address: it goes on when the others end.
+    # The session that requested a change of address; it continues when the others end.
     session_id = models.UUIDField(null=True)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
@@ -39,14 +39,14 @@ class EmailProof(TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """After a restore: whoever still has something to prove asks for another mail."""
+        """After a restore users request another mail."""
         cls._base_manager.all().delete()
 
 
 class AdminEmailProof(models.Model):
     """A link that was sent to the address of an admin user; following it verifies the address.
 
-    One a user: the newest counts. `email` is the user's own address, or the one that it is to become.
+    One for each user, the newest. `email` is the user's own address, or the one that it is to become.
     """
 
     user = models.OneToOneField(AdminUser, on_delete=models.CASCADE, primary_key=True, related_name="email_proof")
@@ -54,7 +54,7 @@ class AdminEmailProof(models.Model):
     email_key = models.CharField(max_length=254)
     # SHA-256 of 256 bits.
     token_digest = models.BinaryField(unique=True)
-    # The session that asked for a change of address: it goes on when the others end.
+    # The session that requested a change of address; it continues when the others end.
     session_id = models.UUIDField(null=True)
     expires_at = models.DateTimeField()
 
@@ -114,5 +114,5 @@ class EndUserEmailUndo(EmailUndo, TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """After a restore: the changes that the links undo may not have happened."""
+        """After a restore the changes that the links undo may not have happened."""
         cls._base_manager.all().delete()

@@ -28,7 +28,7 @@ class Argon2Hasher(Argon2PasswordHasher):
     parallelism = 1
 
     def verify(self, password: str, encoded: str) -> bool:
-        """Whether it is the password; by the fastest implementation where the parameters are ours."""
+        """Return whether the password matches, with the fastest implementation for hashes with our parameters."""
         form = encoded[encoded.index("$") :]
         ours = f"$argon2id$v={ARGON2_VERSION}$m={self.memory_cost},t={self.time_cost},p={self.parallelism}$"
         verify = argon2id.fastest() if form.startswith(ours) else argon2id.by_argon2_cffi
@@ -37,30 +37,29 @@ class Argon2Hasher(Argon2PasswordHasher):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Hashes of one kind in this worker: so many at the same moment, and so many that hash or wait for it."""
+    """Limits for hashes of one kind in this worker: how many run at once, and how many run or wait."""
 
     cores: Semaphore
     waiting: Semaphore
 
     @classmethod
     def of(cls, *, at_once: int, waiting: int) -> "Lane":
-        """A lane whose error is HashersBusy (503)."""
+        """Return a lane that raises HashersBusy (503) when it is full."""
         return cls(*(Semaphore(number, lambda: HashersBusy(retry_after=1)) for number in (at_once, waiting)))
 
 
-# Every hash takes a core for some 15 ms and 19 MiB. More at once than this worker's share of cores only makes all of
-# them slower and starves the requests that hash nothing (performance.md, target 8).
+# A hash takes a core for some 15 ms and 19 MiB. More at once than this worker's share of cores make all of them slower and
+# starve the requests that hash nothing.
 OWN = Lane.of(at_once=settings.HASHES_AT_ONCE, waiting=settings.HASHES_WAITED_FOR)
-# A hash that a tenant brought along costs up to half a second: one at a time and with places of its own, so that however
-# many come they take no core and no place of those whose hash is the platform's.
+# A hash that a tenant imported costs up to half a second. These run one at a time in a lane of their own, so that they take
+# no place from the platform's own hashes.
 FOREIGN = Lane.of(at_once=1, waiting=max(1, settings.HASHES_WAITED_FOR // 2))
 
 
 def hashed(password: str) -> str:
-    """The encoded hash of a new password.
+    """Return the encoded hash of a new password.
 
-    New passwords are rarer than sign-ins and limited by address: they wait longer and are never turned away at once, so
-    that of many registrations of one address at the same moment each gets its own answer.
+    New passwords are rarer than sign-ins and limited by address, so they wait longer before HashersBusy.
     """
     with OWN.cores.acquire(wait=settings.NEW_HASH_WAIT_SECONDS):
         return hashers.make_password(_normal(password))
@@ -75,16 +74,16 @@ _dummy: str | None = None
 
 
 def matches(password: str, encoded: str | None) -> bool:
-    """Whether the password is the one that was hashed. Without a hash the same time is spent and the answer is no.
+    """Return whether the password is the one that was hashed. Without a hash, spend the same time and return False.
 
-    Hashes of other systems (`foreign_hashes`) take the time they take: until its first sign-in here such a user can be
-    told from one who has signed in before. Accepted, as it tells nothing that an import does not.
+    Hashes of other systems (`foreign_hashes`) take longer: by the time, such a user can be distinguished until the first
+    sign-in here. Accepted: it tells only that the user was imported.
     """
     global _dummy
     if _dummy is None:
-        _dummy = hashed("nobody has this password")
+        _dummy = hashed("not a password of any user")
     usable = bool(encoded) and hashers.is_password_usable(encoded)
-    # Longer than any password that could have been set: hashed all the same, cut, so that time tells nothing.
+    # A longer password cannot have been set. It is hashed all the same, so that the time tells nothing.
     tried = password[:LONGEST]
     lane = FOREIGN if usable and encoded and _is_dear(encoded) else OWN
     with lane.waiting.acquire(), lane.cores.acquire(wait=settings.PASSWORD_HASH_WAIT_SECONDS):
@@ -97,7 +96,7 @@ def matches(password: str, encoded: str | None) -> bool:
 
 
 def _is_dear(encoded: str) -> bool:
-    """Whether it may cost more than a hash of ours: an import may bring our very form with other parameters."""
+    """Return whether the hash may cost more than ours: an import may contain argon2id with other parameters."""
     if is_foreign(encoded):
         return True
     try:
@@ -108,28 +107,28 @@ def _is_dear(encoded: str) -> bool:
 
 
 def is_foreign(encoded: str) -> bool:
-    """Whether another system made this hash."""
+    """Return whether another system made this hash."""
     return not encoded.startswith(OWN_FORM)
 
 
 def is_outdated(encoded: str) -> bool:
-    """Whether a hash should be made anew when the password is at hand: foreign, or of weaker parameters than ours."""
+    """Return whether the hash should be replaced at the next sign-in: foreign, or with weaker parameters than ours."""
     return is_foreign(encoded) or Argon2Hasher().must_update(encoded)
 
 
 def check_strength(
-    password: str, *, least: int = SHORTEST, personal: tuple[str, ...] = (), member: str = "password"
+    password: str, *, least: int = SHORTEST, personal: tuple[str, ...] = (), field: str = "password"
 ) -> None:
-    """Refuse a new password with WeakPassword (NIST SP 800-63B 5.1.1.2: length and a blocklist, no composition rules).
+    """Raise WeakPassword for a weak new password (NIST SP 800-63B 5.1.1.2: length and a blocklist, no composition rules).
 
-    `least` is the tenant's minimal length, `personal` what must not be the password itself (name, address), `member`
-    the body's member that is rejected.
+    `least` is the tenant's minimum length, `personal` the values that must not be the password (name, address), `field` the
+    field of the body that the error names.
     """
     if not least <= len(password) <= LONGEST:
-        raise WeakPassword(details={member: [f"Use between {least} and {LONGEST} characters."]})
+        raise WeakPassword(details={field: [f"Use between {least} and {LONGEST} characters."]})
     if blocklist.is_personal(password, personal):
-        raise WeakPassword(details={member: ["Do not use your own name or address as the password."]})
+        raise WeakPassword(details={field: ["Do not use your own name or address as the password."]})
     if blocklist.is_common(password):
         raise WeakPassword(
-            details={member: ["This password is known from breaches or easily guessed: choose another one."]}
+            details={field: ["This password is known from breaches or easily guessed. Choose another one."]}
         )

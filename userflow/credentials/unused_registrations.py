@@ -1,4 +1,4 @@
-"""Registered but never used: such a record yields its e-mail address to the owner of the address.
+"""Unused registrations: such a record gives its e-mail address up to the owner of the address.
 
 Anyone can register an address that is not theirs. Until the user has signed in or the address is verified, the record
 proves nothing, so it must neither block the owner nor hand over what was set up in it (Sudhodanan and Paverd 2022,
@@ -46,7 +46,7 @@ def registered_from_here(key: str) -> bool:
 def release_addresses(keys: Collection[str], *, to: str) -> list[UUID]:
     """Delete the records that yield these addresses (`email_key`); return their ids.
 
-    `to` says in the audit log what takes over: registration, invitation, directory, import, verification. Call it in the
+    `to` is written to the audit log: registration, invitation, directory, import, verification. Call it in the
     tenant's transaction, before the new owner is stored. A sign-in at the same moment either keeps the record or fails:
     it locks the same row.
     """

@@ -14,9 +14,9 @@ PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"
 
 
 class WebhookEndpoint(TenantModel):
-    """An address of the tenant's own systems that hears of events."""
+    """An address of the tenant's own systems that receives events."""
 
-    # Why an endpoint is off.
+    # Why an endpoint is disabled.
     BY_ADMIN: ClassVar[str] = "admin"
     GONE: ClassVar[str] = "gone"
     FAILING: ClassVar[str] = "failing"
@@ -32,10 +32,10 @@ class WebhookEndpoint(TenantModel):
     secret_sealed = models.BinaryField(editable=False)
     previous_secret_sealed = models.BinaryField(null=True, editable=False)
     previous_secret_until = models.DateTimeField(null=True, editable=False)
-    # Whoever delivers holds the endpoint for so long: messages go out one after the other.
+    # A deliverer leases the endpoint, so that messages go out one after the other.
     lease = models.UUIDField(null=True, editable=False)
     leased_until = models.DateTimeField(null=True, editable=False)
-    # Since when nothing was taken any more.
+    # When deliveries began to fail.
     failing_since = models.DateTimeField(null=True, editable=False)
     last_delivered_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -48,23 +48,23 @@ class WebhookEndpoint(TenantModel):
 class WebhookMessage(TenantModel):
     """One event on its way to one endpoint.
 
-    Messages go out in the order of their ids. The id is drawn when the deed is written, so of two deeds that touch the
-    same rows the later one has the higher id (userflow.webhooks.queue).
+    Messages go out in the order of their ids. The id is assigned when the change is written, so of two changes to
+    the same rows the later one has the higher id (userflow.webhooks.queue).
     """
 
-    # No foreign key: an endpoint that is removed while a deed is being written must not undo the deed.
+    # No foreign key: an endpoint that is removed at the same moment must not roll the change back.
     endpoint_id = models.UUIDField()
-    # `webhook-id`; the same for every endpoint that hears of the event, and at every try.
+    # `webhook-id`; the same for every endpoint that receives the event, and for every attempt.
     message_id = models.CharField(max_length=40)
     event = models.CharField(max_length=64)
-    # Whom it is about: erasing that person takes what is no longer needed along.
+    # The user of the event: erasing the user deletes the message unless it is still to be sent.
     subject_id = models.UUIDField(null=True)
-    # The very bytes that are signed and sent.
+    # The exact text that is signed and sent.
     body = models.TextField()
     status = models.CharField(max_length=16, default=PENDING, db_default=PENDING)
     attempts = models.PositiveIntegerField(default=0, db_default=0)
     created_at = models.DateTimeField(db_default=Now())
-    # The last try counts from here on; a replay begins anew.
+    # Retries are scheduled from this time; a replay sets it again.
     queued_at = models.DateTimeField(db_default=Now())
     next_attempt_at = models.DateTimeField(db_default=Now())
     settled_at = models.DateTimeField(null=True)
@@ -86,7 +86,7 @@ class WebhookMessage(TenantModel):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Delivered, given up, or waiting for an endpoint that is off, for long enough; or the endpoint was removed."""
+        """Delivered or dead-lettered long ago, pending for long for a disabled endpoint, or without an endpoint."""
         delivered = moment - timedelta(days=settings.WEBHOOK_DELIVERED_DAYS)
         dead = moment - timedelta(days=settings.WEBHOOK_DEAD_DAYS)
         here = WebhookEndpoint.objects.filter(pk=models.OuterRef("endpoint_id"))

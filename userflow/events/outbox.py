@@ -1,7 +1,7 @@
-"""Writes messages to the tenant's webhook endpoints, in the transaction of the deed: undone with it, and never lost.
+"""Write messages to the tenant's webhook endpoints in the transaction of the change, so that none is lost or premature.
 
-A tenant without endpoints pays nothing: its context, which every request reads anyway, says so. With endpoints a deed pays
-one statement, which writes a row for each endpoint that listens to the event.
+A tenant without endpoints pays nothing: the tenant context, which every request reads, says so. With endpoints a change
+pays one statement, which writes a row for each endpoint that subscribes to the event.
 """
 
 import secrets
@@ -34,15 +34,15 @@ _INSERT_EACH = (
 _INSERT_ONE = (
     "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body) VALUES (%s, %s, %s, %s, %s)"
 )
-_ANYBODY = f"SELECT EXISTS (SELECT FROM userflow_webhookendpoint e WHERE {_LISTENING})"
+_HAS_SUBSCRIBERS = f"SELECT EXISTS (SELECT FROM userflow_webhookendpoint e WHERE {_LISTENING})"
 
 
 def publish(event: str, data: Mapping[str, Any]) -> None:
-    """Tell the endpoints that listen to `event`; call it inside `in_tenant` and `tenant_atomic`, with the deed done.
+    """Write a message to each endpoint that subscribes to `event`. Call it inside `in_tenant` and `tenant_atomic`, after
+    the change.
 
-    Takes an event of `userflow.events.catalogue` and its data: `user_id` where it is about a person, ids, names and facts,
-    never a secret. `tenant_id` is added. One statement, or none for a tenant without endpoints; one that a tenant makes
-    while the deed is under way hears of the next.
+    `data` has `user_id` if the event is about a user, ids, names and facts, never a secret. `tenant_id` is added. An endpoint
+    that is created at the same moment receives the next event.
     """
     if not current_tenant().has_webhooks:
         return
@@ -51,15 +51,15 @@ def publish(event: str, data: Mapping[str, Any]) -> None:
 
 
 def publish_for_each(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """The same for many: one message for each of `rows` (each as `data` of `publish`), in their order.
+    """Publish one message for each of `rows` (each as `data` of `publish`), in their order.
 
-    For bulk writers: a statement for every 500 rows, and one in all for a tenant where nobody listens. `rows` is not
-    touched then, so it may be a generator. It asks the tenant's database and not the tenant context, since a long run must not
-    miss an endpoint that was made after its start.
+    For bulk writers: one statement for 500 rows, and one in all if no endpoint subscribes; `rows` is not consumed then, so it
+    may be a generator. This reads the tenant's database and not the tenant context: a long run must not miss an endpoint
+    that was created after its start.
     """
     wanted = list(filters_for(event))
     with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_ANYBODY, [wanted])
+        cursor.execute(_HAS_SUBSCRIBERS, [wanted])
         if not cursor.fetchone()[0]:
             return
     batch: list[tuple[str, str, UUID | None, str]] = []
@@ -73,26 +73,22 @@ def publish_for_each(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def publish_to(endpoint_id: UUID, event: str, data: Mapping[str, Any]) -> str:
-    """Tell one endpoint, whatever it listens to; gives the `webhook-id`."""
+    """Write a message to one endpoint, regardless of its events; return the `webhook-id`."""
     message_id, *rest = _message(event, data)
     _write(_INSERT_ONE, [endpoint_id, message_id, *rest])
     return message_id
 
 
 def wake_after_commit() -> None:
-    """Have a deliverer look at the tenant that is entered, once the transaction is committed."""
-    # Before the commit it would look and see nothing.
+    """Wake a deliverer for the entered tenant after the commit. Before it, the deliverer would see nothing."""
     transaction.on_commit(partial(wakeups.wake, current_tenant().tenant_id), using=TENANT_ALIAS, robust=True)
 
 
 def forget(subjects: Sequence[UUID]) -> None:
-    """Let go of what was sent about a person who is being erased, and of what waits for an endpoint that is off.
+    """Delete the messages about a user who is being erased, except those that are still to be sent to an enabled endpoint.
 
-    `subjects` are the person and the invitations to their addresses, which were sent before there was a person.
-
-    What waits for one that is on is still sent, and purged in its time: a consumer that misses a deed would go wrong.
-    Always, and not by what the tenant context knows of endpoints: the first one may have been made since, and have heard of the
-    person.
+    A consumer that missed an event would go wrong; those messages are purged later. `subjects` are the user's id and the ids
+    of invitations to the user's addresses. The tenant context is not asked: the first endpoint may be newer than it.
     """
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(
@@ -103,12 +99,12 @@ def forget(subjects: Sequence[UUID]) -> None:
 
 
 def new_message_id() -> str:
-    """A `webhook-id`: 128 random bits behind a readable prefix."""
+    """Return a `webhook-id`: 128 random bits behind a readable prefix."""
     return f"msg_{secrets.token_urlsafe(16)}"
 
 
 def body_of(event: str, data: Mapping[str, Any]) -> str:
-    """The payload (Standard Webhooks, "Payload structure"): type, timestamp, data."""
+    """Return the payload (Standard Webhooks, "Payload structure"): type, timestamp, data."""
     moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     shown = {"tenant_id": current_tenant().tenant_id, **data}
     return as_json({"type": event, "timestamp": moment, "data": shown}).decode()
@@ -126,7 +122,7 @@ def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], want
 def _write(statement: str, values: list[Any]) -> None:
     connection = connections[TENANT_ALIAS]
     if not connection.in_atomic_block:
-        raise RuntimeError("An event is published in the transaction of its deed: call this inside tenant_atomic().")
+        raise RuntimeError("Events are published in the transaction of the change: call this inside tenant_atomic().")
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         written = cursor.rowcount

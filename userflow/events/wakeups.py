@@ -1,6 +1,6 @@
-"""Wakes the deliverers: which tenant has something to send, and when; in Valkey, where it may get lost.
+"""Wake the deliverers through Valkey: which tenant has something to send, and when.
 
-Nothing depends on a hint. One that is lost is made up for by the sweep over the tenants that have endpoints.
+Nothing depends on a wakeup. If one is lost, the sweep over the tenants with endpoints finds the messages.
 """
 
 import time
@@ -25,7 +25,7 @@ def _name() -> str:
 
 
 def wake(tenant_id: UUID, *, seconds: float = 0.0) -> None:
-    """Have a deliverer look at the tenant in so many seconds; an earlier wish stands. Never raises for Valkey's absence."""
+    """Wake a deliverer for the tenant after `seconds`, or earlier if that was asked for. Does not raise without Valkey."""
     if not _breaker.allows_request():
         return
     try:
@@ -39,7 +39,7 @@ def wake(tenant_id: UUID, *, seconds: float = 0.0) -> None:
 
 
 def due(most: int) -> Sequence[UUID]:
-    """Take the tenants whose time has come, at most so many; each goes to one deliverer only. Empty without Valkey."""
+    """Take at most `most` tenants that are due; each goes to one deliverer only. Empty without Valkey."""
     try:
         store = valkey.client()
         found = cast("list[bytes]", store.zrange(_name(), 0, time.time(), byscore=True, offset=0, num=most))

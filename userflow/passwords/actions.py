@@ -295,7 +295,7 @@ def _has_password_here(realm: Realm, user: Any) -> bool:
 def _check(realm: Realm, user: Any, password: str, tenant: lookup.TenantContext | None, *, member: str) -> None:
     own = (user.username, user.first_name, user.last_name) if realm is ADMINS else (user.name,)
     least = tenant.setting("password_min_length") if tenant else passwords.SHORTEST
-    passwords.check_strength(password, least=least, personal=(user.email, *own), member=member)
+    passwords.check_strength(password, least=least, personal=(user.email, *own), field=member)
 
 
 def _set(

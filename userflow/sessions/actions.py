@@ -1,4 +1,4 @@
-"""Sessions as people and admins see them: listed, and ended one by one."""
+"""List and end sessions."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -27,7 +27,7 @@ NO_SESSIONS = "A client has no sessions: its tokens are revoked at /authmgr/toke
 def list_sessions(
     *, by: Principal, page: int, limit: int, user_id: UUID | None = None, tenant_id: UUID | None = None
 ) -> Page:
-    """Sessions that stand, the newest first: the caller's own, or with `sessions:read` those of `user_id`.
+    """Return active sessions, newest first: the caller's own, or with `sessions:read` those of `user_id`.
 
     `tenant_id` is the tenant of the call (None: an operator who means admin users). Another admin user's sessions need
     `admins:read` as well. Raises NotAllowed, UnknownUser.
@@ -41,7 +41,7 @@ def list_sessions(
         realm = _realm_of_user(by, user_id, tenant_id)
     start = offset(page, limit)
     with _entered(realm, tenant_id, reading(by)):
-        found = _standing(realm).filter(user_id=user_id)
+        found = _active(realm).filter(user_id=user_id)
         rows = list(found.order_by("-created_at", "id")[start : start + limit])
         return Page(rows, page, limit, found.count())
 
@@ -49,9 +49,12 @@ def list_sessions(
 def end_one_session(
     *, by: Principal, session_id: UUID, user_id: UUID | None = None, tenant_id: UUID | None = None
 ) -> None:
-    """End a session: one's own, or with `sessions:write` that of a user of the tenant (of an admin user: `admins:write`
-    as well). UnknownSession for any other, whether or not it exists; GrantsMoreThanHeld when the user holds permissions
-    that the caller lacks; InsufficientAuthentication for another user's session."""
+    """End a session: the caller's own, or with `sessions:write` that of a user of the tenant (of an admin user with
+    `admins:write` as well).
+
+    Raises UnknownSession for any other, whether or not it exists, GrantsMoreThanHeld (the user holds permissions that the
+    caller lacks), InsufficientAuthentication (for another user's session).
+    """
     places = [] if by.kind == CLIENT else [(issue.realm_of(by.kind), by.tenant_id, {"user_id": by.id}, True)]
     if by.kind != END_USER and by.may("sessions:write"):
         if tenant_id is not None:
@@ -60,7 +63,7 @@ def end_one_session(
             places.append((ADMINS, tenant_id, {"user__tenant_id": tenant_id} if tenant_id else {}, False))
     for realm, place, condition, own in places:
         with _entered(realm, place, editing_users(by)):
-            found = _standing(realm).filter(pk=session_id, **condition)
+            found = _active(realm).filter(pk=session_id, **condition)
             if user_id is not None:
                 found = found.filter(user_id=user_id)
             session = found.select_related("user").first()
@@ -74,7 +77,7 @@ def end_one_session(
 
 
 def end_others(*, principal: Principal) -> int:
-    """End every session of the caller's but this one; gives how many ended."""
+    """End every other session of the caller; return how many ended."""
     realm = issue.realm_of(principal.kind)
     with _entered(realm, principal.tenant_id, Purpose.WRITE), realm.atomic():
         ended = end_sessions(realm, user_id=principal.id, keep=principal.session_id, reason="ended_by_request")
@@ -145,7 +148,7 @@ def _realm_of_user(by: Principal, user_id: UUID, tenant_id: UUID | None) -> Real
     return ADMINS
 
 
-def _standing(realm: Realm) -> Any:
+def _active(realm: Realm) -> Any:
     return realm.sessions._default_manager.filter(ended_at=None, expires_at__gt=now())
 
 

@@ -1,6 +1,6 @@
-"""The action table: what a session must have proven before a sensitive action, whichever entry point asks.
+"""The action table: what a session must have verified before a sensitive action, at every entry point.
 
-The API, the console, hosted pages and step-up all ask `require_assurance`, and `docs/security-model.md` shows this table.
+The API, the console, hosted pages and step-up all call `require_assurance`, and `docs/security-model.md` shows this table.
 Sources: NIST SP 800-63B-4 section 2, RFC 9470, OWASP ASVS 5.0 chapters 6 and 7.
 """
 
@@ -42,13 +42,15 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What an action needs besides its permission. Every action needs a proof by the user in the last 15 minutes, and the
-    second factor of a user who has one."""
+    """What an action needs besides its permission.
+
+    Every action needs a verification of the user in the last 15 minutes, with the second factor of a user who has one.
+    """
 
     summary: str
     # The request itself carries a proof: `current_password`, a factor code or a `proof_token`.
     proof: bool = False
-    # A client may do it with its scope: a machine has no second factor, and its token is short-lived.
+    # Clients may do it with their scope: they have no second factor, and their tokens are short-lived.
     clients: bool = True
     # The caller must hold every permission of the user, client or role that the action is about.
     rank: bool = False
@@ -84,13 +86,13 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
 
 
 def require_assurance(action: Action, principal: Principal | None) -> None:
-    """Raise InsufficientAuthentication (401) unless the session proves what the action needs.
+    """Raise InsufficientAuthentication (401) unless the session meets the requirement of the action.
 
     `principal` is None for a command on the machine, which needs no proof.
 
-    The last proof is at most 15 minutes old. A user who has a factor has proven it in this session: a session from before
-    the first factor was enrolled does not count. A proof in the request (`Requirement.proof`) is checked apart, by
-    `userflow.signin.proofs.check_proof`. Raises NotAllowed (403) for a client where the action is not for clients.
+    The user was verified in the last 15 minutes, and a user who has a factor has used it in this session: a session from
+    before the first factor does not count. `userflow.signin.proofs.check_proof` checks a proof in the request
+    (`Requirement.proof`). Raises NotAllowed (403) for a client if the action is not for clients.
     """
     if principal is None:
         return
@@ -105,6 +107,6 @@ def require_assurance(action: Action, principal: Principal | None) -> None:
 
 
 def is_satisfied(principal: Principal) -> bool:
-    """Whether the session of this user was proven in the last 15 minutes, with the second factor of a user who has one."""
+    """Return whether the user was verified in the last 15 minutes, with the second factor of a user who has one."""
     has_factor = bool(principal.user.get("mfa_methods"))
     return principal.is_fresh() and principal.meets_policy() and (not has_factor or principal.acr == AAL2)

@@ -1,4 +1,4 @@
-"""Who a client is: by its secret (confidential) or by its id alone (public)."""
+"""Authenticate clients: a confidential one by its secret, a public one by its id alone."""
 
 import base64
 import binascii
@@ -30,7 +30,7 @@ _FIND = (
 
 
 def basic_credentials(header: str) -> tuple[str, str] | None:
-    """The client id and secret of a Basic header, each form-encoded (RFC 6749 section 2.3.1); None for another form."""
+    """Return client id and secret of a Basic header, each form-encoded (RFC 6749 section 2.3.1); None for another form."""
     scheme, _, encoded = header.partition(" ")
     try:
         pair = base64.b64decode(encoded.strip(), validate=True).decode()
@@ -44,9 +44,9 @@ def basic_credentials(header: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class KnownClient:
-    """An active client of an existing tenant that has proven itself as its type requires.
+    """An active client of an existing tenant that has authenticated as its type requires.
 
-    The tenant's state is not checked: its callers check it once they know that the caller may learn it.
+    The tenant's state is not checked: callers check it once they know that the client may learn it.
     """
 
     id: UUID
@@ -57,7 +57,7 @@ class KnownClient:
 
 
 def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
-    """The client of this id (RFC 6749 section 2.3.1): a confidential one by its secret, a public one without any.
+    """Return the client of this id (RFC 6749 section 2.3.1): a confidential one by its secret, a public one without.
 
     Raises InvalidClient (unknown, inactive, wrong or missing secret, deleted tenant: all alike), TooManyFromAddress.
     """
@@ -85,9 +85,9 @@ def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
 
 
 def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:
-    """Whether a client of this type proved itself: a confidential one by its secret, a public one states none.
+    """Return whether a client of this type authenticated: a confidential one by its secret, a public one without.
 
-    The arguments behind `secret` are PROOF_COLUMNS of the client's row.
+    The arguments after `secret` are the PROOF_COLUMNS of the client's row.
     """
     if type_ != CONFIDENTIAL:
         return secret is None

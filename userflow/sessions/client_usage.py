@@ -1,11 +1,11 @@
-"""When a client was last used: kept to the minute, so that it costs no write per request."""
+"""Store when a client was last used, to the minute: a write for every request would cost too much."""
 
 from typing import Final
 from uuid import UUID
 
 from django.db import connection
 
-# For a SELECT that reads the client anyway.
+# For a SELECT that reads the client.
 STALE_USE: Final = (
     "({client}.id IS NOT NULL AND ({client}.last_used_at IS NULL"
     " OR {client}.last_used_at < now() - interval '1 minute'))"
@@ -17,6 +17,6 @@ _NOTE = (
 
 
 def note_use(client_id: UUID) -> None:
-    """The client is in use now; call it when STALE_USE was true. Of many at once one writes."""
+    """Store that the client is in use now, after STALE_USE was true. Of many callers at once one writes."""
     with connection.cursor() as cursor:
         cursor.execute(_NOTE, [client_id])

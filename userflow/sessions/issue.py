@@ -1,4 +1,4 @@
-"""The only place that writes claims: sessions become access and refresh tokens here."""
+"""Open sessions and issue their tokens. Claims are written here only."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -22,15 +22,15 @@ from userflow.sessions.queries import roles_and_groups
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.token_classes import AccessToken
 
-# Clocks of other machines may be behind ours by this much.
+# Clocks of verifiers may be behind ours by this much.
 CLOCK_ROOM = timedelta(seconds=120)
-# Bytes of JSON; in a token they are a third more.
+# Bytes of JSON; base64 adds a third in the token.
 LONGEST_GROUPS_CLAIM = 3072
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSubject:
-    """Whom a token speaks for. A new session's tokens get the roles and groups that `open_session` finds."""
+    """The subject of a token. The tokens of a new session get the roles and groups that `open_session` reads."""
 
     kind: str
     user_id: UUID
@@ -43,7 +43,7 @@ class TokenSubject:
 
 @dataclass(frozen=True, slots=True)
 class TokenPair:
-    """What a completed sign-in or refresh answers."""
+    """The tokens of a completed sign-in or refresh."""
 
     access_token: str
     refresh_token: str
@@ -51,8 +51,8 @@ class TokenPair:
     session_id: UUID
     token_type: str = "Bearer"
 
-    def members(self) -> dict[str, Any]:
-        """The members of the answer (RFC 6749 section 5.1)."""
+    def fields(self) -> dict[str, str | int]:
+        """Return the fields of the response (RFC 6749 section 5.1)."""
         return {
             "access_token": self.access_token,
             "refresh_token": self.refresh_token,
@@ -62,12 +62,12 @@ class TokenPair:
 
 
 def access_token_seconds(tenant: lookup.TenantContext | None) -> int:
-    """Lifetime of an access token: the tenant's setting, else the platform's."""
+    """Return the lifetime of an access token: the tenant's setting, else the platform's."""
     return int(tenant.setting("access_token_seconds") if tenant else settings.ACCESS_TOKEN_SECONDS)
 
 
 def limits_of(subject: TokenSubject, tenant: lookup.TenantContext | None) -> SessionLimits:
-    """The limits now in force for a session of the subject."""
+    """Return the limits now in force for a session of the subject."""
     return session_limits(subject.kind, tenant.settings if tenant else {})
 
 
@@ -146,7 +146,7 @@ def access_token(
     ends: datetime,
     tenant: lookup.TenantContext | None,
 ) -> tuple[str, int]:
-    """An access token of the session, which `ends` by then unless it is used, and the token's lifetime in seconds."""
+    """Return an access token of a session that expires at `ends` unless it is used, and the token's lifetime in seconds."""
     seconds = min(access_token_seconds(tenant), max(1, round((ends - now()).total_seconds())))
     access = _stamped(AccessToken(), subject, seconds)
     access["sid"] = str(session_id)
@@ -161,10 +161,10 @@ def access_token(
 
 
 def _groups_claim(groups: tuple[str, ...]) -> dict[str, Any]:
-    """The claim `groups`, or `hasgroups` where the names would make the token too long for a header.
+    """Return the claim `groups`, or `hasgroups` if the names would make the token too long for a header.
 
-    Proxies take header lines of 8 KiB, so that the members of many groups could not sign in to anything. Entra ID uses the
-    same claim for the same case; /authmgr/validate always returns all groups.
+    Proxies accept header lines of 8 KiB; members of many groups could not use their tokens. Entra ID uses the same claim for
+    the same case. /authmgr/validate always returns all groups.
     """
     if len(orjson.dumps(groups)) > LONGEST_GROUPS_CLAIM:
         return {"hasgroups": True}
@@ -174,7 +174,7 @@ def _groups_claim(groups: tuple[str, ...]) -> dict[str, Any]:
 def client_token(
     *, client_id: UUID, generation: int, scopes: tuple[str, ...], tenant: lookup.TenantContext
 ) -> tuple[str, int]:
-    """An access token of a client that speaks for itself (RFC 6749 section 4.4), and its lifetime in seconds."""
+    """Return a client's own access token (RFC 6749 section 4.4), and its lifetime in seconds."""
     seconds = access_token_seconds(tenant)
     subject = TokenSubject(principals.CLIENT, client_id, tenant.tenant_id, client_id, (), scopes)
     access = _stamped(AccessToken(), subject, seconds)
@@ -196,7 +196,7 @@ def _stamped(token: Any, subject: TokenSubject, seconds: int) -> Any:
 
 
 def subject_of(principal: Principal) -> TokenSubject:
-    """The subject of further tokens of the caller's session, with the roles and groups as just read."""
+    """Return the subject of further tokens of the caller's session, with the roles and groups of the principal."""
     return TokenSubject(
         kind=principal.kind,
         user_id=principal.id,
@@ -209,5 +209,5 @@ def subject_of(principal: Principal) -> TokenSubject:
 
 
 def realm_of(kind: str) -> Realm:
-    """The realm in which a principal of this kind has its sessions."""
+    """Return the realm that stores the sessions of this kind of principal."""
     return END_USERS if kind == principals.END_USER else ADMINS

@@ -7,15 +7,15 @@ from django.db import models
 
 
 class SigningKey(models.Model):
-    """An ES256 key pair (RFC 7518 section 3.4): the private half sealed under the platform's data key."""
+    """An ES256 key pair (RFC 7518 section 3.4); the private key is sealed under the platform's data key."""
 
     kid = models.CharField(max_length=43, primary_key=True, help_text="JWK thumbprint, RFC 7638.")
     public_jwk: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField()
     private_sealed = models.BinaryField(editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
-    # Signs from then on: verifiers have had time to fetch the public half.
+    # Later than the creation, so that verifiers have time to fetch the public key.
     signs_from = models.DateTimeField()
-    # Verifies until then; set when a successor takes over.
+    # Set when a successor takes over.
     verifies_until = models.DateTimeField(null=True)
 
     class Meta:
@@ -31,7 +31,7 @@ class SigningKey(models.Model):
 
 
 class RevokedToken(models.Model):
-    """An access token of a client that was revoked before its time (RFC 7009); one of a user ends with its session."""
+    """A client's access token that was revoked before it expired (RFC 7009). A user's tokens end with the session."""
 
     jti = models.CharField(max_length=64, primary_key=True)
     expires_at = models.DateTimeField()
@@ -44,5 +44,5 @@ class RevokedToken(models.Model):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Refused by its own expiry from now on."""
+        """Expired, so the token is rejected anyway."""
         return models.Q(expires_at__lt=moment)

@@ -1,6 +1,6 @@
-"""Who may call an endpoint: by permission and by kind of principal. The default is nobody.
+"""Permission classes of endpoints: by permission and kind of principal. The default rejects every caller.
 
-The kinds are re-exported, so that a view takes all it says about its callers from one place.
+The kinds of principals are re-exported for views.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from userflow.sessions.verify import tenant_of_call
 
 
 class Nobody(BasePermission):
-    """The default: an endpoint that forgot to say who may call it is closed."""
+    """The default: an endpoint without a permission class rejects every caller."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         raise NotAllowed
 
 
 class Anyone(BasePermission):
-    """Public endpoints; where they look at a token, one that is sent names no foreign tenant."""
+    """Public endpoints. A token, if one is sent, must not conflict with the tenant in the request."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if isinstance(request.user, Principal):
@@ -44,11 +44,11 @@ class SignedIn(BasePermission):
         return True
 
 
-@cache  # some views choose by action, and making a class costs more than asking it
+@cache  # some views choose by action, and creating a class is expensive
 def needs(permission: str, *kinds: str) -> type[BasePermission]:
-    """A permission class: the caller holds `permission` and is one of `kinds` (admins, operators and clients if unsaid).
+    """Return a permission class: the caller holds `permission` and is of one of `kinds` (default: admins, operators, clients).
 
-    End users act on themselves only, whatever a tenant calls its roles, so they are in only where an endpoint says so.
+    End users act on themselves only, regardless of the tenant's roles, so an endpoint must name them.
     """
     allowed = kinds or (OPERATOR, ADMIN, CLIENT)
 
@@ -64,25 +64,25 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
 
 
 def require(principal: Principal, permission: str, *kinds: str) -> None:
-    """InsufficientScope unless the principal holds the permission and is of one of the kinds."""
+    """Raise InsufficientScope unless the principal holds the permission and is of one of the kinds."""
     if not principal.may(permission):
         raise InsufficientScope(f"This call needs the permission {permission}.", scope=permission)
     if principal.kind not in (allowed := kinds or (OPERATOR, ADMIN, CLIENT)):
-        # Whoever holds it and reads that it is needed looks for the fault in the wrong place.
+        # A caller that holds the permission needs another message.
         raise InsufficientScope(
             f"A token of kind {principal.kind} may not make this call: send one of {' or '.join(allowed)}."
         )
 
 
 def reject_foreign_tenant(principal: Principal, request: Request, view: Any) -> None:
-    """TenantMismatch when query or body name another tenant than the token's, also where the endpoint reads neither.
+    """Raise TenantMismatch when query or body name another tenant than the token, even if the endpoint reads neither.
 
-    Whoever writes a tenant down means it; an answer about another one would be taken for it. The body counts where the
-    endpoint takes one, and what is no id is left to the endpoint.
+    Otherwise the caller would take the response for one about the named tenant. The body counts if the endpoint has one; a
+    value that is not an id is left to the endpoint.
     """
     if principal.tenant_id is None:
         return
-    # Decoded names only: `tenant%5Fid` is the same member.
+    # Decoded names: `tenant%5Fid` is the same parameter.
     stated: list[Any] = request.query_params.getlist("tenant_id") if request.META["QUERY_STRING"] else []
     contract = getattr(getattr(view, view.action or "", None), "contract", None)
     counts = getattr(view, "tenant_of_body_counts", True)
@@ -94,7 +94,7 @@ def reject_foreign_tenant(principal: Principal, request: Request, view: Any) -> 
 
 
 def principal_at(request: Request) -> Principal:
-    """The caller; NotSignedIn without a valid token."""
+    """Return the caller. Raises NotSignedIn without a valid token."""
     principal = request.user
     if not isinstance(principal, Principal):
         raise NotSignedIn
@@ -102,20 +102,20 @@ def principal_at(request: Request) -> Principal:
 
 
 def reading(principal: Principal) -> Purpose:
-    """What the caller enters a tenant for when it reads: an operator also inspects one that its own people cannot use."""
+    """Return the purpose of a read: an operator may also inspect a tenant that its own users cannot use."""
     return Purpose.INSPECT if principal.kind == OPERATOR else Purpose.READ
 
 
 def editing_users(principal: Principal) -> Purpose:
-    """Return what the caller enters a tenant for when it changes users: an operator may do so in a suspended tenant."""
+    """Return the purpose of a change of users: an operator may also make it in a suspended tenant."""
     return Purpose.EDIT_USERS if principal.kind == OPERATOR else Purpose.WRITE
 
 
 def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
-    """The tenant that the call means.
+    """Return the tenant of the call.
 
-    Raises TenantMismatch (403), TenantRequired (400, an operator that names none), UnknownTenant (404, an operator
-    that names one that is not there), ValidationFailed (400, a malformed X-Tenant-ID of an operator).
+    Raises TenantMismatch (403), TenantRequired (400, an operator names none), UnknownTenant (404, an operator names one
+    that does not exist), ValidationFailed (400, a malformed X-Tenant-ID of an operator).
     """
     principal = principal_at(request)
     header = request.META.get("HTTP_X_TENANT_ID")

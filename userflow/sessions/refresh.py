@@ -30,10 +30,10 @@ from userflow.sessions.token_classes import InvalidToken
 def refresh_session(*, refresh_token: str, client_id: str | None = None, secret: str | None = None) -> TokenPair:
     """Exchange a refresh token for its successor and a new access token.
 
-    The token is bound to the client it was issued to: a confidential one must prove itself, a public one may state its
-    id. The loser of a race within ten seconds gets the winner's answer. Any other use of a used token ends the session,
-    as one of its two holders has stolen it; so does its use after the successor was used, at any time. The limits and the
-    policy in force now decide, not those of the sign-in. Raises InvalidClient, TenantBusy, and InvalidGrant, which says
+    The token is bound to the client it was issued to: a confidential one must authenticate, a public one may send its id.
+    The loser of a race within ten seconds gets the winner's response. Any other use of a used token, and its use after the
+    successor was used, ends the session: one of the two holders has stolen it. The limits and the policy now in force
+    apply, not those of the sign-in. Raises InvalidClient, TenantBusy, and InvalidGrant, which says
     that the tenant is suspended if the token is valid.
     """
     client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
@@ -60,7 +60,7 @@ def refresh_session(*, refresh_token: str, client_id: str | None = None, secret:
 
 
 def _is_valid(presented: PresentedRefreshToken) -> bool:
-    """Whether a suspended tenant's refresh token would be accepted if the tenant were active."""
+    """Return whether a suspended tenant's refresh token would be accepted if the tenant were active."""
     with entered(presented, Purpose.INSPECT):
         valid = presented.realm.refresh_tokens._default_manager.filter(
             digest=presented.digest,
@@ -73,7 +73,7 @@ def _is_valid(presented: PresentedRefreshToken) -> bool:
 
 
 def entered(presented: PresentedRefreshToken, purpose: Purpose) -> AbstractContextManager[Any]:
-    """The database that a presented refresh token names. Raises UnknownTenant, TenantSuspended, TenantBusy."""
+    """Enter the database that a presented refresh token names. Raises UnknownTenant, TenantSuspended, TenantBusy."""
     return in_tenant(presented.tenant_id, purpose) if presented.tenant_id is not None else nullcontext()
 
 
@@ -86,7 +86,7 @@ def _link(presented: PresentedRefreshToken) -> Any:
 
 
 def claims_of_session(presented: PresentedRefreshToken, session: Any) -> Claims:
-    """What an access token of the session would say, for `state.principal_of`."""
+    """Return the claims that an access token of the session would have, for `verify.principal_of`."""
     tenant_id = presented.tenant_id or getattr(session.user, "tenant_id", None)
     of_admin_user = principals.ADMIN if tenant_id else principals.OPERATOR
     return {
@@ -102,13 +102,12 @@ def claims_of_session(presented: PresentedRefreshToken, session: Any) -> Claims:
 
 
 def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
-    """What stands for a refresh token at introspection and revocation: subject, client and session, when it was issued
-    and when it expires unless it is used.
+    """Return the claims of a refresh token for introspection and revocation.
 
-    With `unused` a token that was exchanged already counts as unknown. Raises InvalidToken, UnknownTenant, TenantBusy.
+    With `unused` a token that was exchanged is unknown. Raises InvalidToken, UnknownTenant, TenantBusy.
     """
     presented = parse_refresh_token(refresh_token)
-    # Also of a suspended tenant: what the caller may learn of it is decided by the caller's own proof.
+    # Also of a suspended tenant: what the caller may learn depends on its own authentication.
     with entered(presented, Purpose.INSPECT):
         link = _link(presented)
         if unused and link.used_at is not None:
@@ -169,7 +168,7 @@ def _successor(realm: Realm, principal: Principal, link: Any) -> TokenPair:
         subject, session.pk, amr=tuple(session.amr), auth_time=session.auth_time, ends=session.expires_at, tenant=tenant
     )
     pair = TokenPair(access, new_refresh_token(realm, principal.tenant_id), seconds, session.pk)
-    link.successor_sealed = seal(orjson.dumps(pair.members()), data_key=realm.data_key(), context=_context(realm, link))
+    link.successor_sealed = seal(orjson.dumps(pair.fields()), data_key=realm.data_key(), context=_context(realm, link))
     link.used_at = moment
     link.save(update_fields=["successor_sealed", "used_at"])
     # The use of this token shows that its holder received it. A caller that still presents its predecessor is another one.

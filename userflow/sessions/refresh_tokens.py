@@ -1,6 +1,6 @@
 """Refresh tokens: opaque strings that name the database of their session and carry 256 random bits.
 
-They are no JWTs, so no verifier of access tokens takes one for a token of its own (RFC 9700 section 2.2.2). Only the
+They are not JWTs, so no verifier of access tokens accepts one (RFC 9700 section 2.2.2). Only the
 SHA-256 of the whole string is stored.
 """
 
@@ -12,13 +12,13 @@ from identity_platform.crypto import hash_token, new_token
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.sessions.token_classes import InvalidToken
 
-# Of an admin user, or of an end user of the tenant with this id.
+# Of an admin user, or of an end user of the tenant with the id in the token.
 _FORM = re.compile(r"rt_(?:admin|([0-9a-f]{32}))_[A-Za-z0-9_-]{43}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class PresentedRefreshToken:
-    """What a refresh token says by itself: where its session is, and the digest it is stored under."""
+    """The content of a refresh token: where its session is stored, and under which digest."""
 
     realm: Realm
     tenant_id: UUID | None

@@ -1,4 +1,4 @@
-"""Shapes of the OAuth endpoints."""
+"""Serializers of the OAuth endpoints."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class ClientProof(serializers.Serializer[Any]):
 class TokenIn(ClientProof):
     grant_type = Text(max_length=64, help_text="client_credentials or refresh_token")
     refresh_token = Text(max_length=4096, required=False)
-    scope = Text(max_length=4096, required=False, help_text="Blank-separated; a part of what the client holds.")
+    scope = Text(max_length=4096, required=False, help_text="Separated by blanks; a subset of the client's scopes.")
 
 
 class TokenOut(serializers.Serializer[Any]):
@@ -30,11 +30,11 @@ class TokenOut(serializers.Serializer[Any]):
 
 class TokenNamed(ClientProof):
     token = Text(max_length=8192)
-    token_type_hint = Text(max_length=64, required=False, help_text="Taken and not needed.")
+    token_type_hint = Text(max_length=64, required=False, help_text="Accepted and ignored.")
 
 
 class RevokedOut(serializers.Serializer[Any]):
-    """An empty object: a revocation tells nothing."""
+    """An empty object."""
 
 
 class IntrospectionOut(serializers.Serializer[Any]):
@@ -51,7 +51,7 @@ class IntrospectionOut(serializers.Serializer[Any]):
     iss = serializers.CharField(required=False)
     jti = serializers.CharField(required=False)
     acr = serializers.CharField(required=False, help_text="aal1 or aal2 (RFC 9470 section 6.2).")
-    auth_time = serializers.IntegerField(required=False, help_text="When the user last proved the session.")
+    auth_time = serializers.IntegerField(required=False, help_text="When the user was last verified.")
     kind = serializers.CharField(required=False)
     tenant_id = serializers.UUIDField(required=False)
     sid = serializers.UUIDField(required=False)

@@ -1,4 +1,4 @@
-"""Signing keys: made, sealed, rotated; and the set that this process signs and verifies with."""
+"""Create, seal and rotate signing keys, and cache the set that this process signs and verifies with."""
 
 import base64
 import hashlib
@@ -26,9 +26,9 @@ from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.models import SigningKey
 
 ALGORITHM = "ES256"
-# How long a process may go on with the set it has read. A token of a key it has not seen makes it look at once.
+# How long a process uses the set that it has read. A token with an unknown key makes it read again at once.
 FRESH_SECONDS = 10.0
-# A new key is published this long before it signs, so that verifiers that cache the JWKS know it in time.
+# A new key is published this long before it signs, so that verifiers that cache the JWKS have it in time.
 PUBLISH_AHEAD = timedelta(minutes=10)
 # The longest lifetime of an access token that a tenant can set. A key verifies for this long after its last signature.
 LONGEST_TOKEN = timedelta(seconds=max(LONGEST_ACCESS_TOKEN_SECONDS, settings.ACCESS_TOKEN_SECONDS))
@@ -61,7 +61,7 @@ def _jwk(public: ec.EllipticCurvePublicKey) -> dict[str, str]:
 
 
 def _thumbprint(jwk: dict[str, str]) -> str:
-    """RFC 7638 section 3: SHA-256 over the required members in lexicographic order."""
+    """RFC 7638 section 3: SHA-256 over the required fields in lexicographic order."""
     canonical = orjson.dumps({name: jwk[name] for name in ("crv", "kty", "x", "y")})
     return base64.urlsafe_b64encode(hashlib.sha256(canonical).digest()).rstrip(b"=").decode()
 
@@ -71,7 +71,7 @@ def _context(kid: str) -> SealContext:
 
 
 def make_key(*, signs_from: datetime) -> SigningKey:
-    """A new key pair that signs from then on; the private half is sealed before it is stored."""
+    """Create a key pair that signs from `signs_from` on; the private key is sealed before it is stored."""
     private = ec.generate_private_key(ec.SECP256R1())
     jwk = _jwk(private.public_key())
     kid = _thumbprint(jwk)
@@ -87,10 +87,10 @@ def make_key(*, signs_from: datetime) -> SigningKey:
 
 
 def rotate_signing_keys(*, at_once: bool = False, by: Principal | None = None) -> SigningKey:
-    """Make the next signing key; the ones before it verify until their last tokens have expired.
+    """Create the next signing key; earlier keys verify until their last tokens have expired.
 
-    `at_once` skips the time in which verifiers that cache the JWKS learn of the new key. It does not end the old keys:
-    that is `withdraw_signing_key`. Raises InsufficientAuthentication.
+    `at_once` skips the time in which verifiers that cache the JWKS fetch the new key. It does not end the old keys;
+    `withdraw_signing_key` does. Raises InsufficientAuthentication.
     """
     require_assurance(Action.ROTATE_KEYS, by)
     moment = now()
@@ -106,15 +106,15 @@ def rotate_signing_keys(*, at_once: bool = False, by: Principal | None = None) -
 
 
 def withdraw_signing_key(*, kid: str, by: Principal | None = None) -> bool:
-    """Refuse a key's tokens from now on (its private half is known to somebody else); False if no such key is valid.
+    """Reject a key's tokens from now on, for a leaked private key. Return False if no such key is valid.
 
-    Other processes follow within FRESH_SECONDS. If it was the one that signs, another one takes over at once.
+    Other processes follow within FRESH_SECONDS. If it was the signing key, another one takes over at once.
     Raises InsufficientAuthentication.
     """
     require_assurance(Action.ROTATE_KEYS, by)
     moment = now()
     with transaction.atomic():
-        withdrawn = SigningKey.objects.filter(_standing(moment), pk=kid).update(verifies_until=moment)
+        withdrawn = SigningKey.objects.filter(_is_valid(moment), pk=kid).update(verifies_until=moment)
         if withdrawn:
             if not SigningKey.objects.filter(verifies_until=None, signs_from__lte=moment).exists():
                 make_key(signs_from=moment)
@@ -125,7 +125,7 @@ def withdraw_signing_key(*, kid: str, by: Principal | None = None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyStatus:
-    """A valid key and what it is at the moment: `next`, `signing` or `verifying`."""
+    """A valid key and its state: `next`, `signing` or `verifying`."""
 
     kid: str
     state: str
@@ -134,7 +134,7 @@ class KeyStatus:
 
 
 def signing_key_status() -> list[KeyStatus]:
-    """The keys that are valid now, the oldest first."""
+    """Return the keys that are valid now, oldest first."""
     valid = _valid(now())
     signing = _signing(valid, now())
     return [
@@ -148,16 +148,16 @@ def signing_key_status() -> list[KeyStatus]:
     ]
 
 
-def _standing(moment: datetime) -> Q:
+def _is_valid(moment: datetime) -> Q:
     return Q(verifies_until=None) | Q(verifies_until__gt=moment)
 
 
 def _valid(moment: datetime) -> list[SigningKey]:
-    return list(SigningKey.objects.filter(_standing(moment)).order_by("created_at", "kid"))
+    return list(SigningKey.objects.filter(_is_valid(moment)).order_by("created_at", "kid"))
 
 
 def _signing(valid: list[SigningKey], moment: datetime) -> SigningKey | None:
-    # The newest made, not the one with the latest start: a rotation at once outruns one that was announced before it.
+    # The newest by creation, not by start: a rotation at once overtakes one that was published before it.
     return next((key for key in reversed(valid) if key.signs_from <= moment), None)
 
 
@@ -167,7 +167,7 @@ def _read() -> KeySet:
     signing = _signing(valid, moment)
     if signing is None:
         with transaction.atomic(), connection.cursor() as cursor:
-            # Two processes at their first start must not make two keys.
+            # Two processes at their first start must not create two keys.
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING_LOCK])
             if not SigningKey.objects.filter(verifies_until=None, signs_from__lte=moment).exists():
                 make_key(signs_from=moment)
@@ -191,17 +191,17 @@ def _public(jwk: dict[str, Any]) -> ec.EllipticCurvePublicKey:
 
 
 def key_set(*, knowing: str | None = None) -> KeySet:
-    """The set of this process; read again when it is old, or when `knowing` names a key that it lacks and the store has.
+    """Return the keys of this process; read again when they are old, or when `knowing` is a stored key that they lack.
 
-    Another process may have rotated a moment ago, so an unknown `kid` is looked up (one primary key) before its token
-    is rejected; made-up ones cost no more than that.
+    Another process may have rotated a moment ago, so an unknown `kid` is looked up by primary key before its token is
+    rejected.
     """
     global _current
     found = _current
     if found is not None and time.monotonic() - found.read_at < FRESH_SECONDS:
         if knowing is None or knowing in found.public_keys:
             return found
-        if not THUMBPRINT.fullmatch(knowing) or not SigningKey.objects.filter(_standing(now()), pk=knowing).exists():
+        if not THUMBPRINT.fullmatch(knowing) or not SigningKey.objects.filter(_is_valid(now()), pk=knowing).exists():
             return found
     with _lock:
         if _current is not None and _current is not found:

@@ -1,4 +1,4 @@
-"""Tokens on request: a client's own, refreshed ones, revoked ones, and what others may know of one."""
+"""Issue clients' own tokens; revoke and introspect tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,11 +26,10 @@ INACTIVE: dict[str, Any] = {"active": False}
 
 
 def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, Any]:
-    """An access token of a confidential client that speaks for itself (RFC 6749 section 4.4); the answer's members.
+    """Return the response with a confidential client's own access token (RFC 6749 section 4.4).
 
-    `scope` is blank-separated; all that the client holds if unsaid. Raises UnauthorizedClient (a public client, or
-    a suspended tenant: the client has proven itself, so it may know),
-    InvalidScope, TenantBusy.
+    `scope` is separated by blanks; without it the token has all scopes of the client. Raises UnauthorizedClient (a public
+    client, or a suspended tenant: the client has authenticated, so it may know), InvalidScope, TenantBusy.
     """
     if not client.confidential:
         raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
@@ -44,13 +43,12 @@ def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, A
     )
     set_actor(principals.CLIENT, str(client.id), client.id)
     record_for_platform("client.signed_in", tenant_id=client.tenant.tenant_id, target=("client", client.id))
-    answer = {"access_token": token, "token_type": "Bearer", "expires_in": seconds}
-    return {**answer, "scope": " ".join(wanted)}
+    return {"access_token": token, "token_type": "Bearer", "expires_in": seconds, "scope": " ".join(wanted)}
 
 
 @contextmanager
 def _suspension_told() -> Iterator[None]:
-    """Say in OAuth's terms that the tenant is suspended. For callers that hold a secret or a token of the tenant."""
+    """Turn TenantSuspended into an OAuth error, for callers that hold a secret or a token of the tenant."""
     try:
         yield
     except TenantSuspended as problem:
@@ -58,12 +56,12 @@ def _suspension_told() -> Iterator[None]:
 
 
 def granted_scope(pair: TokenPair) -> str:
-    """What a pair's access token carries, as a scope."""
+    """Return the permissions of a pair's access token as a scope."""
     return " ".join(claims_of(pair.access_token)["permissions"])
 
 
 def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> None:
-    """Revoke a token (RFC 7009): one of a user ends its whole session, a client's own ends alone.
+    """Revoke a token (RFC 7009). A user's token ends the whole session, a client's own only itself.
 
     A token that is unknown, expired or revoked is no error. Raises InvalidClient, UnauthorizedClient (another
     client's token, a suspended tenant), TenantBusy.
@@ -99,10 +97,10 @@ def _end_session(claims: Claims) -> None:
 
 
 def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, Any]:
-    """What a token means now (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
+    """Return the state of a token (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
 
-    Anything else, whatever the reason, is `{"active": false}`; so is a token of a session below the level that the policy
-    in force asks for. Raises TenantBusy.
+    Everything else is `{"active": false}`, and so is a token of a session below the level that the policy in force
+    requires. Raises TenantBusy.
     """
     claims = _claims(token, unused=True)
     if claims is None or not _may_know(by, claims):
@@ -114,7 +112,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, An
     if not principal.meets_policy():
         return INACTIVE
     user = principal.user
-    members = {
+    fields = {
         "active": True,
         "scope": " ".join(sorted(principal.permissions)),
         "client_id": principal.client_id,
@@ -128,7 +126,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, An
         "groups": principal.groups if principal.kind == principals.END_USER else None,
         "permissions": sorted(principal.permissions),
     }
-    return {name: value for name, value in members.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _may_know(by: KnownClient | Principal, claims: Claims) -> bool:
@@ -140,7 +138,7 @@ def _may_know(by: KnownClient | Principal, claims: Claims) -> bool:
 
 
 def _claims(token: str, *, unused: bool) -> Claims | None:
-    """The claims of an access token, or those that stand for a refresh token; None for anything else."""
+    """Return the claims of an access or refresh token, or None for any other string."""
     with suppress(InvalidToken):
         return claims_of(token)
     with suppress(InvalidToken, UnknownTenant):

@@ -18,18 +18,18 @@ from userflow.ids import FORM
 from userflow.sessions import signing
 
 REQUIRED_CLAIMS = ["exp", "iat", "nbf", "iss", "aud", "sub", "jti", "typ", "kind"]
-# RFC 9068 section 2.1: nothing else that is signed with our keys passes for an access token, here or in a stock verifier.
+# RFC 9068 section 2.1: no other document signed with our keys is accepted as an access token, here or by a stock verifier.
 HEADER_TYPE = "at+jwt"
-# A signature costs more than everything else on a read (performance.md); tokens repeat, so verified ones are kept.
+# Verifying a signature costs more than the rest of a read, and tokens repeat: verified ones are cached.
 KEPT = 10_000
 
 
 class InvalidToken(Exception):
-    """Not one of our tokens, not of this class, or past its time."""
+    """The token is not ours, not an access token, or expired."""
 
 
 class RotatingBackend(TokenBackend):
-    """simplejwt's backend with the key chosen by `kid` out of our own set; `jku`, `x5u`, `jwk` are never followed."""
+    """simplejwt's backend with the key chosen by `kid` from our own set; `jku`, `x5u` and `jwk` are ignored."""
 
     def encode(self, payload: dict[str, Any]) -> str:
         keys = signing.key_set()
@@ -52,7 +52,7 @@ class RotatingBackend(TokenBackend):
                 audience=self.audience,
                 issuer=self.issuer,
                 leeway=self.get_leeway(),
-                # `iat` says when, not from when; `nbf` does that and is issued with room for clocks that step.
+                # `nbf` is checked instead; it is issued with room for clocks that differ.
                 options={"require": REQUIRED_CLAIMS, "verify_signature": verify, "verify_iat": False},
             )
         except (jwt.InvalidTokenError, KeyError, TypeError, ValueError) as problem:
@@ -68,7 +68,7 @@ BACKEND = RotatingBackend(
 
 
 class AccessToken(Token):
-    """Speaks for a principal at the API (RFC 9068)."""
+    """An access token (RFC 9068)."""
 
     token_type = "access"
     lifetime = timedelta(seconds=settings.ACCESS_TOKEN_SECONDS)
@@ -80,10 +80,10 @@ _lock = Lock()
 
 
 def claims_of(token: str) -> Claims:
-    """The verified claims of an access token; InvalidToken otherwise.
+    """Return the verified claims of an access token. Raises InvalidToken.
 
-    Only the signature is remembered: expiry and the key's validity are checked on every call, and whether session, user
-    and tenant still stand is read from the store by the caller.
+    Only the signature is cached: expiry and the validity of the key are checked on every call, and the caller reads the
+    state of session, user and tenant from the database.
     """
     with _lock:
         known = _verified.get(token)
@@ -104,7 +104,7 @@ def claims_of(token: str) -> Claims:
 
 
 def _well_formed(claims: Claims) -> bool:
-    """Ids are UUIDs, or null where they may be; what is signed by another version of us must not end as a fault."""
+    """Return whether ids are UUIDs or null: a token of another version of the platform must not cause a server error."""
     return (
         FORM.fullmatch(str(claims["sub"])) is not None
         and all(

@@ -33,7 +33,7 @@ BASIC_OR_BEARER = {"Authorization": "`Basic` of a client, or `Bearer` of an admi
 
 
 def stated_client(request: Request, body: dict[str, Any]) -> tuple[str | None, str | None]:
-    """The client id and secret of the call, by HTTP Basic or in the body; none if none is stated.
+    """Return client id and secret of the call, from HTTP Basic or the body; None if there is none.
 
     Raises InvalidClient (a header of another form), InvalidRequest (two ways at once, RFC 6749 section 2.3).
     """
@@ -87,9 +87,9 @@ class TokenViewSet(ApiViewSet):
                 if "refresh_token" not in asked:
                     raise InvalidRequest("refresh_token is missing.")
                 pair = refresh_session(refresh_token=asked["refresh_token"], client_id=client_id, secret=secret)
-                # The scope of a session is not narrowed; RFC 6749 section 3.3 then wants the answer to say what it is.
+                # The scope of a session is not narrowed; RFC 6749 section 3.3 then requires it in the response.
                 scope = {"scope": actions.granted_scope(pair)} if "scope" in asked else {}
-                return Response({**pair.members(), **scope}, headers=NO_STORE)
+                return Response({**pair.fields(), **scope}, headers=NO_STORE)
             case _:
                 raise UnsupportedGrant
 
@@ -115,7 +115,7 @@ class TokenViewSet(ApiViewSet):
         headers=BASIC_OR_BEARER,
     )
     def introspect(self, request: Request) -> Response:
-        """What a token means now (RFC 7662), for clients and admins of the same tenant."""
+        """Return the state of a token (RFC 7662), for clients and admins of the same tenant."""
         asked = self.valid(serializers.TokenNamed)
         known = actions.introspect_token(token=asked["token"], by=self._caller(request, asked))
         return Response(known, headers=NO_STORE)
@@ -127,27 +127,27 @@ class TokenViewSet(ApiViewSet):
             if signed_in is not None:
                 return signed_in[0]
         client_id, secret = stated_client(request, asked)
-        # A public client proves nothing: it could be anyone who tries tokens (RFC 7662 section 2.1).
+        # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
         if client_id is None or secret is None:
             raise InvalidClient
         return authenticate_client(client_id=client_id, secret=secret)
 
 
 class WellKnownViewSet(ApiViewSet):
-    """What verifiers and OAuth client libraries look up."""
+    """The documents that verifiers and OAuth client libraries look up."""
 
     permission_classes = [Anyone]
     authentication_classes = []
 
     @endpoint(returns={200: serializers.JwksOut}, token="none")
     def jwks(self, request: Request) -> Response:
-        """Current and still valid signing keys (RFC 7517)."""
+        """Return the current and still valid signing keys (RFC 7517)."""
         return Response({"keys": signing.key_set().jwks}, headers=PUBLIC)
 
     @endpoint(returns={200: serializers.MetadataOut}, token="none")
     def metadata(self, request: Request) -> Response:
-        """Where the OAuth endpoints are and what they take (RFC 8414)."""
-        # By the setting, never by the Host header: a forged one must not send clients' secrets elsewhere.
+        """Return the OAuth endpoints and their parameters (RFC 8414)."""
+        # From the setting, never from the Host header: a forged one must not send clients' secrets elsewhere.
         base = settings.BASE_URL
         secret = ["client_secret_basic", "client_secret_post"]
         document = {
@@ -157,7 +157,7 @@ class WellKnownViewSet(ApiViewSet):
             "introspection_endpoint": f"{base}/authmgr/token/introspect",
             "jwks_uri": f"{base}/.well-known/jwks.json",
             "service_documentation": f"{base}/docs/",
-            # There is no authorization endpoint; the member is required all the same, and may not be empty.
+            # There is no authorization endpoint, but the field is required and must not be empty.
             "response_types_supported": ["none"],
             "grant_types_supported": ["client_credentials", "refresh_token"],
             "scopes_supported": list(CLIENT_SCOPES),

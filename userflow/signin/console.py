@@ -1,4 +1,4 @@
-"""What the console's sign-in has beside the API's: its rules for passwords, and sessions without tokens."""
+"""Sign-in of the console: password validation in Django's forms, and sessions without tokens."""
 
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ from userflow.sessions.issue import TokenPair
 
 
 class PasswordRules:
-    """The API's rules for new passwords, where Django asks for them: its own commands and the console's forms."""
+    """The API's rules for new passwords, for Django's commands and the console's forms."""
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
         """Raise Django's ValidationError where the API raises WeakPassword."""
@@ -30,15 +30,15 @@ class PasswordRules:
             raise ValidationError((error.details or {})["password"]) from error
 
     def get_help_text(self) -> str:
-        """What forms say before anything is typed."""
+        """Return the help text of forms."""
         return f"At least {passwords.SHORTEST} characters, and none of the common passwords."
 
 
 def keep_for_console(opened: TokenPair, *, user: AdminUser) -> None:
     """Make the session that a sign-in has opened a session of the console.
 
-    Its tokens were given to no one and are deleted, so it can be used from the console only. It is listed and ended like
-    any other session, and has the same limits.
+    Its tokens were not sent to the browser and are deleted, so it can be used in the console only. It is listed, limited
+    and ended like any other session.
     """
     with ADMINS.atomic():
         ADMINS.refresh_tokens._default_manager.filter(session_id=opened.session_id).delete()

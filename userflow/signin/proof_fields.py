@@ -12,7 +12,7 @@ from identity_platform.api.fields import JsonObject, Text
 from identity_platform.api.parsers import json_object
 from userflow.signin.proofs import PROOFS
 
-# ASCII only: `\d` takes Arabic digits, and `int()` takes ten more alphabets, underscores and blanks.
+# ASCII only: `\d` matches the digits of other scripts, and `int()` accepts underscores and blanks too.
 _SIX_DIGITS = re.compile(r"[0-9]{6}")
 
 
@@ -30,12 +30,12 @@ class SixDigits(Text):
         return {"type": "string", "pattern": "^[0-9]{6}$"}
 
 
-# base64url of the largest attestation that is read, with room for what else a browser sends along.
+# base64url of the largest attestation that is read, with room for the other fields of a browser.
 LONGEST_RESPONSE = 256 * 1024
 
 
 class PublicKeyCredential(JsonObject):
-    """What `PublicKeyCredential.toJSON()` gives (Level 3 section 5.1): as a JSON object, or that object in a string."""
+    """The result of `PublicKeyCredential.toJSON()` (Level 3 section 5.1): a JSON object, or that object in a string."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(max_bytes=LONGEST_RESPONSE, max_depth=12, **options)
@@ -73,7 +73,7 @@ class FactorProofFields(serializers.Serializer[Any]):
     code = SixDigits(required=False, help_text="From the authenticator app.")
     backup_code = Text(max_length=64, required=False, help_text="One of the ten backup codes.")
     sms_code = SixDigits(required=False, help_text="From /webauthn/sms/requestCode. End users.")
-    response = PublicKeyCredential(required=False, help_text="Answer to the options of /authmgr/step-up/options.")
+    response = PublicKeyCredential(required=False, help_text="Response to the options of /authmgr/step-up/options.")
 
 
 class ProofFields(FactorProofFields):
@@ -84,15 +84,15 @@ class ProofFields(FactorProofFields):
 
 
 def proof_of(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments `proof` and `user_agent` of an action, from a request and its fields."""
+    """Return the arguments `proof` and `user_agent` of an action, from a request and its fields."""
     return {"proof": proof_in(fields), "user_agent": request.META.get("HTTP_USER_AGENT", "")}
 
 
 def proof_in(fields: Mapping[str, Any], *, but: str = "") -> dict[str, Any]:
-    """The fields of the proof among those of a request; `but` is one that means something else there."""
+    """Return the fields of the proof among those of a request, except `but`, which means something else there."""
     return {name: value for name, value in fields.items() if name in PROOFS and name != but}
 
 
 def without_proof(fields: Mapping[str, Any], *, but: str = "") -> dict[str, Any]:
-    """The other fields of the request."""
+    """Return the other fields of the request."""
     return {name: value for name, value in fields.items() if name not in PROOFS or name == but}

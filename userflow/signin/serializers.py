@@ -1,11 +1,13 @@
-"""Shapes of signing in."""
+"""Serializers of sign-in and sessions."""
 
 from typing import Any
+from uuid import UUID
 
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
+from userflow.accounts.session_models import UserSession
 
 
 class AdminLoginIn(serializers.Serializer[Any]):
@@ -16,7 +18,7 @@ class AdminLoginIn(serializers.Serializer[Any]):
 class EndUserLoginIn(serializers.Serializer[Any]):
     client_id = Identifier()
     client_secret = Text(
-        max_length=255, required=False, help_text="Of a confidential client; or send it by HTTP Basic."
+        max_length=255, required=False, help_text="For a confidential client; or send it by HTTP Basic."
     )
     email = EmailAddress()
     password = Text(max_length=1024)
@@ -71,12 +73,12 @@ class LogoutOut(serializers.Serializer[Any]):
 
 
 class SessionNamedQuery(serializers.Serializer[Any]):
-    user_id = Identifier(required=False, help_text="Whose; the caller if left out.")
+    user_id = Identifier(required=False, help_text="The user; the caller if omitted.")
     tenant_id = Identifier(required=False, help_text="For operators: the user's tenant.")
 
 
 class SessionsOfUserQuery(SessionNamedQuery):
-    user_id = Identifier(help_text="Whose.")
+    user_id = Identifier(help_text="The user.")
 
 
 class SessionListQuery(SessionNamedQuery, PageQuery):
@@ -113,12 +115,12 @@ class SessionsEndedOut(serializers.Serializer[Any]):
     sessions_ended = serializers.IntegerField()
 
 
-def session_record(session: Any, *, current: Any) -> dict[str, Any]:
-    """A session as answers show it."""
-    members = ("user_id", "client_id", "amr", "acr", "auth_time", "created_at", "last_used_at", "expires_at", "address")
+def session_record(session: UserSession, *, current: UUID | None) -> dict[str, Any]:
+    """Return a session as the API shows it."""
+    fields = ("user_id", "client_id", "amr", "acr", "auth_time", "created_at", "last_used_at", "expires_at", "address")
     return {
         "id": session.pk,
-        **{name: getattr(session, name) for name in members},
+        **{name: getattr(session, name) for name in fields},
         "user_agent": session.user_agent,
         "current": session.pk == current,
     }

@@ -56,7 +56,7 @@ def sign_in_response(done: SignIn[Any], **fields: object) -> Response:
         if done.enrollment_required:
             waiting |= {"enrollment_required": True, "enrollment_ticket": done.enrollment_ticket}
         return Response(waiting, headers=headers)
-    return Response({**done.tokens.members(), **fields, "mfa_required": False}, headers=headers)
+    return Response({**done.tokens.fields(), **fields, "mfa_required": False}, headers=headers)
 
 
 def _client_secret(request: Request, asked: dict[str, Any]) -> str | None:

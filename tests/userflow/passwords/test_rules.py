@@ -19,7 +19,7 @@ def refused(password: str, **how: Any) -> bool:
 
 def test_the_refusal_names_the_member_and_not_the_password() -> None:
     with pytest.raises(WeakPassword) as error:
-        passwords.check_strength("Password2026!", member="new_password")
+        passwords.check_strength("Password2026!", field="new_password")
     assert list(error.value.details or {}) == ["new_password"]
     assert "2026" not in str(error.value.details) + error.value.text
 
