@@ -35,7 +35,7 @@ class Result(StrEnum):
     MIGRATED = "migrated"
     FAILED = "failed"
     # Somebody else is at it, or it needs it no more.
-    PASSED = "passed"
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Report:
 
     outcomes: tuple[Outcome, ...]
     # Tenants that were not tried because the canary failed.
-    spared: int = 0
+    not_tried: int = 0
 
     @property
     def failed(self) -> list[Outcome]:
@@ -90,17 +90,17 @@ def migrate_tenants(
     *,
     jobs: int = 2,
     only: Sequence[str] = (),
-    begun: Callable[[int], None] = lambda total: None,
+    start: Callable[[int], None] = lambda total: None,
     progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Report:
     """Migrate every tenant that is behind, `jobs` at a time on each server; gives the report.
 
     The first one that can be reached is the canary: if its migrations fail, the others are not tried. After that a
-    failing tenant stops nobody. It stays as it was, its `reason` says why, and the next run tries it again. `begun` gets
+    failing tenant stops nobody. It stays as it was, its `reason` says why, and the next run tries it again. `start` gets
     the number of tenants, `progress` each outcome as it comes. Raises UnknownTenant (a slug in `only`).
     """
     behind = tenants_behind(only)
-    begun(len(behind))
+    start(len(behind))
     if not behind:
         return Report(())
     outcomes: list[Outcome] = []
@@ -114,7 +114,7 @@ def migrate_tenants(
         canary = _migrate(others.pop(0))
         note(canary)
         if canary.by_migration:
-            return Report(tuple(outcomes), spared=len(others))
+            return Report(tuple(outcomes), not_tried=len(others))
         if canary.result is not Result.FAILED:
             break
         # The next canary is on a server that has not failed yet, if there is one.
@@ -154,7 +154,7 @@ def _migrate(mapping: TenantDatabase) -> Outcome:
         with databases.job_lock(mapping.server, mapping.pk):
             return ended(*_migrate_alone(mapping))
     except JobRunning:
-        return ended(Result.PASSED, "another job is working on it")
+        return ended(Result.SKIPPED, "another job is working on it")
     except UpgradeFailed as failure:
         return ended(Result.FAILED, str(failure), by_migration=True)
     except Exception as problem:
@@ -167,7 +167,7 @@ def _migrate_alone(mapping: TenantDatabase) -> tuple[Result, str]:
     current = schema_version()
     found = TenantDatabase.objects.get(pk=mapping.pk)
     if found.status not in MIGRATED or (found.schema_version == current and found.status != State.MIGRATING):
-        return Result.PASSED, "nothing left to do"
+        return Result.SKIPPED, "nothing left to do"
     if found.status == State.ACTIVE:
         # Suspended at this very moment: then it is migrated as a suspended one.
         with suppress(WrongState):

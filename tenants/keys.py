@@ -143,7 +143,7 @@ def _rewrapped(row: DataKey) -> bool:
     return True
 
 
-def that_do_not_open() -> Iterator[str]:
+def locked_owners() -> Iterator[str]:
     """Owners whose data key cannot be opened with the ring of this process."""
     for row in DataKey.objects.order_by("owner").iterator():
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.chain import PLATFORM
@@ -25,6 +25,7 @@ from tenants.capacity import server_with_room
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
 from tenants.final_backups import Deletion
 from tenants.models import DatabaseServer, DataKey, FinalBackup, Tenant, TenantDatabase
+from tenants.queries import reserve_tenant
 from tenants.schema import is_current, schema_version, upgrade
 from tenants.signals import tenant_created
 from tenants.slugs import slug_of
@@ -87,31 +88,14 @@ def create_tenant(
 
 
 def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str, Any]) -> Tenant:
-    """Write the tenant's rows, in the caller's transaction. The mapping is active if the warm pool had a database."""
-    tenant = _insert(name, slug, own)
-    keys.create(str(tenant.pk))
-    ready = warm_pool.claim_one(server)
-    TenantDatabase.objects.create(
-        tenant=tenant,
-        server=server,
-        name=ready or warm_pool.new_database_name(),
-        status=State.ACTIVE if ready else State.PROVISIONING,
-        schema_version=schema_version() if ready else "",
-    )
-    return tenant
-
-
-def _insert(name: str, slug: str | None, own: dict[str, Any]) -> Tenant:
-    """Insert the tenant's row. Raises SlugTaken."""
+    """Write the tenant's rows, in the caller's transaction. Raises SlugTaken."""
     generated = slug or slug_of(name)
     # A stated slug is taken as it is.
     suffixed = [] if slug else [f"{generated[:45]}-{secrets.token_hex(2)}" for _ in range(SLUG_TRIES - 1)]
     for candidate in suffixed if suffixed and is_reserved(generated) else [generated, *suffixed]:
-        try:
-            with transaction.atomic():
-                return Tenant.objects.create(name=name, slug=candidate, settings=own)
-        except IntegrityError:
-            continue
+        tenant_id = reserve_tenant(server, name=name, slug=candidate, tenant_settings=own)
+        if tenant_id is not None:
+            return Tenant.objects.select_related("database__server").get(pk=tenant_id)
     raise SlugTaken
 
 

@@ -47,11 +47,11 @@ class Finding:
     kind: Kind
     server: DatabaseServer
     subject: str
-    says: str
+    message: str
     # None where only a person can decide.
     repair: Callable[[], object] | None = None
     # Whether the repair throws a database away that might be somebody's.
-    destroys: bool = False
+    drops_data: bool = False
 
 
 def find_problems() -> list[Finding]:
@@ -249,4 +249,4 @@ def _nobodys(server: DatabaseServer, name: str, template_in_the_making: bool, *,
             return Finding(Kind.OLD_TEMPLATE, server, name, "no tenant is made from it any more", drop)
         return None
     says = "no tenant and no spare has this database"
-    return Finding(Kind.ORPHAN, server, name, says, drop, destroys=True)
+    return Finding(Kind.ORPHAN, server, name, says, drop, drops_data=True)

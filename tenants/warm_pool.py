@@ -17,19 +17,6 @@ def new_database_name() -> str:
     return f"{settings.TENANT_DATABASE_PREFIX}{get_random_string(16, 'abcdefghijklmnopqrstuvwxyz0123456789')}"
 
 
-def claim_one(server: DatabaseServer) -> str | None:
-    """Take a ready-made database of this schema version out of the pool, in the caller's transaction; return its name.
-
-    Each of two callers at once gets its own.
-    """
-    ready = WarmDatabase.objects.filter(server=server, ready=True, schema_version=schema_version())
-    spare = ready.select_for_update(skip_locked=True).order_by("pk").first()
-    if spare is None:
-        return None
-    spare.delete()
-    return spare.name
-
-
 def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> tuple[int, list[str]]:
     """Fill the pool of every server that takes tenants; return how many databases were made and what failed.
 

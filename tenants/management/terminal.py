@@ -1,23 +1,65 @@
-"""How commands speak: tables and progress bars to a person at a terminal, plain lines to everything else."""
+"""Output of commands: tables and progress bars on a terminal, plain lines otherwise. And their common base class."""
 
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from django.core.management.base import CommandError, OutputWrapper
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from identity_platform.api.errors import ApiError
 
 # Nothing was tried: unknown name, wrong argument, not confirmed.
 NOT_TRIED = 2
 # verify_audit: no chain is broken, but at least one could not be read.
 UNREACHABLE = 3
 INTERRUPTED = 130
-# A table may be so many times as wide as the terminal; its cells take several lines then.
+RUN_AGAIN = "Interrupted. Run the command again to continue."
+# A table may be this many times as wide as the terminal; its cells then take several lines.
 MOST_FOLDED = 1.5
 UNBOUNDED = 10_000
+
+
+class OperatorCommand(BaseCommand):
+    """A command that ends with exit code 2 and the error's text when an action rejects the call.
+
+    `handle` declares its options as keyword arguments.
+    """
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except ApiError as error:
+            raise CommandError(error.text, returncode=NOT_TRIED) from error
+
+
+@contextmanager
+def file_errors(file: Path) -> Iterator[Path]:
+    """Turn an OSError inside the block into a CommandError that names the file."""
+    try:
+        yield file
+    except OSError as problem:
+        raise CommandError(f"{file}: {problem.strerror}", returncode=NOT_TRIED) from problem
+
+
+def natural(text: str) -> int:
+    """Parse an option that is 0 or more."""
+    if not text.isdecimal():
+        raise ArgumentTypeError("must be a whole number, 0 or more")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Parse an option that is 1 or more."""
+    if natural(text) == 0:
+        raise ArgumentTypeError("must be a whole number, 1 or more")
+    return int(text)
 
 
 def counted(number: int, thing: str) -> str:
@@ -26,9 +68,9 @@ def counted(number: int, thing: str) -> str:
 
 
 def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under their columns' names: framed on a terminal, separated by tabs for programs.
+    """Print rows with a header: framed on a terminal, separated by tabs otherwise.
 
-    On a terminal that is much too narrow for the frame each row is a block of lines.
+    On a terminal that is much too narrow, each row is a block of lines.
     """
     if not out.isatty():
         for row in [columns, *rows]:
@@ -36,7 +78,7 @@ def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[ob
         return
     drawn = Table()
     for name in columns:
-        # An id that is cut cannot be copied.
+        # A truncated id cannot be copied.
         drawn.add_column(name, overflow="fold")
     for row in rows:
         drawn.add_row(*(str(cell) for cell in row))
@@ -44,7 +86,6 @@ def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[ob
     if Measurement.get(console, console.options.update_width(UNBOUNDED), drawn).maximum <= MOST_FOLDED * console.width:
         console.print(drawn)
         return
-    # Columns of three letters can be read by nobody: one block for each row.
     widest = max(map(len, columns))
     for row in rows:
         for name, cell in zip(columns, row, strict=True):
@@ -54,11 +95,11 @@ def table(out: OutputWrapper, columns: Sequence[str], rows: Sequence[Sequence[ob
 
 @contextmanager
 def progress(out: OutputWrapper, what: str) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-    """Give two functions: one takes how many steps there are, the other is called at each step's end with its line."""
+    """Yield two functions: `start(total)`, and `step(line)` to call at the end of each step."""
     if not out.isatty():
         total = done = 0
 
-        def begun(steps: int) -> None:
+        def start(steps: int) -> None:
             nonlocal total
             total = steps
 
@@ -68,7 +109,7 @@ def progress(out: OutputWrapper, what: str) -> Iterator[tuple[Callable[[int], No
             out.write(f"{done}/{total} {line}")
             out.flush()
 
-        yield begun, step
+        yield start, step
         return
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(file=sys.stdout, markup=False), transient=True) as bar:
@@ -78,14 +119,14 @@ def progress(out: OutputWrapper, what: str) -> Iterator[tuple[Callable[[int], No
 
 @contextmanager
 def measured(out: OutputWrapper, what: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Give a function that is told how far of `total` the work is, and a line about it."""
+    """Yield a function that reports progress: how much of `total` is done, and a line."""
     if not out.isatty():
 
-        def said(done: int, line: str) -> None:
+        def report(done: int, line: str) -> None:
             out.write(f"{100 * done // max(total, 1)} % {line}")
             out.flush()
 
-        yield said
+        yield report
         return
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(file=sys.stdout, markup=False), transient=True) as bar:
@@ -94,12 +135,12 @@ def measured(out: OutputWrapper, what: str, total: int) -> Iterator[Callable[[in
 
 
 def confirm(out: OutputWrapper, question: str, wanted: str, *, yes: bool) -> None:
-    """Go on only when `wanted` is typed, or `yes` was given; without a terminal to ask at, nothing is guessed."""
+    """Ask the operator to type `wanted`, unless `yes`. Raises CommandError if not confirmed or there is no terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(f"{question} Nobody is there to ask: say --yes.", returncode=NOT_TRIED)
-    out.write(f"{question} Type {wanted} to go on: ", ending="")
+        raise CommandError(f"{question} Confirm with --yes, as there is no terminal.", returncode=NOT_TRIED)
+    out.write(f"{question} Type {wanted} to continue: ", ending="")
     out.flush()
     if sys.stdin.readline().strip() != wanted:
         raise CommandError("Not confirmed: nothing was changed.", returncode=NOT_TRIED)

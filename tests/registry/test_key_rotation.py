@@ -136,7 +136,7 @@ def test_a_rotation_from_the_first_step_to_the_last(
         # ... and the next run does the rest and only that.
         again = command(ring=f"{new},{old}")
         assert again.returncode == 0, again.stderr
-        assert f"Nothing needs {old_id} any more" in again.stdout
+        assert f"No data key uses {old_id}" in again.stdout
         assert under(old_id) == 0
     assert seen[200] > 5
     assert set(seen) == {200}

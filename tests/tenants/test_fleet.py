@@ -62,7 +62,7 @@ def test_one_of_a_hundred_fails_and_the_others_do_not(ships: list[Tenant], newer
     first = newer_release.run("migrate_tenants", *only(ships))
     stubborn = ships[STUBBORN - 1]
     assert first.code == 1
-    assert f"{FLEET - 1} migrated, 0 passed over, 1 failed." in first.said
+    assert f"{FLEET - 1} migrated, 0 skipped, 1 failed." in first.said
     assert f"{stubborn.slug}\tmain\tnewer_release.0001_initial: DuplicateTable" in first.said
     left = mapping_of(stubborn)
     assert (left.status, left.schema_version) == ("active", schema_version())
@@ -80,8 +80,8 @@ def test_one_of_a_hundred_fails_and_the_others_do_not(ships: list[Tenant], newer
         raw.execute(f"DROP TABLE {TABLE}")
     mended = newer_release.run("migrate_tenants", *only(ships))
     assert (mended.code, mapping_of(stubborn).reason) == (0, "")
-    assert "1 migrated, 0 passed over, 0 failed." in mended.said
-    assert newer_release.run("migrate_tenants", *only(ships)).said == "0 migrated, 0 passed over, 0 failed.\n"
+    assert "1 migrated, 0 skipped, 0 failed." in mended.said
+    assert newer_release.run("migrate_tenants", *only(ships)).said == "0 migrated, 0 skipped, 0 failed.\n"
 
 
 def test_a_failing_canary_spares_the_others(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
@@ -144,7 +144,7 @@ def test_an_unreachable_canary_spares_nobody(many_tenants: list[Tenant], newer_r
     ended = newer_release.run("migrate_tenants", *only([dark, other]))
     TenantDatabase.objects.filter(pk=dark.pk).update(server=home)
     server.delete()
-    assert (ended.code, "1 migrated, 0 passed over, 1 failed." in ended.said) == (1, True)
+    assert (ended.code, "1 migrated, 0 skipped, 1 failed." in ended.said) == (1, True)
     assert has_table(other)
 
 
@@ -161,7 +161,7 @@ def test_a_tenant_that_another_job_works_on_is_passed_over(many_tenants: list[Te
     TenantDatabase.objects.filter(pk=tenant.pk).update(schema_version="0-000000000000")
     with databases.job_lock(main_server(), tenant.pk):
         report = fleet.migrate_tenants(only=[tenant.slug])
-    assert [outcome.result for outcome in report.outcomes] == ["passed"]
+    assert [outcome.result for outcome in report.outcomes] == ["skipped"]
     assert mapping_of(tenant).status == "active"
 
 
@@ -180,7 +180,7 @@ def test_nothing_to_do_over_a_thousand_tenants_is_one_statement(django_db_setup:
     TenantDatabase.objects.filter(pk__in=behind).update(schema_version=schema_version(), status="suspended")
     try:
         with CaptureQueriesContext(connection) as statements:
-            assert said_by("migrate_tenants") == "0 migrated, 0 passed over, 0 failed.\n"
+            assert said_by("migrate_tenants") == "0 migrated, 0 skipped, 0 failed.\n"
         assert len(statements) == 1
     finally:
         for pk, (version, status) in behind.items():

@@ -1,60 +1,56 @@
-"""`check_tenants`: what is wrong with the tenants' databases, and its repair."""
+"""Find and repair problems of tenant databases."""
 
 import sys
 from argparse import ArgumentParser
-from typing import Any
-
-from django.core.management.base import BaseCommand
 
 from tenants import repairs
 from tenants.management import terminal
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Find tenants that a crash left half made, migrating, moving or half deleted, tenants whose database is missing, "
-        "databases that belong to nobody or that an interrupted DROP DATABASE left invalid, old templates, broken spares, "
-        "and passkey domains that two tenants use. Whatever one repair meets, the others go on. Exit code 0: nothing is "
-        "wrong; 1: something "
-        "is, or still is after the repair. Example: check_tenants --repair"
+        "Find tenants whose provisioning, migration, move or deletion was interrupted, tenants without a database, databases "
+        "without a tenant or left invalid by an interrupted DROP DATABASE, old templates, broken spare databases, and passkey "
+        "domains that two tenants use. One failing repair does not stop the others. Exit code 0: no problems; 1: there are "
+        "problems, or some remain after the repair. Example: check_tenants --repair"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--repair", action="store_true", help="Put right what can be, without losing data.")
+        parser.add_argument("--repair", action="store_true", help="Repair what can be repaired without losing data.")
         parser.add_argument(
-            "--drop-orphans", action="store_true", help="Also drop databases that belong to no tenant (asks)."
+            "--drop-orphans", action="store_true", help="Also drop databases without a tenant (asks first)."
         )
-        parser.add_argument("--yes", action="store_true", help="Do not ask.")
+        parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *, repair: bool, drop_orphans: bool, yes: bool, **_: object) -> None:
         found = repairs.find_problems()
-        if found and (options["repair"] or options["drop_orphans"]):
+        safe = [finding for finding in found if repair and finding.repair and not finding.drops_data]
+        orphans = [finding for finding in found if drop_orphans and finding.drops_data]
+        if found and (repair or drop_orphans):
             self._show(found)
-            self._repair(found, **options)
+            self._repair(safe, orphans, yes=yes)
             found = repairs.find_problems()
         if not found:
-            self.stdout.write("Nothing is wrong.")
+            self.stdout.write("No problems found.")
             return
         self._show(found)
         sys.exit(1)
 
-    def _repair(self, found: list[repairs.Finding], **options: Any) -> None:
-        orphans = [finding for finding in found if finding.destroys and options["drop_orphans"]]
-        harmless = [finding for finding in found if finding.repair and not finding.destroys and options["repair"]]
+    def _repair(self, safe: list[repairs.Finding], orphans: list[repairs.Finding], *, yes: bool) -> None:
         if orphans:
-            number = terminal.counted(len(orphans), "orphan database")
             question = (
-                f"{number} will be dropped for good. Was the global database restored? Then it may be a tenant's."
+                f"{terminal.counted(len(orphans), 'orphan database')} will be dropped permanently. If the global database "
+                "was restored from a backup, they may belong to tenants."
             )
-            terminal.confirm(self.stdout, question, "drop", yes=options["yes"])
-        if harmless:
-            question = f"To be repaired: {terminal.counted(len(harmless), 'finding')}."
-            terminal.confirm(self.stdout, question, "repair", yes=options["yes"])
-        with terminal.progress(self.stdout, "Repairing") as (begun, step):
-            begun(len(orphans) + len(harmless))
-            for finding in [*harmless, *orphans]:
+            terminal.confirm(self.stdout, question, "drop", yes=yes)
+        if safe:
+            question = f"{terminal.counted(len(safe), 'problem')} will be repaired."
+            terminal.confirm(self.stdout, question, "repair", yes=yes)
+        with terminal.progress(self.stdout, "Repairing") as (start, step):
+            start(len(orphans) + len(safe))
+            for finding in [*safe, *orphans]:
                 step(f"{finding.subject}: {repairs.repair(finding) or 'done'}")
 
     def _show(self, found: list[repairs.Finding]) -> None:
-        rows = [(finding.kind, finding.server.name, finding.subject, finding.says) for finding in found]
-        terminal.table(self.stdout, ("what", "server", "tenant or database", "more"), rows)
+        rows = [(finding.kind, finding.server.name, finding.subject, finding.message) for finding in found]
+        terminal.table(self.stdout, ("problem", "server", "tenant or database", "details"), rows)

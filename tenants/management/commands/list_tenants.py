@@ -1,17 +1,14 @@
-"""`list_tenants`: all tenants with their state."""
+"""List the tenants."""
 
-import json
 from argparse import ArgumentParser
-from typing import Any
-
-from django.core.management.base import BaseCommand
+from json import dumps
 
 from tenants.management import terminal
-from tenants.queries import listed
+from tenants.queries import TenantRecord, listed
 from tenants.states import State
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
         "List the tenants: slug, id, state, server, database, schema, and why the last step failed. "
         "Example: list_tenants --status suspended --json"
@@ -22,15 +19,15 @@ class Command(BaseCommand):
         parser.add_argument("--status", choices=states, help="Only tenants in this state.")
         parser.add_argument("--json", action="store_true", help="Print one JSON list.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        rows = listed(status=options["status"])
-        if options["json"]:
-            self.stdout.write(json.dumps(rows))
+    def handle(self, *, status: str | None, json: bool, **_: object) -> None:
+        rows = listed(status=status)
+        if json:
+            self.stdout.write(dumps(rows))
             return
         columns = ("slug", "tenant_id", "status", "server", "database", "schema", "reason")
-        shown = [[row[name] for name in columns[:5]] + [_schema(row), row["reason"]] for row in rows]
-        terminal.table(self.stdout, columns, shown)
+        terminal.table(self.stdout, columns, [_cells(row) for row in rows])
 
 
-def _schema(row: dict[str, Any]) -> str:
-    return "current" if row["current"] else row["schema_version"] or "-"
+def _cells(row: TenantRecord) -> tuple[str, ...]:
+    schema = "current" if row["current"] else row["schema_version"] or "-"
+    return row["slug"], row["tenant_id"], row["status"], row["server"], row["database"], schema, row["reason"]

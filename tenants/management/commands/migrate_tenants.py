@@ -1,36 +1,31 @@
-"""`migrate_tenants`: every tenant's database to this release's schema."""
+"""Migrate tenant databases to this release's schema."""
 
 import sys
 from argparse import ArgumentParser
-from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from identity_platform.api.errors import ApiError
 from tenants import fleet
 from tenants.management import terminal
 from tenants.schema import schema_version
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Migrate the databases of all tenants that are behind: a canary first, then in parallel on each server. A tenant "
-        "that fails stays as it was and stops nobody; run it again and only what is left is tried. Exit code 0: all are "
-        "current; 1: some are not. Example: migrate_tenants --jobs 4"
+        "Migrate all tenant databases that are behind: one tenant first as a canary, then in parallel on each server. A tenant "
+        "that fails is rolled back and does not stop the others; another run tries only the remaining ones. Exit code 0: all "
+        "are current; 1: some are not. Example: migrate_tenants --jobs 4"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--jobs", type=int, default=2, help="Tenants at a time on each server (default 2).")
-        parser.add_argument("--only", metavar="SLUG", action="append", default=[], help="This tenant; may be repeated.")
+        parser.add_argument(
+            "--jobs", type=terminal.positive, default=2, help="Tenants at a time on each server (default 2)."
+        )
+        parser.add_argument("--only", metavar="SLUG", action="append", default=[], help="This tenant; can be repeated.")
         parser.add_argument("--dry-run", action="store_true", help="List the tenants that are behind, change nothing.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        if options["jobs"] < 1:
-            raise CommandError("--jobs must be at least 1.", returncode=terminal.NOT_TRIED)
-        try:
-            self._list(options["only"]) if options["dry_run"] else self._migrate(options["jobs"], options["only"])
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
+    def handle(self, *, jobs: int, only: list[str], dry_run: bool, **_: object) -> None:
+        self._list(only) if dry_run else self._migrate(jobs, only)
 
     def _list(self, only: list[str]) -> None:
         behind = fleet.tenants_behind(only)
@@ -40,17 +35,17 @@ class Command(BaseCommand):
 
     def _migrate(self, jobs: int, only: list[str]) -> None:
         try:
-            with terminal.progress(self.stdout, "Migrating tenants") as (begun, step):
-                report = fleet.migrate_tenants(jobs=jobs, only=only, begun=begun, progress=lambda o: step(_line(o)))
+            with terminal.progress(self.stdout, "Migrating tenants") as (start, step):
+                report = fleet.migrate_tenants(jobs=jobs, only=only, start=start, progress=lambda o: step(_line(o)))
         except KeyboardInterrupt:
-            raise CommandError("Interrupted: run it again to go on.", returncode=terminal.INTERRUPTED) from None
-        migrated, passed = report.count(fleet.Result.MIGRATED), report.count(fleet.Result.PASSED)
-        self.stdout.write(f"{migrated} migrated, {passed} passed over, {len(report.failed)} failed.")
+            raise CommandError(terminal.RUN_AGAIN, returncode=terminal.INTERRUPTED) from None
+        migrated, skipped = report.count(fleet.Result.MIGRATED), report.count(fleet.Result.SKIPPED)
+        self.stdout.write(f"{migrated} migrated, {skipped} skipped, {len(report.failed)} failed.")
         if report.failed:
             rows = [(outcome.slug, outcome.server, outcome.reason) for outcome in report.failed]
             terminal.table(self.stdout, ("failed tenant", "server", "reason"), rows)
-        if report.spared:
-            self.stdout.write(f"The canary failed: {terminal.counted(report.spared, 'tenant')} not tried.")
+        if report.not_tried:
+            self.stdout.write(f"The canary failed: {terminal.counted(report.not_tried, 'tenant')} not tried.")
         if report.failed:
             sys.exit(1)
 

@@ -1,30 +1,23 @@
-"""`move_tenant`: a tenant to another database server."""
+"""Move a tenant to another database server."""
 
 from argparse import ArgumentParser
-from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-
-from identity_platform.api.errors import ApiError
 from tenants.management import terminal
 from tenants.queries import tenant_named
 from tenants.relocation import move_tenant
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Copy a tenant's database to another server, compare the rows, switch to it and drop the old one. Its people can "
-        "read meanwhile, but not write or sign in. A move that was interrupted is begun anew by running it again. Exit "
-        "code 2: everything is as it was. Example: move_tenant acme db2"
+        "Copy a tenant's database to another server, compare the row counts, switch to it and drop the old one. During the "
+        "move its data can be read, but writes and sign-ins are rejected. To finish an interrupted move, run the command "
+        "again. Exit code 2: nothing was changed. Example: move_tenant acme db2"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's short name (list_tenants shows it).")
-        parser.add_argument("server", help="The server's name (add_database_server).")
+        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
+        parser.add_argument("server", help="The server's name (see add_database_server).")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            mapping = move_tenant(tenant_id=tenant_named(options["slug"]).pk, server=options["server"])
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
-        self.stdout.write(f"{options['slug']} is on {mapping.server.name} in {mapping.name}.")
+    def handle(self, *, slug: str, server: str, **_: object) -> None:
+        mapping = move_tenant(tenant_id=tenant_named(slug).pk, server=server)
+        self.stdout.write(f"{slug} is on {mapping.server.name} in {mapping.name}.")

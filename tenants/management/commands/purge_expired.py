@@ -1,39 +1,34 @@
-"""`purge_expired`: what has had its time goes."""
+"""Delete expired rows and old audit events."""
 
 import sys
 from argparse import ArgumentParser
 from collections import Counter
-from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from identity_platform.api.errors import ApiError
 from tenants import audit_trails, retention
 from tenants.management import terminal
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Delete expired sessions, refresh tokens, tickets, windows, attempts, codes, challenges, proofs and old "
-        f"invitations, and audit events older than AUDIT_RETENTION_DAYS ({settings.AUDIT_RETENTION_DAYS}): of the "
-        "platform and of all tenants, or of those named. The audit trails stay verifiable. Can be stopped and run again "
+        "Delete expired sessions, refresh tokens, tickets, windows, attempts, codes, challenges, verifications and old "
+        f"invitations, and audit events older than AUDIT_RETENTION_DAYS ({settings.AUDIT_RETENTION_DAYS}), of the "
+        "platform and of all tenants, or of those named. The audit trails stay verifiable. Can be interrupted and run again "
         "at any time; run it once a day. Exit code 0: done; 1: a tenant could not be reached. Example: purge_expired"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("only", nargs="*", metavar="TENANT", help="Slug or id of a tenant, or `platform`.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            owners = audit_trails.owners(options["only"])
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
+    def handle(self, *, only: list[str], **_: object) -> None:
+        owners = audit_trails.owners(only)
         total: Counter[str] = Counter()
         failed: list[retention.Purged] = []
         try:
-            with terminal.progress(self.stdout, "Purging") as (begun, step):
-                begun(len(owners))
+            with terminal.progress(self.stdout, "Purging") as (start, step):
+                start(len(owners))
                 for owner in owners:
                     purged = retention.purge(owner)
                     total.update(purged.rows)
@@ -41,7 +36,7 @@ class Command(BaseCommand):
                         failed.append(purged)
                     step(f"{owner.name}: {purged.problem or _listed(purged.rows)}")
         except KeyboardInterrupt:
-            raise CommandError("Interrupted: run it again to go on.", returncode=terminal.INTERRUPTED) from None
+            raise CommandError(terminal.RUN_AGAIN, returncode=terminal.INTERRUPTED) from None
         self.stdout.write(f"{len(owners) - len(failed)} of {len(owners)} done: {_listed(total)}.")
         for purged in failed:
             self.stderr.write(f"{purged.owner.name}: {purged.problem}")

@@ -1,38 +1,29 @@
-"""`restore_deleted_tenant`: a deleted tenant back from its final backup."""
+"""Restore a deleted tenant from its final backup."""
 
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-
-from identity_platform.api.errors import ApiError
 from tenants.management import terminal
 from tenants.relocation import restore_deleted_tenant
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Bring a deleted tenant back from its final backup: people, admins, clients, services and settings. It comes back "
-        "suspended; resume_tenant opens it. Everybody signs in again. Possible until purge_expired has deleted the backup "
-        "(DELETED_TENANT_BACKUP_DAYS). Exit code 2: everything is as it was. "
+        "Restore a deleted tenant from its final backup: users, admins, clients, services and settings. It comes back "
+        "suspended; resume_tenant activates it. All users must sign in again. Possible until purge_expired has deleted the "
+        "backup (DELETED_TENANT_BACKUP_DAYS). Exit code 2: nothing was changed. "
         "Example: restore_deleted_tenant /backups/deleted-6ef0e931-6aa1-47de-a094-76ddb1c05edb.backup"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path, help="The file that delete_tenant has named.")
-        parser.add_argument("--slug", help="Another short name, if the old one is in use.")
+        parser.add_argument("file", type=Path, help="The file that delete_tenant printed.")
+        parser.add_argument("--slug", help="Another slug, if the old one is in use.")
         parser.add_argument("--server", help="The database server (default: the one with most room).")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        file: Path = options["file"].resolve()
-        try:
-            mapping = restore_deleted_tenant(file=file, slug=options["slug"], server=options["server"])
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
-        except OSError as problem:
-            raise CommandError(f"{file}: {problem.strerror}", returncode=terminal.NOT_TRIED) from problem
-        slug = mapping.tenant.slug
+    def handle(self, *, file: Path, slug: str | None, server: str | None, **_: object) -> None:
+        with terminal.file_errors(file.resolve()) as path:
+            mapping = restore_deleted_tenant(file=path, slug=slug, server=server)
+        name = mapping.tenant.slug
         self.stdout.write(
-            f"{slug} is {mapping.status} in {mapping.name} on {mapping.server.name}: resume_tenant {slug}."
+            f"{name} is {mapping.status} in {mapping.name} on {mapping.server.name}. Activate it: resume_tenant {name}"
         )

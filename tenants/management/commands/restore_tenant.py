@@ -1,35 +1,27 @@
-"""`restore_tenant`: a tenant's database back from a backup."""
+"""Restore a tenant's database from a backup."""
 
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-
-from identity_platform.api.errors import ApiError
 from tenants.management import terminal
 from tenants.queries import tenant_named
 from tenants.relocation import restore_tenant
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Put a tenant's database back to what it was in a backup, into a new database, and switch to it. What has "
-        "happened since the backup is gone. A failed tenant becomes active again. Exit code 2: everything is as it was. "
+        "Restore a tenant's database from a backup into a new database, then switch to it. Changes since the backup are "
+        "lost. A failed tenant becomes active again. Exit code 2: nothing was changed. "
         "Example: restore_tenant acme /backups/acme.zip"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's short name (list_tenants shows it).")
-        parser.add_argument("file", type=Path, help="A file of backup_tenant, of this very tenant.")
-        parser.add_argument("--yes", action="store_true", help="Do not ask for the slug.")
+        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
+        parser.add_argument("file", type=Path, help="A file written by backup_tenant for this tenant.")
+        parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            tenant = tenant_named(options["slug"])
-            question = f"What has happened in {tenant.name} since this backup will be lost."
-            terminal.confirm(self.stdout, question, tenant.slug, yes=options["yes"])
-            mapping = restore_tenant(tenant_id=tenant.pk, file=options["file"])
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
+    def handle(self, *, slug: str, file: Path, yes: bool, **_: object) -> None:
+        tenant = tenant_named(slug)
+        terminal.confirm(self.stdout, f"Changes in {tenant.name} since this backup will be lost.", tenant.slug, yes=yes)
+        mapping = restore_tenant(tenant_id=tenant.pk, file=file)
         self.stdout.write(f"{tenant.slug} is {mapping.status} in {mapping.name} on {mapping.server.name}.")

@@ -1,12 +1,11 @@
-"""`rotate_encryption_keys`: bring every data key under the first key of ENCRYPTION_KEYS."""
+"""Wrap every data key under the first key of ENCRYPTION_KEYS."""
 
 import base64
 import secrets
 from argparse import ArgumentParser
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import KeyRing, key_ring
@@ -15,31 +14,31 @@ from tenants import keys
 from tenants.management import terminal
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Wrap every tenant's data key anew under the first key of ENCRYPTION_KEYS. Secrets themselves are not touched, "
-        "requests go on meanwhile, and after an interruption the next run does the rest. When it ends well the other "
-        "keys can be taken out of ENCRYPTION_KEYS. Example: rotate_encryption_keys"
+        "Wrap every data key under the first key of ENCRYPTION_KEYS. Stored secrets are not touched, and requests continue. "
+        "After an interruption the next run does the rest. On success the other keys can be removed from ENCRYPTION_KEYS. "
+        "Example: rotate_encryption_keys"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--new-key", metavar="ID", help="Only print a new key as ID:base64 for ENCRYPTION_KEYS.")
-        parser.add_argument("--check", action="store_true", help="Change nothing: see that every data key opens.")
+        parser.add_argument("--check", action="store_true", help="Only check that every data key can be decrypted.")
         parser.add_argument("--batch", type=int, default=200, help="Data keys in one transaction (default 200).")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        if options["new_key"]:
-            self._print_new_key(options["new_key"])
-        elif options["check"]:
+    def handle(self, *, new_key: str | None, check: bool, batch: int, **_: object) -> None:
+        if new_key:
+            self._print_new_key(new_key)
+        elif check:
             self._check()
         else:
-            self._rotate(options["batch"])
+            self._rotate(batch)
 
     def _print_new_key(self, key_id: str) -> None:
         entry = f"{key_id}:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
         if key_id in key_ring().ids:
             raise CommandError(
-                f"ENCRYPTION_KEYS has a key {key_id!r} already: choose an id that was never used.", returncode=2
+                f"ENCRYPTION_KEYS already has a key {key_id!r}. Choose an id that was never used.", returncode=2
             )
         try:
             KeyRing.parse(entry)
@@ -48,11 +47,11 @@ class Command(BaseCommand):
         self.stdout.write(entry)
 
     def _check(self) -> None:
-        shut = list(keys.that_do_not_open())
+        locked = list(keys.locked_owners())
         self._table()
-        if shut:
-            raise CommandError(self._names(shut))
-        self.stdout.write("Every data key opens.")
+        if locked:
+            raise CommandError(self._names(locked))
+        self.stdout.write("Every data key can be decrypted.")
 
     def _rotate(self, size: int) -> None:
         if not 1 <= size <= 10_000:
@@ -79,7 +78,7 @@ class Command(BaseCommand):
         self._table()
         if failed:
             raise CommandError(self._names(failed))
-        self._say_what_may_go()
+        self._print_unused()
 
     def _table(self) -> None:
         counted = keys.under_each_ring_key()
@@ -87,15 +86,15 @@ class Command(BaseCommand):
             missing = "" if key_id in key_ring().ids else "  (missing in ENCRYPTION_KEYS)"
             self.stdout.write(f"  {key_id:16} {counted.get(key_id, 0):>9} data keys{missing}")
 
-    def _say_what_may_go(self) -> None:
+    def _print_unused(self) -> None:
         used = keys.under_each_ring_key()
-        idle = [key_id for key_id in key_ring().ids[1:] if key_id not in used]
-        if idle:
+        unused = [key_id for key_id in key_ring().ids[1:] if key_id not in used]
+        if unused:
             self.stdout.write(
-                f"Nothing needs {', '.join(idle)} any more. Take them out of ENCRYPTION_KEYS once every process has "
-                f"{key_ring().primary_id} in front; keep them with backups that are older than today."
+                f"No data key uses {', '.join(unused)}. Remove them from ENCRYPTION_KEYS once every process has "
+                f"{key_ring().primary_id} first. Keep them for backups made before today."
             )
 
     def _names(self, owners: list[str]) -> str:
         shown = ", ".join(owners[:20]) + (f" and {len(owners) - 20} more" if len(owners) > 20 else "")
-        return f"{len(owners)} data keys do not open with ENCRYPTION_KEYS, and were left as they are: {shown}."
+        return f"{len(owners)} data keys cannot be decrypted with ENCRYPTION_KEYS and were not changed: {shown}."

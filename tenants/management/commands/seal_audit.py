@@ -1,12 +1,12 @@
-"""`seal_audit`: new events of the audit trails under their hash chains."""
+"""Seal new audit events in their hash chains."""
 
 import signal
 import sys
 import threading
 from argparse import ArgumentParser
-from typing import Any
+from collections.abc import Callable
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import close_old_connections
 
 from identity_platform.api.errors import ApiError
@@ -15,45 +15,42 @@ from tenants.management import terminal
 from tenants.schema import why
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Put the events that were written since the last run under the hash chain: of the platform and of all tenants, "
-        "or of those named. Harmless at any time and on several machines. Exit code 0: done; 1: a trail could not be "
-        "reached. Example: seal_audit --every 60"
+        "Add the audit events since the last run to the hash chains of the platform and of all tenants, or of those named. "
+        "Safe to run at any time and on several machines. Exit code 0: done; 1: a trail could not be reached. "
+        "Example: seal_audit --every 60"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("only", nargs="*", metavar="TENANT", help="Slug or id of a tenant, or `platform`.")
-        parser.add_argument("--every", type=float, help="Go on for ever, with so many seconds between two rounds.")
+        parser.add_argument("--every", type=float, help="Run until stopped, with this many seconds between two rounds.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        if options["every"] is None:
-            sys.exit(1 if self._round(options["only"], ending=lambda: False) else 0)
-        ending = threading.Event()
+    def handle(self, *, only: list[str], every: float | None, **_: object) -> None:
+        if every is None:
+            sys.exit(1 if self._round(only, stopping=lambda: False) else 0)
+        stopping = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: ending.set())
-        while not ending.is_set():
+            signal.signal(number, lambda *_: stopping.set())
+        while not stopping.is_set():
             close_old_connections()
             try:
-                self._round(options["only"], ending=ending.is_set)
-            except CommandError:
+                self._round(only, stopping=stopping.is_set)
+            except (CommandError, ApiError):
                 raise
             except Exception as problem:
-                # The database comes back, or is repaired; the events wait for the next round.
+                # The next round seals the events, once the database is available again.
                 self.stderr.write(f"Nothing is sealed: {why(problem)}.")
-            ending.wait(options["every"])
+            stopping.wait(every)
 
-    def _round(self, only: list[str], *, ending: Any) -> int:
-        """One look at every trail; gives how many could not be reached."""
-        try:
-            owners = audit_trails.owners(only)
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
-        # Events of this round, and of whichever trails they are.
+    def _round(self, only: list[str], *, stopping: Callable[[], bool]) -> int:
+        """Seal every trail once; return how many could not be reached."""
+        owners = audit_trails.owners(only)
+        # Before sealing, so that this round covers these events.
         rejections.record_leftovers()
         failed = events = links = 0
         for owner in owners:
-            if ending():
+            if stopping():
                 break
             try:
                 sealed = audit_trails.seal(owner)
@@ -63,7 +60,7 @@ class Command(BaseCommand):
                 continue
             events, links = events + sealed.events, links + sealed.links
             if sealed.held_back:
-                self.stdout.write(f"{owner.name}: a transaction still runs, the rest waits for the next round.")
+                self.stdout.write(f"{owner.name}: a transaction is still open; the next round seals the rest.")
         done = [
             f"{terminal.counted(events, 'event')} sealed in {terminal.counted(links, 'link')}",
             terminal.counted(len(owners), "trail"),

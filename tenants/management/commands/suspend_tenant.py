@@ -1,28 +1,21 @@
-"""`suspend_tenant`: shut a tenant from the next request on."""
+"""Suspend a tenant."""
 
 from argparse import ArgumentParser
-from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-
-from identity_platform.api.errors import ApiError
 from tenants.management import terminal
 from tenants.provisioning import suspend_tenant
 from tenants.queries import tenant_named
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Suspend a tenant: from the next request on nobody of it gets in; its data stays and operators can look at it. "
-        "Exit code 2: there is no such tenant, or its state does not allow it. Example: suspend_tenant acme"
+        "Suspend a tenant: from the next request on its users and admins cannot sign in or call the API. Its data is kept and "
+        "operators can read it. Exit code 2: unknown tenant, or its state does not allow it. Example: suspend_tenant acme"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's short name (list_tenants shows it).")
+        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            suspend_tenant(tenant_id=tenant_named(options["slug"]).pk)
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
-        self.stdout.write(f"{options['slug']} is suspended.")
+    def handle(self, *, slug: str, **_: object) -> None:
+        suspend_tenant(tenant_id=tenant_named(slug).pk)
+        self.stdout.write(f"{slug} is suspended.")

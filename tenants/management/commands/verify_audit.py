@@ -1,26 +1,25 @@
-"""`verify_audit`: whether the audit trails stand as they were written."""
+"""Verify the audit trails."""
 
 import sys
 import time
 from argparse import ArgumentParser
-from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 from psycopg import Error as DriverError
 
-from identity_platform.api.errors import ApiError
 from tenants import audit_trails
+from tenants.audit_trails import Owner, TrailUnreachable
 from tenants.management import terminal
 from tenants.schema import why
 from tenants.states import State
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Read the audit trails and compare them with their hash chains: of the platform and of all tenants, or of those "
-        "named. Finds events that were changed, removed, added or exchanged, and chains that were. Exit code 0: all "
-        "chains hold; 1: at least one is broken; 3: none is broken, but at least one could not be read. "
+        "Read the audit trails of the platform and of all tenants, or of those named, and compare them with their hash "
+        "chains. Finds events and chain links that were changed, removed, added or exchanged. Exit code 0: all chains are "
+        "intact; 1: at least one is broken; 3: none is broken, but at least one could not be read. "
         "Example: verify_audit acme"
     )
 
@@ -29,32 +28,24 @@ class Command(BaseCommand):
         parser.add_argument(
             "--accept-end",
             action="store_true",
-            help="For one tenant that was restored from a backup: take the newest link that is there as the chain's end.",
+            help="For one tenant restored from a backup: accept its newest link as the end of the chain.",
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *, only: list[str], accept_end: bool, **_: object) -> None:
         try:
-            # A failed tenant's trail cannot be read, and is reported: its database may have been removed on purpose.
-            owners = audit_trails.owners(options["only"], states=(*audit_trails.READABLE, State.FAILED))
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
+            # A failed tenant's trail is reported as unread: its database may have been removed on purpose.
+            owners = audit_trails.owners(only, states=(*audit_trails.READABLE, State.FAILED))
         except (DatabaseError, DriverError) as problem:
             raise CommandError(f"Nothing was read: {why(problem)}.", returncode=terminal.UNREACHABLE) from problem
-        if options["accept_end"]:
-            if len(owners) != 1:
-                raise CommandError("--accept-end needs exactly one TENANT.", returncode=terminal.NOT_TRIED)
-            try:
-                number = audit_trails.accept_end(owners[0])
-            except audit_trails.TrailUnreachable as problem:
-                raise CommandError(f"{owners[0].name}: {problem}", returncode=terminal.UNREACHABLE) from problem
-            self.stdout.write(f"{owners[0].name}: the chain ends with link {number}.")
-        began, events, broken, unread = time.monotonic(), 0, 0, 0
-        with terminal.progress(self.stdout, "Verifying trails") as (begun, step):
-            begun(len(owners))
+        if accept_end:
+            self._accept_end(owners)
+        started, events, broken, unread = time.monotonic(), 0, 0, 0
+        with terminal.progress(self.stdout, "Verifying trails") as (start, step):
+            start(len(owners))
             for owner in owners:
                 try:
                     verdict = audit_trails.verify(owner)
-                except audit_trails.TrailUnreachable as problem:
+                except TrailUnreachable as problem:
                     unread += 1
                     step(f"{owner.name}: not read, {problem}")
                     self.stderr.write(f"{owner.name}: not read, {problem}")
@@ -68,7 +59,7 @@ class Command(BaseCommand):
                 broken += bool(verdict.faults)
                 for fault in verdict.faults:
                     self.stderr.write(f"{owner.name}: {fault}")
-        seconds = max(time.monotonic() - began, 0.001)
+        seconds = max(time.monotonic() - started, 0.001)
         self.stdout.write(
             f"{terminal.counted(events, 'event')} in {seconds:.1f} s ({events / seconds:.0f} a second), "
             f"{terminal.counted(broken, 'trail')} broken, {unread} not read."
@@ -76,3 +67,12 @@ class Command(BaseCommand):
         if broken:
             sys.exit(1)
         sys.exit(terminal.UNREACHABLE if unread else 0)
+
+    def _accept_end(self, owners: list[Owner]) -> None:
+        if len(owners) != 1:
+            raise CommandError("--accept-end needs exactly one TENANT.", returncode=terminal.NOT_TRIED)
+        try:
+            number = audit_trails.accept_end(owners[0])
+        except TrailUnreachable as problem:
+            raise CommandError(f"{owners[0].name}: {problem}", returncode=terminal.UNREACHABLE) from problem
+        self.stdout.write(f"{owners[0].name}: the chain ends with link {number}.")
