@@ -23,14 +23,14 @@ from tenants.models import TenantDatabase
 from tenants.schema import why
 from tenants.states import Purpose, State
 
-# What may be written to: while a tenant is moved or migrated a new link would be lost or wait.
+# States in which a trail can be sealed. During a move or migration a new link would be lost or wait.
 WRITABLE = (State.ACTIVE, State.SUSPENDED)
 READABLE = (*WRITABLE, State.MIGRATING, State.MOVING)
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose trail: a tenant's, or without an id the platform's."""
+    """The owner of a trail: a tenant, or the platform if there is no id."""
 
     name: str
     tenant_id: UUID | None = None
@@ -41,7 +41,7 @@ THE_PLATFORM = Owner(PLATFORM)
 
 @contextmanager
 def opened(owner: Owner) -> Iterator[Trail]:
-    """The owner's trail, its tenant entered. Also a suspended tenant's is kept, so it is entered to inspect it."""
+    """Enter the owner's tenant and yield the trail. Purpose.INSPECT, because suspended tenants' trails are sealed too."""
     if owner.tenant_id is None:
         yield platform_trail(keys.platform_key())
         return
@@ -50,52 +50,52 @@ def opened(owner: Owner) -> Iterator[Trail]:
 
 
 def owners(only: Sequence[str] = (), *, states: Sequence[State] = WRITABLE) -> list[Owner]:
-    """The platform and every tenant in one of the states; or those of `only` (slugs, ids, `platform`).
+    """Return the platform and every tenant in one of the states, or those in `only` (slugs, ids, `platform`).
 
-    Raises UnknownTenant, which names what there is not.
+    Raises UnknownTenant, which names the unknown ones.
     """
     found = TenantDatabase.objects.filter(status__in=states).order_by("tenant_id")
-    everybody = [
+    everyone = [
         THE_PLATFORM,
         *(Owner(slug, tenant_id) for tenant_id, slug in found.values_list("tenant_id", "tenant__slug").iterator()),
     ]
     if not only:
-        return everybody
+        return everyone
     wanted = set(only)
-    chosen = [owner for owner in everybody if {owner.name, str(owner.tenant_id)} & wanted]
+    chosen = [owner for owner in everyone if {owner.name, str(owner.tenant_id)} & wanted]
     missing = wanted - {name for owner in chosen for name in (owner.name, str(owner.tenant_id))}
     if missing:
         raise UnknownTenant(
-            f"No tenant that can be looked into has this slug or id: {', '.join(sorted(missing))}. "
-            "`list_tenants` shows them all with their state."
+            f"No readable tenant has this slug or id: {', '.join(sorted(missing))}. "
+            "`list_tenants` shows all tenants and their states."
         )
     return chosen
 
 
 class TrailUnreachable(Exception):
-    """The owner's database or key does not answer; the others are not affected."""
+    """The owner's database or key is not available. Other owners are not affected."""
 
 
 @contextmanager
 def reachable() -> Iterator[None]:
-    """Narrow what a database, a key or a tenant's state may raise to TrailUnreachable, without data of people."""
+    """Raise TrailUnreachable, without user data, for any error of a database, a key or a tenant's state."""
     try:
         yield
     except DataKeyLocked as locked:
-        raise TrailUnreachable("its data key is missing or cannot be opened") from locked
+        raise TrailUnreachable("its data key is missing or cannot be decrypted") from locked
     except Exception as problem:
-        # Also a defect of ours: one trail must not keep the others from their turn.
+        # Also for bugs: one trail must not stop the others.
         raise TrailUnreachable(why(problem)) from problem
 
 
 def seal(owner: Owner, *, wait: float = sealing.WAIT_SECONDS) -> Sealed:
-    """Seal one trail as far as it is certain. Raises TrailUnreachable."""
+    """Seal one trail up to the oldest open transaction. Raises TrailUnreachable."""
     with reachable(), opened(owner) as trail:
         return sealing.seal(trail, wait=wait)
 
 
 def seal_all(*, until: Callable[[], bool] = lambda: False, wait: float = 1.0) -> tuple[int, list[str]]:
-    """Seal every trail, one after the other, until told to end; gives how many events were sealed and what failed."""
+    """Seal every trail; return the number of sealed events, and error messages. `until` returns whether to stop."""
     events, problems = 0, []
     for owner in owners():
         if until():
@@ -108,13 +108,13 @@ def seal_all(*, until: Callable[[], bool] = lambda: False, wait: float = 1.0) ->
 
 
 def verify(owner: Owner, *, seen: Callable[[int], None] = lambda events: None) -> Verdict:
-    """Compare one trail with its chain. Raises TrailUnreachable."""
+    """Verify one trail against its chain. Raises TrailUnreachable."""
     with reachable(), opened(owner) as trail:
         return verifying.verify(trail, seen=seen)
 
 
 def purge(owner: Owner, *, days: int | None = None, seen: Callable[[int], None] = lambda events: None) -> int:
-    """Seal, then let go of the events that are older than AUDIT_RETENTION_DAYS. Raises TrailUnreachable."""
+    """Seal, then delete events older than AUDIT_RETENTION_DAYS. Raises TrailUnreachable."""
     before = now() - timedelta(days=days or settings.AUDIT_RETENTION_DAYS)
     with reachable(), opened(owner) as trail:
         sealing.seal(trail)
@@ -122,7 +122,7 @@ def purge(owner: Owner, *, days: int | None = None, seen: Callable[[int], None] 
 
 
 def accept_end(owner: Owner) -> int:
-    """Take a restored tenant's newest link as the end of its chain, and write that down. Raises TrailUnreachable."""
+    """Accept a restored tenant's newest link as the end of its chain, and record it. Raises TrailUnreachable."""
     with reachable(), opened(owner) as trail:
         number = verifying.accept_end(trail)
         record_for_platform(

@@ -1,4 +1,4 @@
-"""System checks: what must hold before the first request."""
+"""System checks of the tenant settings and models."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -16,9 +16,9 @@ from tenants.models import DatabaseServer
 from tenants.router import lives_in_tenant
 from tenants.schema import why
 
-# Connections that requests must leave to tenant_worker, deliver_events and the commands of an operator.
+# Connections reserved for tenant_worker, deliver_events and commands.
 COMMAND_SLOTS = 20
-# Those of superusers and of roles with pg_use_reserved_connections (PostgreSQL 16) are not ours.
+# Without the slots reserved for superusers and for roles with pg_use_reserved_connections (PostgreSQL 16).
 _FREE_FOR_PLATFORM = """
 SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
   - coalesce(current_setting('reserved_connections', true), '0')::int
@@ -27,9 +27,9 @@ SELECT current_setting('max_connections')::int - current_setting('superuser_rese
 
 @register()
 def one_transaction_owner(**_: Any) -> list[CheckMessage]:
-    """ATOMIC_REQUESTS would open a tenant transaction before a tenant is known and roll failure counters back."""
+    """Reject ATOMIC_REQUESTS: it opens a transaction before the tenant is known, and rolls back failure counters."""
     return [
-        Error(f"ATOMIC_REQUESTS must stay off for the alias {alias!r}.", id="tenants.E001")
+        Error(f"ATOMIC_REQUESTS must be off for the alias {alias!r}.", id="tenants.E001")
         for alias, options in settings.DATABASES.items()
         if options.get("ATOMIC_REQUESTS")
     ]
@@ -37,7 +37,7 @@ def one_transaction_owner(**_: Any) -> list[CheckMessage]:
 
 @register()
 def no_relation_crosses(**_: Any) -> list[CheckMessage]:
-    """A foreign key between a tenant table and a global one cannot exist: they are in different databases."""
+    """Reject foreign keys between tenant tables and global ones: they are in different databases."""
     return [
         Error(f"{model._meta.label}.{field.name} points into another database.", obj=model, id="tenants.E002")
         for model in apps.get_models(include_auto_created=True)
@@ -53,8 +53,8 @@ def no_relation_crosses(**_: Any) -> list[CheckMessage]:
 def budget_fits(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """Check that the connections of all hosts fit into each database server's max_connections.
 
-    Every worker may open its whole tenant budget on one server; on the server of the global database each of its
-    threads has a connection as well. A server behind a pooler is left out: the pooler bounds its connections.
+    Each worker can open its whole tenant budget on one server, and one global connection per thread on the main server.
+    Servers behind a pooler are skipped: the pooler limits their connections.
     """
     if not databases or "default" not in databases:
         return []
@@ -66,13 +66,15 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: Any) -> list[Che
             with connect() as raw:
                 left = raw.execute(_FREE_FOR_PLATFORM).fetchall()[0][0] - COMMAND_SLOTS
         except Exception as problem:
-            messages.append(Warning(f"The connections of {name} were not counted: {why(problem)}.", id="tenants.W004"))
+            messages.append(
+                Warning(f"The connections of {name} could not be counted: {why(problem)}.", id="tenants.W004")
+            )
             continue
         if wanted > left:
             messages.append(
                 Error(
                     f"{workers} workers on {settings.PLATFORM_HOSTS} hosts may open {wanted} connections to {name}, "
-                    f"which has {left} for them; {COMMAND_SLOTS} more are kept for the worker, the deliverer and commands.",
+                    f"which allows {left}; {COMMAND_SLOTS} more are reserved for the worker, the deliverer and commands.",
                     hint="Lower TENANT_CONNECTION_BUDGET, raise max_connections, or use PgBouncer.",
                     id="tenants.E003",
                 )
@@ -83,7 +85,7 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: Any) -> list[Che
 def _counted_servers() -> Iterator[tuple[str, Callable[[], "psycopg.Connection[Any]"]]]:
     if not settings.PGBOUNCER:
         yield servers.MAIN, servers.direct_to_global
-    # Before the first migration there are no others.
+    # The table does not exist before the first migration.
     with suppress(ProgrammingError):
         for server in DatabaseServer.objects.filter(admin_url_sealed=None).exclude(name=servers.MAIN).order_by("name"):
             yield server.name, partial(servers.maintenance, server)

@@ -1,4 +1,4 @@
-"""PostgreSQL's own programs for writing a database out and reading it in; the only place that runs them."""
+"""Run pg_dump and pg_restore."""
 
 import importlib.util
 import os
@@ -27,7 +27,7 @@ def write_out(server: DatabaseServer, database: str, file: Path) -> None:
 
 
 def stream_out(server: DatabaseServer, database: str, out: IO[bytes]) -> None:
-    """The same into an open file, piece by piece; nothing else is written to disk."""
+    """Write a database into an open file in chunks, without a temporary file. Raises CopyFailed, ProgramMissing."""
     command, environment = _command("pg_dump", server, database, *_DUMP)
     with TemporaryFile() as said:
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603  # no shell
@@ -69,7 +69,7 @@ def _command(name: str, server: DatabaseServer, database: str, *arguments: str) 
 
 
 def _harmless(said: str) -> str:
-    # Its first line names an object; DETAIL and CONTEXT lines can quote rows.
+    # The first line names an object; DETAIL and CONTEXT lines can quote rows.
     lines = [line for line in said.splitlines() if "error:" in line]
     return lines[0][:300] if lines else "it gave no reason"
 

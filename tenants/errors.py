@@ -8,140 +8,140 @@ from identity_platform.api import errors
 class UnknownTenant(errors.NotFound):
     """404: no tenant has this id, or it has been deleted."""
 
-    message = "No tenant has this id: check tenant_id."
+    message = "No tenant has this id. Check tenant_id."
 
 
 class TenantMismatch(errors.NotAllowed):
-    """403: the call names a tenant that is not the token's; the same whether or not that tenant exists."""
+    """403: the request names another tenant than the token's. The same whether or not that tenant exists."""
 
-    message = "The tenant named in the call is not the tenant of your token."
+    message = "The tenant in the request is not the tenant of your token."
 
     def __init__(self, tenant_id: UUID | None = None) -> None:
         super().__init__()
-        # The tenant that was named; for the audit only.
+        # The tenant in the request, for the audit trail only.
         self.tenant_id = tenant_id
 
 
 class TenantRequired(errors.ApiError):
-    """400: an operator's call that does not say for which tenant."""
+    """400: an operator's request does not name a tenant."""
 
     code = "TENANT_REQUIRED"
-    message = "Say for which tenant: `tenant_id`, or the header X-Tenant-ID where the call has no place for it."
+    message = "A tenant is required. Send `tenant_id`, or the header X-Tenant-ID."
 
 
 class TenantSuspended(errors.NotAllowed):
-    """403: the tenant is switched off; its data is kept."""
+    """403: the tenant is suspended; its data is kept."""
 
-    message = "This tenant is suspended: its operator can resume it."
+    message = "This tenant is suspended. An operator can resume it."
 
 
 class TenantBusy(errors.Unavailable):
-    """503: the tenant's database is being made, migrated, moved or repaired."""
+    """503: a job is creating, migrating, moving or repairing the tenant's database."""
 
-    message = "This tenant's database is being worked on: try again in a moment."
+    message = "This tenant's database is under maintenance. Try again in a moment."
 
 
 class TenantBehind(errors.Unavailable):
-    """503: the tenant's database has not seen all migrations of the release that runs (`migrate_tenants`)."""
+    """503: the tenant's database lacks migrations of this release (run `migrate_tenants`)."""
 
-    message = "This tenant's database is being upgraded: try again in a few minutes."
+    message = "This tenant's database is being upgraded. Try again in a few minutes."
 
 
 class TenantConnectionsExhausted(errors.Unavailable):
-    """503: every tenant connection of this process stayed in use for as long as a request may wait."""
+    """503: no tenant connection of this process became free within the time a request may wait."""
 
-    message = "All database connections are in use: try again in a moment."
+    message = "All database connections are in use. Try again in a moment."
 
 
 class DataKeyLocked(errors.Unavailable):
-    """503: this process cannot open the data key of the tenant or of the platform, so no secret can be read or stored."""
+    """503: this process cannot decrypt the data key of the tenant or of the platform."""
 
     message = "The stored secrets cannot be decrypted at the moment. An operator must check ENCRYPTION_KEYS."
 
     def __init__(self) -> None:
-        # An operator must act first, so an early retry is pointless.
+        # An early retry is pointless: an operator must act first.
         super().__init__(retry_after=30)
 
 
 class SlugTaken(errors.Conflict):
     """409: another tenant has this slug."""
 
-    message = "Another tenant has this slug: choose another one."
+    message = "Another tenant has this slug. Choose another one."
 
 
 class RelyingPartyTaken(errors.Conflict):
     """409: another tenant uses this domain or origin for its passkeys."""
 
-    message = "Another tenant uses this domain or origin for its passkeys: choose another one. See `details`."
+    message = "Another tenant uses this domain or origin for its passkeys. Choose another one. See `details`."
 
 
 class NoRoom(errors.Unavailable):
-    """503: no database server takes another tenant."""
+    """503: no database server accepts another tenant."""
 
-    message = "No database server has room for another tenant: add one or raise its capacity."
+    message = "No database server has room for another tenant. Add a server or raise its capacity."
 
 
 class UnknownServer(errors.NotFound):
     """404: no database server has this name."""
 
-    message = "No database server has this name: the console lists them at Platform, Database servers."
+    message = "No database server has this name. The console lists them at Platform, Database servers."
 
 
 class ServerExists(errors.Conflict):
     """409: a database server has this name."""
 
-    message = "A database server has this name: choose another one, or replace its URLs."
+    message = "A database server has this name. Choose another one, or replace its URLs."
 
 
 class BackupUnfit(errors.ApiError):
-    """400: a backup of another tenant or of a newer release, or a file that is no backup."""
+    """400: a backup of another tenant or of a newer release, or not a backup."""
 
-    message = "This file is no backup of this tenant."
+    message = "This file is not a backup of this tenant."
 
 
 class ProgramMissing(errors.Unavailable):
-    """503: PostgreSQL's own programs of the server's version are not installed."""
+    """503: pg_dump or pg_restore of the server's version is not installed."""
 
     message = "pg_dump and pg_restore of the server's version are not installed."
 
 
 class CopyFailed(errors.Unavailable):
-    """503: a database could not be written out or read in; everything is as it was."""
+    """503: a database could not be dumped or restored; nothing was changed."""
 
-    message = "The database could not be copied: everything is as it was."
+    message = "The database could not be copied. Nothing was changed."
 
 
 class ServerUnfit(errors.ApiError):
-    """400: a database server that cannot be reached or may not make databases."""
+    """400: a database server that cannot be reached or used."""
 
-    message = "This database server cannot take tenants."
+    message = "This database server cannot be used for tenants."
 
 
 class WrongState(errors.Conflict):
-    """409: the tenant's state does not allow this step."""
+    """409: the tenant's state does not allow this change."""
 
     message = "The tenant's state does not allow this."
 
 
 class JobRunning(errors.Unavailable):
-    """503: another process is making, migrating, moving or deleting this tenant at the moment."""
+    """503: another process is creating, migrating, moving or deleting this tenant."""
 
-    message = "Another job is working on this tenant: try again when it has ended."
+    message = "Another job is working on this tenant. Try again when it has finished."
 
 
 class NotConfirmed(errors.ApiError):
-    """400: a deletion that does not repeat the slug."""
+    """400: a deletion without the tenant's slug."""
 
-    message = 'Deleting a tenant needs its slug: {"confirm": "<slug>"}.'
+    message = 'Confirm the deletion with the tenant slug: {"confirm": "<slug>"}.'
 
 
 class UpgradeFailed(RuntimeError):
-    """A migration failed in a database, which is as it was before. The text names the migration, never people's data."""
+    """A migration failed and was rolled back. The text names the migration and contains no user data."""
 
 
 class NoActiveTenant(RuntimeError):
-    """A defect of ours: a tenant model was used outside `in_tenant()`."""
+    """A bug: a tenant model was used outside `in_tenant()`."""
 
 
 class TenantSwitchInTransaction(RuntimeError):
-    """A defect of ours: another tenant was entered while a transaction of the first one was open."""
+    """A bug: another tenant was entered inside an open transaction."""

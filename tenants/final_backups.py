@@ -1,8 +1,8 @@
-"""Final backups: one encrypted file of each deleted tenant, which can bring it back for DELETED_TENANT_BACKUP_DAYS.
+"""Final backups: one encrypted file per deleted tenant, from which it can be restored for DELETED_TENANT_BACKUP_DAYS.
 
-The file holds the dump of the tenant's database and what the global database knew of the tenant. It is sealed under the
-tenant's data key, which stays in the global database until the backup expires. Deleting that key makes the file
-unreadable, and every copy of it as well.
+The file holds the dump of the tenant's database and the tenant's rows of the global database. It is sealed under the
+tenant's data key, which stays in the global database until the backup expires. Deleting that key makes the file and every
+copy of it unreadable.
 """
 
 import io
@@ -37,43 +37,43 @@ log = structlog.get_logger("identity.tenants")
 DUMP, MANIFEST, ROWS = "database.dump", "tenant.json", "rows.json"
 _PURPOSE = "final backup"
 _PREFIX, _SUFFIX = "deleted-", ".backup"
-# Rows that pass by then are sessions, tickets, links and reports: what was open at the deletion stays closed.
+# Rows that expire by then (sessions, tickets, links, reports) are not restored.
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 _INSTEAD = (
-    "Nothing was deleted. To delete the tenant without a final backup: --no-final-backup, or `final_backup: false`."
+    "Nothing was deleted. To delete the tenant without a final backup, use --no-final-backup or `final_backup: false`."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What a deletion has left: until when the tenant can be brought back, and from which file; or neither."""
+    """Until when a deleted tenant can be restored, and from which file; or neither."""
 
     until: datetime | None = None
     file: str = ""
 
 
 def write(mapping: TenantDatabase) -> Path:
-    """Write the final backup of a tenant that nobody can use any more; return its file.
+    """Write the final backup of a read-only tenant; return its file.
 
-    Raises CopyFailed and ProgramMissing; they say how to delete the tenant all the same.
+    Raises CopyFailed, ProgramMissing; the messages say how to delete the tenant without a backup.
     """
     try:
         settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = settings.BACKUP_FOLDER / f"{_PREFIX}{mapping.pk}{_SUFFIX}"
         with temporary_folder(settings.BACKUP_FOLDER) as folder:
-            draft = folder / "draft"
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
+            partial = folder / "partial"
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
                 _write_into(out, mapping)
                 out.flush()
                 os.fsync(out.fileno())
             steps.completed("written out")
-            draft.replace(file)
+            partial.replace(file)
     except OSError as problem:
-        # Its words may name paths.
+        # The full message may contain paths.
         reason = f"The backup folder cannot be written to ({problem.strerror or type(problem).__name__})."
         raise CopyFailed(f"No final backup: {reason} {_INSTEAD}") from problem
     except DataKeyLocked as problem:
-        raise CopyFailed(f"No final backup: its data key is missing or cannot be opened. {_INSTEAD}") from problem
+        raise CopyFailed(f"No final backup: the data key is missing or cannot be decrypted. {_INSTEAD}") from problem
     except (CopyFailed, ProgramMissing) as problem:
         raise type(problem)(f"No final backup: {problem.text} {_INSTEAD}") from problem
     return file
@@ -84,7 +84,7 @@ def _write_into(out: Any, mapping: TenantDatabase) -> None:
     with sealed, zipfile.ZipFile(sealed, "w") as packed:
         with packed.open(DUMP, "w", force_zip64=True) as dump:
             dumps.stream_out(mapping.server, mapping.name, dump)
-        # After the dump, which may take long: until the tenant is deleted, operators can change these rows.
+        # After the dump, which can take long: operators can change these rows until the tenant is deleted.
         manifest = {
             "format": 1,
             "tenant_id": str(mapping.pk),
@@ -98,7 +98,7 @@ def _write_into(out: Any, mapping: TenantDatabase) -> None:
 
 
 def _rows_of(tenant_id: UUID) -> str:
-    """The rows of the global database that go with the tenant, as JSON of Django's serializers."""
+    """Return the tenant's rows of the global database as JSON of Django's serializers."""
     found: dict[type[models.Model], set[Any]] = {}
 
     def collect(model: type[models.Model], owners: set[Any]) -> None:
@@ -106,7 +106,7 @@ def _rows_of(tenant_id: UUID) -> str:
             if not isinstance(relation, models.ManyToOneRel) or relation.on_delete is not models.CASCADE:
                 continue
             related: Any = relation.related_model
-            # The serializer writes the rows of a ManyToManyField with their owner.
+            # The serializer includes ManyToManyField rows in their owner.
             if related in (TenantDatabase, FinalBackup) or related._meta.auto_created:
                 continue
             new: set[Any] = set()
@@ -136,75 +136,75 @@ def _batches(keys: set[Any]) -> Iterator[list[Any]]:
 
 
 def keep(tenant_id: UUID, file: Path) -> None:
-    """Note the final backup, in the caller's transaction."""
+    """Store the final backup's row, in the caller's transaction."""
     until = now() + timedelta(days=settings.DELETED_TENANT_BACKUP_DAYS)
     FinalBackup.objects.update_or_create(tenant_id=tenant_id, defaults={"file": str(file), "delete_after": until})
 
 
 def kept(tenant_id: UUID) -> Deletion:
-    """What is kept of a deleted tenant."""
+    """Return what is kept of a deleted tenant."""
     backup = FinalBackup.objects.filter(pk=tenant_id).first()
     return Deletion(backup.delete_after, backup.file) if backup else Deletion()
 
 
-# --- bringing back ---------------------------------------------------------------------------------------------------
+# --- restoring -------------------------------------------------------------------------------------------------------
 
 
 def deleted_tenant_of(file: Path) -> TenantDatabase:
-    """The deleted tenant whose final backup this file is, by the file's name. Raises BackupUnfit."""
+    """Return the deleted tenant that this final backup belongs to, by the file's name. Raises BackupUnfit."""
     try:
         tenant_id = UUID(file.name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
     except ValueError as problem:
-        raise BackupUnfit(f"A final backup is called {_PREFIX}TENANT_ID{_SUFFIX}.") from problem
+        raise BackupUnfit(f"The name of a final backup is {_PREFIX}TENANT_ID{_SUFFIX}.") from problem
     mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
     if mapping is None or mapping.status != State.DELETED:
-        raise BackupUnfit("This is the final backup of no deleted tenant of this platform.")
+        raise BackupUnfit("No deleted tenant of this platform has this final backup.")
     if not FinalBackup.objects.filter(pk=tenant_id).exists():
         raise BackupUnfit("The tenant can no longer be restored: the key of its final backup has been deleted.")
     return mapping
 
 
 def unpack(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, dict[str, Any], str]:
-    """Open a final backup into the folder; return its dump, its manifest and its rows.
+    """Decrypt a final backup into the folder; return its dump, its manifest and its rows.
 
     Raises BackupUnfit, DataKeyLocked, OSError.
     """
-    whole = folder / "opened"
+    opened = folder / "opened"
     try:
-        with file.open("rb") as source, whole.open("wb") as out:
+        with file.open("rb") as source, opened.open("wb") as out:
             unseal_file(source, out, data_key=keys.tenant_key(tenant_id), purpose=_PURPOSE)
-        with zipfile.ZipFile(whole) as packed:
+        with zipfile.ZipFile(opened) as packed:
             manifest = json.loads(packed.read(MANIFEST))
             rows = packed.read(ROWS).decode()
             packed.extract(DUMP, folder)
     except SealBroken as problem:
-        raise BackupUnfit(f"The final backup does not open: {problem}") from problem
-    whole.unlink()
+        raise BackupUnfit(f"The final backup cannot be decrypted: {problem}") from problem
+    opened.unlink()
     return folder / DUMP, manifest, rows
 
 
 def put_back(rows: str) -> None:
     """Insert the rows of the global database again, in the caller's transaction.
 
-    Raises IntegrityError if one is in use by now, such as a username or a claimed domain. No row of another tenant is
-    overwritten.
+    Raises IntegrityError if a unique value is in use, such as a username or a claimed domain. Never overwrites rows of
+    other tenants.
     """
     for row in serializers.deserialize("json", io.StringIO(rows), ignorenonexistent=True):
         row.save(force_insert=True)
 
 
-# --- the end of the grace period -------------------------------------------------------------------------------------
+# --- expiry ----------------------------------------------------------------------------------------------------------
 
 
 def expire() -> int:
-    """Delete final backups whose time is over, each with the data key that opens it; return how many.
+    """Delete expired final backups, each with its data key; return how many.
 
-    A file that another machine keeps is unreadable from then on; the next run there removes it.
+    A file on another machine is unreadable from then on; the next run there removes it.
     """
     expired = 0
     for tenant_id in list(FinalBackup.objects.filter(delete_after__lte=now()).values_list("pk", flat=True)):
         with transaction.atomic():
-            # A restore may hold it.
+            # Skips a row that a restore holds.
             due = FinalBackup.objects.select_for_update(skip_locked=True).filter(pk=tenant_id, delete_after__lte=now())
             backup = due.first()
             if backup is None:
@@ -220,7 +220,7 @@ def expire() -> int:
 
 
 def remove(file: Path) -> None:
-    """Remove a final backup's file; what cannot be removed now is tried again by the next `expire`."""
+    """Remove a final backup's file. If that fails, the next `expire` tries again."""
     try:
         file.unlink(missing_ok=True)
     except OSError as problem:
@@ -228,7 +228,7 @@ def remove(file: Path) -> None:
 
 
 def _sweep() -> None:
-    """Remove files whose tenant is deleted and whose key is gone."""
+    """Remove files of deleted tenants whose key is deleted."""
     for file in settings.BACKUP_FOLDER.glob(f"{_PREFIX}*{_SUFFIX}"):
         try:
             tenant_id = UUID(file.name.removeprefix(_PREFIX).removesuffix(_SUFFIX))

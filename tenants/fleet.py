@@ -1,7 +1,7 @@
-"""Bringing all tenants to this code's schema: in parallel per server, one transaction a tenant, past those that fail.
+"""Migrate all tenants to this code's schema: in parallel per server, one transaction per tenant, continuing after failures.
 
-The version that a tenant has is stored with its mapping, so a run with nothing to do is one statement, and a run that
-was killed goes on where it was: what it left `migrating` without a lock is taken up again.
+Each mapping stores the tenant's schema version, so a run with nothing to do is one statement. The next run continues after a
+killed one: it takes up tenants that are `migrating` without a lock.
 """
 
 import time
@@ -34,13 +34,13 @@ class Result(StrEnum):
 
     MIGRATED = "migrated"
     FAILED = "failed"
-    # Somebody else is at it, or it needs it no more.
+    # Another job has the lock, or has migrated it already.
     SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One tenant's line in the report. `reason` is for operators and holds no people's data."""
+    """One tenant's line in the report. `reason` is for operators and contains no user data."""
 
     tenant_id: UUID
     slug: str
@@ -48,13 +48,13 @@ class Outcome:
     result: Result
     reason: str = ""
     seconds: float = 0.0
-    # Whether the migrations themselves failed. A database that cannot be reached says nothing about them.
+    # Whether a migration failed, as opposed to an unreachable database.
     by_migration: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run has done."""
+    """The result of a run."""
 
     outcomes: tuple[Outcome, ...]
     # Tenants that were not tried because the canary failed.
@@ -62,26 +62,26 @@ class Report:
 
     @property
     def failed(self) -> list[Outcome]:
-        """The tenants that are as they were before."""
+        """The tenants whose migration failed and was rolled back."""
         return [outcome for outcome in self.outcomes if outcome.result is Result.FAILED]
 
     def count(self, result: Result) -> int:
-        """How many ended so."""
+        """Return how many had this result."""
         return sum(outcome.result is result for outcome in self.outcomes)
 
 
 def tenants_behind(only: Sequence[str] = ()) -> list[TenantDatabase]:
-    """The tenants that a run would take up, the canary first: one statement, whatever the size of the fleet.
+    """Return the tenants that a run would migrate, the canary first. One statement for any number of tenants.
 
-    `only` names slugs; UnknownTenant names one that there is not. A tenant that failed the last time is no canary: it
-    would stop all others.
+    `only` limits them to these slugs. A tenant that failed the last time is not the canary: it would stop all others.
+    Raises UnknownTenant.
     """
     behind = TenantDatabase.objects.select_related("tenant", "server").filter(status__in=MIGRATED)
     behind = behind.filter(~Q(schema_version=schema_version()) | Q(status=State.MIGRATING))
     if only:
         known = set(TenantDatabase.objects.filter(tenant__slug__in=only).values_list("tenant__slug", flat=True))
         if missing := sorted(set(only) - known):
-            raise UnknownTenant(f"No tenant has the slug {', '.join(missing)}: `list_tenants` shows them all.")
+            raise UnknownTenant(f"No tenant has the slug {', '.join(missing)}. `list_tenants` shows all tenants.")
         behind = behind.filter(tenant__slug__in=only)
     return sorted(behind, key=lambda mapping: (bool(mapping.reason), mapping.tenant.created_at, mapping.pk))
 
@@ -93,11 +93,11 @@ def migrate_tenants(
     start: Callable[[int], None] = lambda total: None,
     progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Report:
-    """Migrate every tenant that is behind, `jobs` at a time on each server; gives the report.
+    """Migrate every tenant that is behind, `jobs` at a time on each server; return the report.
 
-    The first one that can be reached is the canary: if its migrations fail, the others are not tried. After that a
-    failing tenant stops nobody. It stays as it was, its `reason` says why, and the next run tries it again. `start` gets
-    the number of tenants, `progress` each outcome as it comes. Raises UnknownTenant (a slug in `only`).
+    The first reachable tenant is the canary: if its migrations fail, the others are not tried. After that, a failing tenant
+    is rolled back and does not stop the others; its `reason` has the error, and the next run tries it again. `start` gets
+    the number of tenants, `progress` each outcome. Raises UnknownTenant (a slug in `only`).
     """
     behind = tenants_behind(only)
     start(len(behind))
@@ -117,9 +117,9 @@ def migrate_tenants(
             return Report(tuple(outcomes), not_tried=len(others))
         if canary.result is not Result.FAILED:
             break
-        # The next canary is on a server that has not failed yet, if there is one.
-        silent = {outcome.server for outcome in outcomes}
-        others.sort(key=lambda mapping: mapping.server.name in silent)
+        # Prefer a next canary on a server that has not failed yet.
+        unreachable = {outcome.server for outcome in outcomes}
+        others.sort(key=lambda mapping: mapping.server.name in unreachable)
     by_server: dict[DatabaseServer, list[TenantDatabase]] = defaultdict(list)
     for mapping in others:
         by_server[mapping.server].append(mapping)
@@ -127,7 +127,7 @@ def migrate_tenants(
         running: list[Future[Outcome]] = []
         for server, mappings in by_server.items():
             pool = pools.enter_context(ThreadPoolExecutor(jobs, thread_name_prefix=f"migrate-{server.name}"))
-            # On Ctrl-C what has not begun is not begun; what runs is one transaction and may end.
+            # On Ctrl-C, waiting tasks are cancelled and running ones finish their transaction.
             pools.callback(pool.shutdown, wait=True, cancel_futures=True)
             running += [pool.submit(_migrate_in_thread, mapping) for mapping in mappings]
         for done in as_completed(running):
@@ -139,7 +139,7 @@ def _migrate_in_thread(mapping: TenantDatabase) -> Outcome:
     try:
         return _migrate(mapping)
     finally:
-        # A thread's connections are its own; nobody closes them when it ends.
+        # Django does not close a thread's connections when it ends.
         connections.close_all()
 
 
@@ -154,22 +154,22 @@ def _migrate(mapping: TenantDatabase) -> Outcome:
         with databases.job_lock(mapping.server, mapping.pk):
             return ended(*_migrate_alone(mapping))
     except JobRunning:
-        return ended(Result.SKIPPED, "another job is working on it")
+        return ended(Result.SKIPPED, "another job is running")
     except UpgradeFailed as failure:
         return ended(Result.FAILED, str(failure), by_migration=True)
     except Exception as problem:
-        # The server does not answer, for one: nothing was begun, or the next run takes it up again.
+        # For example, the server is unreachable. The next run tries again.
         return ended(Result.FAILED, why(problem))
 
 
 def _migrate_alone(mapping: TenantDatabase) -> tuple[Result, str]:
-    """Migrate while holding the tenant's lock. Raises what failed, once the mapping's `reason` says so."""
+    """Migrate while holding the tenant's lock. Stores a failure in the mapping's `reason`, then raises it."""
     current = schema_version()
     found = TenantDatabase.objects.get(pk=mapping.pk)
     if found.status not in MIGRATED or (found.schema_version == current and found.status != State.MIGRATING):
         return Result.SKIPPED, "nothing left to do"
     if found.status == State.ACTIVE:
-        # Suspended at this very moment: then it is migrated as a suspended one.
+        # If it was suspended meanwhile, it is migrated in that state.
         with suppress(WrongState):
             change_state(found.pk, State.MIGRATING, only_from=State.ACTIVE)
     steps.completed("migrating")

@@ -1,4 +1,4 @@
-"""The data keys: one per tenant and one for the platform, wrapped by the key ring, opened once per process."""
+"""Data keys: one per tenant and one for the platform, wrapped by the key ring, unwrapped once per process."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ from tenants.models import DataKey
 
 log = structlog.get_logger("identity.tenants")
 
-# Opening is one query and one AES-GCM; the most used tenants' keys stay at hand.
+# Unwrapping is one query and one AES-GCM operation; the most recently used keys are cached.
 KEPT = 2048
 _opened: OrderedDict[str, bytes] = OrderedDict()
 _lock = Lock()
 
 
 def create(owner: str) -> None:
-    """Make the owner's data key unless it exists; twice at once makes one."""
+    """Create the owner's data key unless it exists. Safe to call concurrently."""
     wrapped = wrap_data_key(new_data_key(), owner=owner)
     DataKey.objects.bulk_create(
         [DataKey(owner=owner, ring_key_id=wrapped.key_id, wrapped=wrapped.blob)], ignore_conflicts=True
@@ -52,7 +52,7 @@ def _key(owner: str) -> bytes:
 
 
 def _unwrapped(owner: str) -> bytes:
-    """Read and open the owner's data key. The platform's key is created on first use. Raises DataKeyLocked."""
+    """Read and unwrap the owner's data key. The platform's key is created at first use. Raises DataKeyLocked."""
     row = DataKey.objects.filter(pk=owner).first()
     if row is None and owner == DataKey.PLATFORM:
         create(owner)
@@ -85,7 +85,7 @@ def platform_key() -> bytes:
 
 
 def forget(owner: str | None = None) -> None:
-    """Drop opened keys: of a deleted tenant, or all."""
+    """Remove unwrapped keys from the cache: one owner's, or all."""
     with _lock:
         if owner is None:
             _opened.clear()
@@ -98,24 +98,23 @@ def forget(owner: str | None = None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one step of a rotation did: data keys now under the first ring key, and owners whose key does not open."""
+    """One batch of a rotation: the number of rewrapped keys, and the owners whose key cannot be decrypted."""
 
     done: int
     failed: tuple[str, ...]
 
 
 def under_each_ring_key() -> dict[str, int]:
-    """How many data keys are wrapped under each key of the ring, by its id; ids that hold none are not in it."""
+    """Return how many data keys each ring key wraps, by id. Unused ids are not included."""
     counted = DataKey.objects.values_list("ring_key_id").annotate(Count("owner")).order_by("ring_key_id")
     return dict(counted)
 
 
 def rewrap_in_batches(size: int = 200) -> Iterator[Batch]:
-    """Bring every data key under the first key of the ring, `size` of them in a transaction.
+    """Rewrap every data key under the first key of the ring, `size` of them per transaction.
 
-    What the data keys seal stays as it is, so a tenant costs the same whatever it has stored, and requests go on: a
-    data key is the same before and after. Killed at any point, the next run does the rest. A key that does not open
-    (altered, or under a ring key that is missing) is reported and left alone.
+    The data keys and everything sealed with them stay the same, so requests continue. After a kill the next run does the
+    rest. A key that cannot be decrypted (altered, or its ring key is missing) is reported and not changed.
     """
     last = ""
     while True:
@@ -144,7 +143,7 @@ def _rewrapped(row: DataKey) -> bool:
 
 
 def locked_owners() -> Iterator[str]:
-    """Owners whose data key cannot be opened with the ring of this process."""
+    """Yield the owners whose data key this process cannot decrypt."""
     for row in DataKey.objects.order_by("owner").iterator():
         try:
             unwrap_data_key(row.ring_key_id, row.wrapped, owner=row.owner)

@@ -1,4 +1,4 @@
-"""Tenants, database servers and which database belongs to whom; and `TenantModel`, the mark of a tenant table."""
+"""Tenants, database servers, the databases of tenants, and `TenantModel`, the base of tenant tables."""
 
 import uuid
 from typing import Any, ClassVar
@@ -25,11 +25,11 @@ class DatabaseServer(models.Model):
     # Connection URLs carry passwords, so they are sealed under the platform's data key.
     url_sealed = models.BinaryField(null=True, editable=False)
     admin_url_sealed = models.BinaryField(null=True, editable=False)
-    # What answers show as `database.host`.
+    # Shown in responses as `database.host`.
     host = models.CharField(max_length=255)
     capacity = models.PositiveIntegerField(default=1_000, help_text="How many tenants it takes at most.")
     accepts_tenants = models.BooleanField(default=True)
-    # Raised when the URLs change: pooled connections to the old place are then not used again.
+    # Incremented when the URLs change, so that pooled connections to the old URL are not used again.
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -62,7 +62,7 @@ class TenantDatabase(models.Model):
     server = models.ForeignKey(DatabaseServer, on_delete=models.PROTECT, related_name="databases")
     name = models.CharField(max_length=63)
     status = models.CharField(max_length=16, choices=[(s.value, s.value) for s in State], default=State.PROVISIONING)
-    # Why the last step failed, for operators; never data of people.
+    # Why the last step failed, for operators. Contains no user data.
     reason = models.TextField(blank=True, default="")
     schema_version = models.CharField(max_length=40, blank=True, default="")
     updated_at = models.DateTimeField(auto_now=True)
@@ -79,7 +79,7 @@ class TenantDatabase(models.Model):
 
 
 class WarmDatabase(models.Model):
-    """A ready-made database that waits for its tenant, so that provisioning is a claim and not a copy."""
+    """A spare database of the warm pool, or the copy for a tenant that is being moved or restored."""
 
     server = models.ForeignKey(DatabaseServer, on_delete=models.CASCADE, related_name="warm_databases")
     name = models.CharField(max_length=63, unique=True)
@@ -95,12 +95,12 @@ class WarmDatabase(models.Model):
 
 
 class WebhookTenant(models.Model):
-    """A tenant that has webhook endpoints. They are in its own database; this is how others know without going there."""
+    """A tenant with webhook endpoints, which are in its own database: this row saves opening it to find out."""
 
     tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="webhooks")
-    # When an endpoint was made last: for a while after that the tenant stays here, whatever its database shows.
+    # When an endpoint was last created. The row is kept for a while after that.
     touched_at = models.DateTimeField(auto_now_add=True)
-    # When a deliverer has looked last, hint or no hint.
+    # When a deliverer last checked, with or without a wakeup.
     swept_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -133,7 +133,7 @@ class FinalBackup(models.Model):
 
 
 class DataKey(models.Model):
-    """The key that seals one owner's secrets, wrapped by a key of the ring that never is in a database."""
+    """The key that seals one owner's secrets, wrapped by a key of the ring, which is never stored in a database."""
 
     PLATFORM: ClassVar[str] = "platform"
 

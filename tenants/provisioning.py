@@ -178,16 +178,16 @@ def change_state(tenant_id: UUID, to: State, *, reason: str = "", only_from: Sta
 
 
 def suspend_tenant(*, tenant_id: UUID) -> TenantDatabase:
-    """Switch a tenant off from the next request on; its data is kept. Raises UnknownTenant, WrongState."""
+    """Suspend a tenant from the next request on; its data is kept. Raises UnknownTenant, WrongState."""
     mapping = change_state(tenant_id, State.SUSPENDED)
     record_for_platform("tenant.suspended", tenant_id=tenant_id, target=("tenant", tenant_id))
     return mapping
 
 
 def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
-    """Switch a suspended tenant on again. Raises UnknownTenant, WrongState, JobRunning.
+    """Resume a suspended tenant. Raises UnknownTenant, WrongState, JobRunning.
 
-    Not while it is moved or restored: what its people would write is not in the copy.
+    Rejected during a move or restore, as later writes would be missing in the copy.
     """
     mapping = TenantDatabase.objects.select_related("server").filter(pk=tenant_id).first()
     if mapping is None or mapping.status == State.DELETED:
@@ -195,7 +195,7 @@ def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
     with databases.job_lock(mapping.server, tenant_id) as raw:
         reload_mapping(mapping)
         if mapping.name in databases.read_only_names(raw):
-            # By a move that was killed.
+            # An interrupted move left it read-only.
             databases.make_writable(raw, mapping.name)
         mapping = change_state(tenant_id, State.ACTIVE, only_from=State.SUSPENDED)
     record_for_platform("tenant.resumed", tenant_id=tenant_id, target=("tenant", tenant_id))
@@ -203,28 +203,28 @@ def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
 
 
 def reload_mapping(mapping: TenantDatabase) -> None:
-    """Read the mapping anew, once its lock is held and no other job is at it: one may have ended since it was read.
+    """Read the mapping again once its lock is held: another job may have ended since it was read.
 
-    JobRunning if it has left the server that we are on.
+    Raises JobRunning if the tenant has moved to another server.
     """
-    looked_at = mapping.server_id
+    server_id = mapping.server_id
     mapping.refresh_from_db(fields=["status", "name", "server"])
-    if mapping.server_id != looked_at:
+    if mapping.server_id != server_id:
         raise JobRunning
 
 
 def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
-    """Drop a tenant's database and all that the global database holds of it; the row stays as a tombstone.
+    """Drop a tenant's database and its rows in the global database, except for an anonymous tombstone.
 
-    With `final_backup` an encrypted backup is written first and kept for DELETED_TENANT_BACKUP_DAYS, together with the
-    data key that opens it. A tenant whose database is missing or invalid, or that was never active, is deleted without
-    one. Can be run again after a crash at any step. Raises UnknownTenant, WrongState, JobRunning; CopyFailed or
-    ProgramMissing if the backup cannot be written, and then everything is as it was.
+    With `final_backup` an encrypted backup is written first and kept for DELETED_TENANT_BACKUP_DAYS, with the data key that
+    decrypts it. A tenant without a readable database, or that was never active, is deleted without one. Can be run again
+    after a crash at any step. Raises UnknownTenant, WrongState, JobRunning; CopyFailed or ProgramMissing if the backup
+    cannot be written, and then nothing was changed.
     """
     mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
     if mapping is None or mapping.status == State.DELETED:
         raise UnknownTenant
-    # All its services and people's admins at once may take longer than a request's statements.
+    # Deleting many rows can take longer than a request's statement timeout.
     with no_timeout(), databases.job_lock(mapping.server, tenant_id) as raw:
         reload_mapping(mapping)
         if mapping.status != State.DELETING:
@@ -247,7 +247,7 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
 
 
 def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup: bool) -> None:
-    """Shut the tenant, write its final backup, and only then let its database be dropped."""
+    """Suspend the tenant, write its final backup, and only then mark it as deleting."""
     was_active = mapping.status == State.ACTIVE
     if was_active:
         change_state(mapping.pk, State.SUSPENDED)
@@ -258,7 +258,7 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
         change_state(mapping.pk, State.DELETING)
         return
     try:
-        # Requests that were let in before may still write what would be in no backup.
+        # Running requests could still write data that the backup would miss.
         databases.make_read_only(raw, mapping.name)
         file = final_backups.write(mapping)
         with transaction.atomic():
@@ -274,26 +274,26 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
 
 
 def forget_in_global_database(tenant_id: UUID, *, keep_key: bool) -> None:
-    """Delete what the global database holds of a tenant but its tombstone, in the caller's transaction."""
+    """Delete a tenant's rows in the global database except the tombstone, in the caller's transaction."""
     tenant = Tenant.objects.get(pk=tenant_id)
     for relation in Tenant._meta.related_objects:
         if relation.related_model not in (TenantDatabase, FinalBackup):
             rows = relation.related_model._base_manager.filter(**{relation.field.name: tenant})
-            # What hangs on them is found by their keys: more would not fit into one statement (65,535 parameters).
+            # In batches: the cascade passes keys as parameters, of which a statement takes 65,535.
             while some := list(rows.values_list("pk", flat=True)[:10_000]):
                 rows.filter(pk__in=some).delete()
-    # Without its data key whatever is left in a backup stays closed. A final backup keeps the key until it expires.
+    # Without the data key no backup can be decrypted. A final backup keeps the key until it expires.
     if not keep_key:
         DataKey.objects.filter(owner=str(tenant_id)).delete()
-    # The trail is gone with its database, and without the key no link of it can be verified.
+    # The audit trail was dropped with the database.
     ChainHead.objects.filter(owner=str(tenant_id)).delete()
-    # The slug becomes free; the name of a customer is not kept.
+    # Frees the slug, and removes the customer's name.
     Tenant.objects.filter(pk=tenant_id).update(slug=f"deleted-{tenant_id}", name="deleted", settings={})
     TenantDatabase.objects.filter(pk=tenant_id).update(status=State.DELETED, reason="")
 
 
 def _undo(raw: databases.Raw, mapping: TenantDatabase) -> None:
-    """Take back a tenant that has never been active."""
+    """Remove a tenant that has never been active."""
     databases.drop(raw, mapping.name)
     with transaction.atomic():
         DataKey.objects.filter(owner=str(mapping.pk)).delete()

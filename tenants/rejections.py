@@ -1,10 +1,9 @@
-"""The audit of rejected calls: `access.rejected`, at most one event per principal, operation and minute.
+"""Audit rejected requests: `access.rejected`, at most one event per principal, operation and minute.
 
-A rejection of a known caller is recorded after its request, outside every transaction. The first one in a minute writes an
-event; the others only add to a count in Valkey, so rejected calls cannot fill a trail. `count` of an event is the number of
-rejections since the caller's previous event for the operation. What is left when the calls stop is written by
-`record_leftovers`, once a minute. While Valkey is away each process writes its own first event of a minute, and the others
-are not counted.
+A rejection of a known principal is recorded after its request, outside every transaction. The first one in a minute writes an
+event; the others only increment a count in Valkey, so rejected requests cannot fill a trail. An event's `count` is the number
+of rejections since the principal's previous event for the operation. `record_leftovers` writes the remaining counts, once a
+minute. While Valkey is unavailable each process writes its own first event of a minute, and the others are not counted.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,12 +28,12 @@ log = structlog.get_logger("identity.audit")
 
 ACTION: Final = "access.rejected"
 OPERATOR: Final = "operator"
-# A count that no event has taken by then is dropped: `tenant_worker` or `seal_audit` does not run.
+# Counts are dropped after this time if neither `tenant_worker` nor `seal_audit` runs.
 _KEPT_SECONDS: Final = 86_400
 
 
 class RejectedCalls:
-    """Middleware that audits every rejected call of a known principal, whichever endpoint or page it was for."""
+    """Middleware that audits every rejected request of a known principal, for endpoints and pages."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -53,7 +52,7 @@ def _record(request: HttpRequest, problem: ApiError | None) -> None:
         return
     match = request.resolver_match
     field = _field(origin, metrics.method_of(request), match.route if match else "")
-    # A rejection stays a rejection even where its trace cannot be written.
+    # The response stays the same if its audit event cannot be written.
     try:
         if ratelimit.count(group="rejected", key=field, limit=1, period=60).limited:
             _add(field, 1)
@@ -73,13 +72,13 @@ def _facts(problem: ApiError | None, origin: Origin) -> dict[str, Any]:
 
 
 def _field(origin: Origin, method: str, route: str) -> str:
-    """Who was rejected at what: the key of the count, and all that a later event needs."""
+    """Return the key of the count: principal and operation, as a later event needs them."""
     tenant_id = str(origin.actor_tenant_id) if origin.actor_tenant_id else None
     return orjson.dumps([tenant_id, origin.actor_kind, origin.actor_id, method, route]).decode()
 
 
 def _write(field: str, count: int, facts: Mapping[str, Any]) -> None:
-    """Write the event to the trail of the caller's tenant, of operators to the platform's."""
+    """Write the event to the trail of the principal's tenant; for operators, to the platform's."""
     tenant_id, _, _, method, route = orjson.loads(field)
     details = {"method": method, "route": route, **facts, "count": count}
     try:
@@ -89,7 +88,7 @@ def _write(field: str, count: int, facts: Mapping[str, Any]) -> None:
             with in_tenant(UUID(tenant_id)):
                 record_for_tenant(ACTION, outcome="refused", details=details)
     except UnknownTenant:
-        return  # deleted since, and its trail with it
+        return  # the tenant was deleted, with its trail
     except Exception:
         _add(field, count)
         raise

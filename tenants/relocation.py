@@ -1,9 +1,8 @@
-"""Backing a tenant up, bringing it back, moving it to another server.
+"""Back up, restore and move tenants.
 
-Bringing back and moving fill a new database and then switch the mapping to it, in one statement; until then the old
-database is the whole truth, and nothing can be written into it. Both databases are promised in the global database
-before they exist and until they are gone, as a spare that is meant for this tenant, so a crash leaves no orphan: the same
-command run again drops it, and so does `check_tenants`.
+Restoring and moving fill a new database and then switch the mapping to it in one statement. Until then the old database is
+the valid one, and read-only. Both are reserved in the global database while they exist, as a spare for this tenant, so a
+crash leaves no orphan: running the command again drops the copy, and so does `check_tenants`.
 """
 
 import errno
@@ -37,22 +36,22 @@ from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tenants.warm_pool import new_database_name
 
 MANIFEST, DUMP = "tenant.json", "database.dump"
-_MEANT_FOR = "for "
+# Marks a WarmDatabase row as the copy for a tenant, in place of a schema version.
+_COPY_FOR = "for "
 
 
-def meant_for(spare: WarmDatabase) -> UUID | None:
-    """The tenant for which this copy is being made; none if it is an ordinary spare."""
-    if not spare.schema_version.startswith(_MEANT_FOR):
+def copy_of(spare: WarmDatabase) -> UUID | None:
+    """Return the tenant that this copy is created for, or None for an ordinary spare."""
+    if not spare.schema_version.startswith(_COPY_FOR):
         return None
-    return UUID(spare.schema_version.removeprefix(_MEANT_FOR))
+    return UUID(spare.schema_version.removeprefix(_COPY_FOR))
 
 
 def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
-    """Write a tenant's database into one file, as it is at one moment; people go on working meanwhile.
+    """Write a consistent snapshot of a tenant's database into one file, while the tenant stays in use; return the manifest.
 
-    Gives the manifest. The file is whole or not there, and readable by its owner alone. What is sealed in it opens only
-    with the tenant's data key, which stays in the global database. Raises OSError; raises UnknownTenant,
-    CopyFailed, ProgramMissing.
+    The file appears only when complete, with mode 0600. Sealed values in it need the tenant's data key, which stays in the
+    global database. Raises OSError, UnknownTenant, CopyFailed, ProgramMissing.
     """
     reject_special(file)
     mapping = _mapping(tenant_id)
@@ -63,27 +62,27 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
         "format": 1,
     }
     with temporary_folder(file.parent) as folder:
-        dump, draft = folder / DUMP, folder / "draft"
+        dump, partial = folder / DUMP, folder / "partial"
         dumps.write_out(mapping.server, mapping.name, dump)
         steps.completed("written out")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
             with zipfile.ZipFile(out, "w") as packed:
                 packed.writestr(MANIFEST, json.dumps(manifest))
                 packed.write(dump, DUMP)
-            # Before it takes the place of an older one.
+            # Before it replaces an older backup.
             out.flush()
             os.fsync(out.fileno())
-        draft.replace(file)
+        partial.replace(file)
     record_for_platform("tenant.backed_up", tenant_id=tenant_id, target=("tenant", tenant_id))
     return manifest
 
 
 def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
-    """Put a tenant's database back to what it was in the backup; what has happened since is gone.
+    """Restore a tenant's database from a backup. Changes since the backup are lost.
 
-    What was open at the moment of the backup (sessions, tickets, links in mails) is closed, as it may have been since. A
-    failed tenant becomes active, a suspended one stays suspended. Raises UnknownTenant, BackupUnfit, WrongState,
-    CopyFailed, ProgramMissing, JobRunning; then everything is as it was.
+    Sessions, tickets and mailed links of the backup are closed, since they may have been closed after it. A failed tenant
+    becomes active, a suspended one stays suspended. Raises UnknownTenant, BackupUnfit, WrongState, CopyFailed,
+    ProgramMissing, JobRunning; then nothing was changed.
     """
     mapping = _mapping(tenant_id)
     with temporary_folder() as folder:
@@ -91,32 +90,31 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
         with databases.job_lock(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
             name = _copy_into(mapping.server, tenant_id, dump)
             _close(DatabaseTarget.for_maintenance(mapping.server, name))
-            # The backup may hold webhook endpoints that there were none of any more. Without any, the deliverer strikes
-            # the tenant off again.
+            # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
             _switch(mapping, mapping.server, name, "tenant.restored")
     return _mapping(tenant_id)
 
 
 def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str | None = None) -> TenantDatabase:
-    """Bring a deleted tenant back from its final backup, suspended, with all that belonged to it.
+    """Restore a deleted tenant with its data from its final backup. It becomes suspended.
 
-    Its sessions, sign-ins, links and invitations stay closed. `slug` gives it another one, in case the old one is in
-    use. Raises BackupUnfit (also when the grace period is over), SlugTaken, WrongState (a username or another unique value
-    is in use), NoRoom, UnknownServer, CopyFailed, ProgramMissing, JobRunning, OSError; then everything is as it was.
+    Its sessions, sign-ins, links and invitations stay closed. `slug` replaces the old slug. Raises BackupUnfit (also after
+    the grace period), SlugTaken, WrongState (a username or another unique value is in use), NoRoom, UnknownServer,
+    CopyFailed, ProgramMissing, JobRunning, OSError; then nothing was changed.
     """
     mapping, target = final_backups.deleted_tenant_of(file), server_with_room(server)
     with temporary_folder() as folder, no_timeout(), databases.job_lock(mapping.server, mapping.pk):
         dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
         made_by = str(manifest["schema_version"])
         if made_by != schema_version() and not is_older(made_by):
-            raise BackupUnfit("This backup is of a newer release: upgrade this one first.")
+            raise BackupUnfit("This backup was made by a newer release. Upgrade this platform first.")
         try:
             name = _copy_into(target, mapping.pk, dump)
             _close(DatabaseTarget.for_maintenance(target, name))
             _put_back(mapping.pk, manifest, rows, slug or manifest["slug"], server=target, name=name)
         finally:
-            # Unless it has become the tenant's database.
+            # A copy that has become the tenant's database is no longer listed.
             drop_copies(mapping.pk)
     lookup.forget()
     final_backups.remove(file)
@@ -128,10 +126,10 @@ def _put_back(
 ) -> None:
     try:
         with transaction.atomic():
-            # Against a second restore, and against the end of the grace period.
+            # Prevents a second restore, and expiry meanwhile.
             if not FinalBackup.objects.select_for_update().filter(pk=tenant_id).exists():
                 raise BackupUnfit("The tenant can no longer be restored: the key of its final backup has been deleted.")
-            # A collector or a sealer may have written something after the deletion.
+            # Metrics or chain ends may have been written after the deletion.
             forget_in_global_database(tenant_id, keep_key=True)
             Tenant.objects.filter(pk=tenant_id).update(
                 slug=slug, name=manifest["name"], settings=manifest["settings"], updated_at=now()
@@ -145,26 +143,26 @@ def _put_back(
             record_for_platform("tenant.undeleted", tenant_id=tenant_id, target=("tenant", tenant_id))
     except IntegrityError as clash:
         if "tenant_slug_unique" in str(clash):
-            raise SlugTaken(f"Another tenant has the slug {slug} now: choose another one with --slug.") from clash
+            raise SlugTaken(f"Another tenant has the slug {slug} now. Choose another one with --slug.") from clash
         raise WrongState(
-            f"Something of the tenant is in use by now, such as a username or a passkey domain: {reason_of(clash)}."
+            f"A unique value of the tenant is now in use elsewhere, such as a username or passkey domain: {reason_of(clash)}."
         ) from clash
     steps.completed("switched")
 
 
 def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
-    """Move a tenant to another database server; meanwhile its people read, and nobody writes.
+    """Move a tenant to another database server. Meanwhile its data can be read but not written.
 
-    Raises UnknownTenant, NoRoom, WrongState (it is there already), CopyFailed, ProgramMissing, JobRunning; then
-    everything is as it was.
+    Raises UnknownTenant, NoRoom, WrongState (already on that server), CopyFailed, ProgramMissing, JobRunning; then nothing
+    was changed.
     """
     mapping, target = _mapping(tenant_id), server_with_room(server)
     if target.pk == mapping.server_id:
-        # Killed after the switch: only the old database is left to be dropped.
+        # An earlier move was killed after the switch: only the old database remains to be dropped.
         with databases.job_lock(mapping.server, tenant_id):
             if drop_copies(tenant_id):
                 return mapping
-        raise WrongState(f"The tenant is on {target.name} already.")
+        raise WrongState(f"The tenant is already on {target.name}.")
     with (
         temporary_folder() as folder,
         databases.job_lock(mapping.server, tenant_id) as raw,
@@ -180,8 +178,8 @@ def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
 
 
 def drop_copies(tenant_id: UUID) -> int:
-    """Drop what moves and restores of the tenant have left, by whoever holds the tenant's lock; gives how many."""
-    copies = list(WarmDatabase.objects.select_related("server").filter(schema_version=f"{_MEANT_FOR}{tenant_id}"))
+    """Drop leftover copies of moves and restores; return how many. The caller holds the tenant's lock."""
+    copies = list(WarmDatabase.objects.select_related("server").filter(schema_version=f"{_COPY_FOR}{tenant_id}"))
     for copy in copies:
         with databases.maintenance_connection(copy.server) as raw:
             databases.drop(raw, copy.name)
@@ -190,7 +188,7 @@ def drop_copies(tenant_id: UUID) -> int:
 
 
 def clear_up(tenant_id: UUID) -> None:
-    """Drop what interrupted moves and restores of the tenant have left. Raises JobRunning."""
+    """Drop leftovers of interrupted moves and restores of the tenant. Raises JobRunning."""
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
     with databases.job_lock(mapping.server, tenant_id) as raw:
         drop_copies(tenant_id)
@@ -208,7 +206,7 @@ def _mapping(tenant_id: UUID) -> TenantDatabase:
 
 @contextmanager
 def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
-    """Keep the tenant's database as it is; at the end it is let go, unless the mapping has left it."""
+    """Make the tenant's database read-only; at the end make it writable, unless the mapping has switched to another."""
     reload_mapping(mapping)
     if mapping.status == State.ACTIVE:
         change_state(mapping.pk, State.MOVING, only_from=State.ACTIVE)
@@ -217,7 +215,7 @@ def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
     steps.completed("moving")
     database = mapping.name
     try:
-        # A suspended tenant's too: operators look into it, and its trail is sealed and purged.
+        # A suspended tenant's too: its audit trail is still sealed and purged.
         databases.make_read_only(raw, database)
         yield
     finally:
@@ -231,7 +229,7 @@ def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
 def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: TenantDatabase | None = None) -> str:
     drop_copies(tenant_id)
     name = new_database_name()
-    WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_MEANT_FOR}{tenant_id}", ready=False)
+    WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_COPY_FOR}{tenant_id}", ready=False)
     steps.completed("reserved")
     with databases.maintenance_connection(server) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
@@ -240,7 +238,7 @@ def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: Tenant
         databases.set_limits(raw, name)
     steps.completed("read in")
     if like is not None and _row_counts(like.server, like.name) != _row_counts(server, name):
-        raise CopyFailed("The copy does not hold as many rows as the original: everything is as it was.")
+        raise CopyFailed("The copy has fewer rows than the original. Nothing was changed.")
     copied = DatabaseTarget.for_maintenance(server, name)
     if not is_current(copied):
         try:
@@ -251,9 +249,9 @@ def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: Tenant
 
 
 def _close(database: DatabaseTarget) -> None:
-    """End what a copy of a backup holds open: somebody may have closed it since, because it was stolen.
+    """Close sessions and the like in a restored copy: they may have been closed after the backup, for example as stolen.
 
-    A model says itself how, by a class method `close_all(moment)`.
+    Models implement this with a class method `close_all(moment)`.
     """
     with in_target(database), transaction.atomic(using=TENANT_ALIAS):
         with connections[TENANT_ALIAS].cursor() as cursor:
@@ -292,12 +290,12 @@ def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> Path:
             packed.extract(DUMP, folder)
     except OSError as problem:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CopyFailed(f"No room to unpack it in {folder.parent}: TMPDIR names another folder.") from problem
+            raise CopyFailed(f"No space to unpack it in {folder.parent}. Set TMPDIR to another folder.") from problem
         raise BackupUnfit(f"The backup {file} cannot be read: {problem.strerror or problem}.") from problem
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
-        raise BackupUnfit(f"{file} is no backup of a tenant.") from problem
+        raise BackupUnfit(f"{file} is not a tenant backup.") from problem
     if owner != str(tenant_id):
-        raise BackupUnfit(f"This is a backup of {slug}, another tenant.")
+        raise BackupUnfit(f"This is a backup of another tenant, {slug}.")
     if made_by != schema_version() and not is_older(made_by):
-        raise BackupUnfit("This backup is of a newer release: upgrade this one first.")
+        raise BackupUnfit("This backup was made by a newer release. Upgrade this platform first.")
     return folder / DUMP

@@ -1,12 +1,12 @@
-"""Letting go of what has had its time: expired rows of every database, and old events of the audit trails.
+"""Delete expired rows of every database, and old events of the audit trails.
 
-A model says itself when its rows are over, by a class method `expired(moment) -> Q`; nobody else knows its columns. What
-says nothing is kept.
+A model defines which rows are expired with a class method `expired(moment) -> Q`. Models without it are never purged.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from datetime import datetime
+from typing import Protocol, cast
 
 from django.apps import apps
 from django.db import transaction
@@ -24,22 +24,22 @@ from tenants.states import State
 AT_ONCE = 1000
 
 
-class Passing(Protocol):
-    """A model whose rows pass."""
+class Expiring(Protocol):
+    """A model whose rows expire."""
 
     @classmethod
-    def expired(cls, moment: Any) -> Q:
-        """Which rows nobody can use any more at this moment."""
+    def expired(cls, moment: datetime) -> Q:
+        """Return which rows have no more use at this time."""
 
 
-def passing_models(*, of_tenants: bool) -> list[type[Model]]:
-    """The models that say when their rows are over, of tenant databases or of the global one."""
+def expiring_models(*, of_tenants: bool) -> list[type[Model]]:
+    """Return the models whose rows expire, of tenant databases or of the global one."""
     return [m for m in apps.get_models() if hasattr(m, "expired") and lives_in_tenant(m) == of_tenants]
 
 
 @dataclass(slots=True)
 class Purged:
-    """What was let go of one owner, by kind of record."""
+    """The numbers of deleted rows of one owner, by kind."""
 
     owner: Owner
     rows: dict[str, int] = field(default_factory=dict)
@@ -47,20 +47,19 @@ class Purged:
 
 
 def purge(owner: Owner, *, seen: Callable[[int], None] = lambda rows: None) -> Purged:
-    """Let go of one owner's expired rows and old audit events; problems end up in the answer, not in an exception.
+    """Delete one owner's expired rows and old audit events. Errors are returned, not raised.
 
-    In batches of one short transaction each: nothing waits long for a lock, and what a killed run has not reached the
-    next one does.
+    In batches of one short transaction each, so locks are short and a killed run can simply be repeated.
     """
     purged = Purged(owner)
     try:
         with reachable(), opened(owner) as trail:
-            for model in passing_models(of_tenants=owner.tenant_id is not None):
+            for model in expiring_models(of_tenants=owner.tenant_id is not None):
                 if number := _purge_model(model, trail.alias if owner.tenant_id else GLOBAL_ALIAS, seen):
                     purged.rows[str(model._meta.verbose_name_plural)] = number
         if number := audit_trails.purge(owner, seen=seen):
             purged.rows["audit events"] = number
-        if owner.tenant_id is None and (number := _forget_ends_of_deleted()):
+        if owner.tenant_id is None and (number := _purge_ends_of_deleted()):
             purged.rows["ends of deleted tenants' trails"] = number
         with reachable():
             if owner.tenant_id is None and (number := final_backups.expire()):
@@ -71,7 +70,7 @@ def purge(owner: Owner, *, seen: Callable[[int], None] = lambda rows: None) -> P
 
 
 def purge_all(*, until: Callable[[], bool] = lambda: False) -> list[str]:
-    """Purge the platform and every tenant, one after the other, until told to end; gives what failed."""
+    """Purge the platform and every tenant; return error messages. `until` returns whether to stop."""
     problems = []
     for owner in audit_trails.owners():
         if until():
@@ -82,24 +81,24 @@ def purge_all(*, until: Callable[[], bool] = lambda: False) -> list[str]:
     return problems
 
 
-def _forget_ends_of_deleted() -> int:
-    """A sealer that was at work while its tenant was deleted has written its newest link down afterwards."""
+def _purge_ends_of_deleted() -> int:
+    """Delete chain ends that a sealer wrote while its tenant was being deleted."""
     deleted = TenantDatabase.objects.filter(status=State.DELETED).annotate(owner=Cast("tenant_id", CharField()))
     number, _ = ChainHead.objects.filter(owner__in=deleted.values("owner")).delete()
     return number
 
 
 def _purge_model(model: type[Model], alias: str, seen: Callable[[int], None]) -> int:
-    over = cast(Passing, model).expired(now())
+    expired = cast(Expiring, model).expired(now())
     total = 0
     while True:
-        # The rows are named first: deleting by a condition would take whatever falls under it meanwhile.
-        keys: Iterable[Any] = list(model._base_manager.filter(over).values_list("pk", flat=True)[:AT_ONCE])
+        # By primary key, so that a batch has a fixed size.
+        keys = list(model._base_manager.filter(expired).values_list("pk", flat=True)[:AT_ONCE])
         if not keys:
             return total
         with transaction.atomic(using=alias):
-            # The condition again: a session may have been refreshed since.
-            gone, by_model = model._base_manager.filter(over, pk__in=keys).delete()
+            # With the condition: a session may have been refreshed since.
+            gone, by_model = model._base_manager.filter(expired, pk__in=keys).delete()
         total += by_model.get(model._meta.label, 0)
         seen(gone)
         if not gone:

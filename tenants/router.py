@@ -1,4 +1,4 @@
-"""Sends end-user models to tenant databases and everything else to the global one."""
+"""Route tenant models to tenant databases and all others to the global database."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ GLOBAL_ALIAS = "default"
 
 
 def lives_in_tenant(model: type[Model]) -> bool:
-    """Whether the model's table belongs into tenant databases; a relation's hidden table goes with its owner."""
+    """Return whether the model's table is in tenant databases. A many-to-many table follows its owner."""
     owner = model._meta.auto_created or model
     return bool(getattr(owner, "lives_in_tenant", False))
 
@@ -25,19 +25,18 @@ class TenantRouter:
     db_for_write = db_for_read
 
     def allow_relation(self, one: Model, other: Model, **hints: Any) -> bool:
-        """No relation crosses databases."""
+        """Reject relations across databases."""
         return lives_in_tenant(type(one)) == lives_in_tenant(type(other))
 
     def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: Any) -> bool:
-        """A table is made exactly where it belongs. Data migrations say so with `hints={"tenant": True}`.
+        """Create each table in one kind of database. Data migrations declare theirs with `hints={"tenant": True}`.
 
-        Without a tenant entered there is no tenant database to migrate: `makemigrations` and a bare `migrate` ask for
-        every alias.
+        False for the tenant alias outside a tenant: `makemigrations` and a bare `migrate` ask for every alias.
         """
         if db == TENANT_ALIAS and entered_target() is None:
             return False
         if model_name is None:
             return bool(hints.get("tenant", False)) == (db == TENANT_ALIAS)
-        # By name: the historical models of migrations do not carry the mark.
+        # By name: historical models of migrations lack the attribute.
         model = apps.get_app_config(app_label).get_model(model_name)
         return lives_in_tenant(model) == (db == TENANT_ALIAS)

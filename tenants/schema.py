@@ -1,4 +1,4 @@
-"""Which schema the code expects in a tenant database, and how it gets there."""
+"""The schema that this code expects in a tenant database, and upgrades to it."""
 
 import hashlib
 import re
@@ -22,13 +22,13 @@ from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 log = structlog.get_logger("identity.tenants")
 
 _VERSION = re.compile(r"([0-9]+)[-_][0-9a-f]{12}")
-# SQLSTATE classes whose messages name objects of ours (unknown table, lock not available, connection lost, cancelled),
-# never a value of a row. The others (22 data exception, 23 integrity) quote values.
+# SQLSTATE classes whose messages name schema objects only (unknown table, lock not available, connection lost, cancelled).
+# Others (22 data exception, 23 integrity) quote values of rows.
 _MESSAGE_IS_HARMLESS = ("08", "42", "53", "55", "57")
 
 
 def own_apps() -> list[str]:
-    """Labels of the apps of this tree: only their migrations run in tenant databases."""
+    """Return the labels of this project's apps: only their migrations run in tenant databases."""
     return sorted(
         config.label
         for config in apps.get_app_configs()
@@ -38,10 +38,7 @@ def own_apps() -> list[str]:
 
 @lru_cache(maxsize=1)
 def migration_names() -> frozenset[tuple[str, str]]:
-    """App and name of every migration that a tenant database of this code has seen.
-
-    Read from the file names, not by importing the migrations: a new tenant must not pay for that.
-    """
+    """Return app and name of every migration of this code. Read from file names: importing migrations is slow."""
     return frozenset(
         (label, path.stem)
         for label in own_apps()
@@ -51,15 +48,15 @@ def migration_names() -> frozenset[tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def schema_version() -> str:
-    """The version of the tenant schema in this code: how many migrations there are and a digest of their names."""
+    """Return the version of this code's tenant schema: the number of migrations and a digest of their names."""
     names = sorted(f"{label}.{name}" for label, name in migration_names())
     return f"{len(names)}-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:12]}"
 
 
 def is_older(version: str) -> bool:
-    """Whether the version (or the end of a template's name) is one that this code has left behind.
+    """Return whether a schema version (or a template's name suffix) is older than this code's.
 
-    While a new release is rolled out, the old one must not take the new one's databases for remains.
+    During a rolling upgrade the old release must not drop databases of the new one as leftovers.
     """
     found = _VERSION.match(version)
     own = schema_version()
@@ -69,17 +66,17 @@ def is_older(version: str) -> bool:
 
 
 def is_current(target: DatabaseTarget) -> bool:
-    """Whether the database at `target` can be read and has every migration of this code: one statement."""
+    """Return whether the database has every migration of this code."""
     with in_target(target), connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute("SELECT app, name FROM django_migrations")
         return migration_names() <= set(cursor.fetchall())
 
 
 def upgrade(target: DatabaseTarget) -> list[str]:
-    """Bring the database at `target` to this code's schema; gives the names of the migrations that ran.
+    """Migrate the database to this code's schema; return the names of the migrations that ran. `target` must be direct.
 
-    All of them run in one transaction, so a failing one leaves the database as it was: UpgradeFailed names it. `target`
-    must be direct. A database that cannot be reached raises the driver's error.
+    They run in one transaction. Raises UpgradeFailed, which names the failed migration, after rolling all back; the
+    driver's error if the database cannot be reached.
     """
     own = set(own_apps())
     at = ""
@@ -95,25 +92,24 @@ def upgrade(target: DatabaseTarget) -> list[str]:
         try:
             with transaction.atomic(using=TENANT_ALIAS):
                 with connection.cursor() as cursor:
-                    # A migration may take its time; waiting for locks for ever would stop the tenant.
+                    # A migration may be slow, but waiting for a lock would block the tenant.
                     cursor.execute("SET LOCAL statement_timeout = 0")
                     cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
                     cursor.execute("SET LOCAL lock_timeout = '10s'")
-                    # A table with deferred checks pending cannot be altered by the next migration of the same
-                    # transaction.
+                    # A table with pending deferred checks cannot be altered by the next migration.
                     cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
                 executor = MigrationExecutor(connection, note)
                 targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] in own]
                 plan = executor.migration_plan(targets)
                 executor.migrate(targets, plan=plan)
-        # Data migrations may fail with anything.
+        # A data migration can raise any error.
         except Exception as problem:
             raise UpgradeFailed(f"{at}: {reason_of(problem)}" if at else reason_of(problem)) from problem
     return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
 
 
 def why(problem: Exception) -> str:
-    """Why an item of a loop failed, for operators. Log what is neither an error of ours nor the database's: a defect."""
+    """Return why an item of a loop failed, for operators. Logs errors that are neither ours nor the database's: bugs."""
     if isinstance(problem, ApiError):
         return problem.text
     if isinstance(problem, UpgradeFailed):
@@ -126,12 +122,12 @@ def why(problem: Exception) -> str:
 
 
 def reason_of(problem: BaseException) -> str:
-    """What went wrong, for operators: without values of rows, which database messages can quote."""
+    """Describe an error for operators, without values of rows, which database messages can quote."""
     cause = problem.__cause__ if isinstance(problem, DatabaseError) else problem
     if not isinstance(cause, psycopg.Error):
         return type(problem).__name__
     if cause.sqlstate is None and isinstance(cause, psycopg.OperationalError):
-        # The driver's words for it name hosts, users and paths.
+        # The driver's message contains hosts, users and paths.
         return "the database does not answer"
     diagnosis = cause.diag
     words = [type(cause).__name__]

@@ -1,4 +1,4 @@
-"""The life of a tenant's database: which step may follow which, and what each state allows. One table, one place."""
+"""The states of a tenant's database: allowed transitions, and what each state allows."""
 
 from enum import StrEnum
 from typing import Final
@@ -18,14 +18,14 @@ class State(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What somebody wants to enter a tenant for."""
+    """Why a tenant is entered."""
 
     SIGN_IN = "sign_in"
     READ = "read"
     WRITE = "write"
-    # Operators and commands look at a tenant that its own people cannot use.
+    # Operators and commands read a tenant that its users cannot use.
     INSPECT = "inspect"
-    # Operators edit, deactivate and erase users of a tenant that its own users cannot use.
+    # Operators edit, deactivate and erase users of a suspended tenant.
     EDIT_USERS = "edit_users"
 
 
@@ -33,8 +33,7 @@ ALLOWED: Final[dict[State, frozenset[Purpose]]] = {
     State.PROVISIONING: frozenset(),
     State.ACTIVE: frozenset(Purpose),
     State.SUSPENDED: frozenset({Purpose.INSPECT, Purpose.EDIT_USERS}),
-    # A migration runs in one transaction and a move copies: what is read stays right, what is written would be lost
-    # or wait for locks.
+    # During a migration writes would wait for locks; during a move they would be lost. Reads stay correct.
     State.MIGRATING: frozenset({Purpose.READ, Purpose.INSPECT}),
     State.MOVING: frozenset({Purpose.READ, Purpose.INSPECT}),
     State.FAILED: frozenset({Purpose.INSPECT}),

@@ -1,4 +1,4 @@
-"""The steps of the jobs on tenants' databases, told as they end."""
+"""Progress of the jobs on tenant databases, reported step by step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ _listener: ContextVar[Callable[[str], None] | None] = ContextVar("steps_listener
 
 
 def completed(step: str) -> None:
-    """Called with the name of the step that has just ended: the place where tests kill the process."""
+    """Report a completed step. Tests kill the process here."""
     listener = _listener.get()
     if listener is not None:
         listener(step)
@@ -16,7 +16,7 @@ def completed(step: str) -> None:
 
 @contextmanager
 def observed_by(listener: Callable[[str], None]) -> Iterator[None]:
-    """Let `listener` hear of every step that ends in this context."""
+    """Call `listener` with every step completed inside the block."""
     token = _listener.set(listener)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The warm pool: ready-made databases that wait for their tenants, so that making a tenant is a claim and not a copy."""
+"""The warm pool: spare databases, so that creating a tenant needs no copy of the template."""
 
 from collections.abc import Callable
 
@@ -13,15 +13,14 @@ from tenants.schema import is_older, schema_version, why
 
 
 def new_database_name() -> str:
-    """A name that says nothing about the tenant and never comes twice."""
+    """Return a random database name, unrelated to the tenant."""
     return f"{settings.TENANT_DATABASE_PREFIX}{get_random_string(16, 'abcdefghijklmnopqrstuvwxyz0123456789')}"
 
 
 def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> tuple[int, list[str]]:
-    """Fill the pool of every server that takes tenants; return how many databases were made and what failed.
+    """Fill the pool of every server that accepts tenants; return the number of databases created, and error messages.
 
-    With every pool full this is one statement. A server that fails does not affect the others. `until` tells when to
-    stop early.
+    With full pools this is one statement. A failing server does not affect the others. `until` returns whether to stop.
     """
     ready = Count(
         "warm_databases", filter=Q(warm_databases__ready=True, warm_databases__schema_version=schema_version())
@@ -38,14 +37,13 @@ def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> tuple
 
 
 def refill(server: DatabaseServer, size: int, *, until: Callable[[], bool] = lambda: False) -> int:
-    """Make ready-made databases until `size` of this schema version wait on the server; gives how many were made.
+    """Create spare databases until the server has `size` of this schema version; return how many were created.
 
-    Spare ones of an older schema version are dropped, half-made ones finished. When another process is at it, nothing
-    is done. One spare that fails does not stop the others; the first error is raised at the end. `until` tells when to
-    stop early.
+    Drops spares of an older schema version and finishes unfinished ones. Does nothing if another process is doing the same.
+    One failing spare does not stop the others; the first error is raised at the end. `until` returns whether to stop.
     """
     try:
-        with databases.job_lock(server, databases.WARM_POOL_JOB, patience=0) as raw:
+        with databases.job_lock(server, databases.WARM_POOL_JOB, timeout=0) as raw:
             return _refill(raw, server, size, until)
     except JobRunning:
         return 0
@@ -55,7 +53,7 @@ def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callab
     spares = WarmDatabase.objects.filter(server=server)
     failed: list[Exception] = []
     for spare in spares.exclude(schema_version=schema_version()):
-        # Out of reach first: an older release that still runs may be claiming it at this moment.
+        # Marked first: an older release that still runs may be claiming it.
         if is_older(spare.schema_version) and spares.filter(pk=spare.pk).update(ready=False):
             try:
                 databases.drop(raw, spare.name)
@@ -91,7 +89,7 @@ def _reserve_spare(server: DatabaseServer) -> WarmDatabase:
 
 
 def copy(raw: databases.Raw, server: DatabaseServer, database: str) -> None:
-    """Make the database from the template, with its limits; harmless when it is there."""
+    """Copy the template and set its timeouts. Can be repeated."""
     databases.copy_template(raw, server, database)
     steps.completed("copied")
     databases.set_limits(raw, database)

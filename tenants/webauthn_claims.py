@@ -1,9 +1,9 @@
-"""Which domains and origins belong to the passkeys of which tenant: one tenant each, and the platform's to no tenant.
+"""Which tenant uses which domains and origins for its passkeys. Each belongs to one tenant; the platform's to none.
 
 WebAuthn Level 3, section 5.1.3: every page on the domain of an RP ID can use its passkeys, whatever the page's port is.
-So the domain of an RP ID and the host of an origin are one name. Nested domains (`acme.example`, `login.acme.example`) are
-different names: one company may run several tenants under its domain, each ceremony accepts listed origins only, and a
-tenant that could reserve all names under its own could reserve a whole top-level domain.
+So the domain of an RP ID and the host of an origin are the same name. Nested domains (`acme.example`, `login.acme.example`)
+are different names: one company can run several tenants under its domain, each ceremony accepts listed origins only, and a
+tenant that could reserve all names below its own could reserve a top-level domain.
 """
 
 from collections.abc import Mapping, Set
@@ -20,21 +20,21 @@ from tenants.models import Tenant, WebAuthnClaim
 
 
 def names_of(own: Mapping[str, Any]) -> set[str]:
-    """The names that these tenant settings claim."""
+    """Return the names that these tenant settings claim."""
     rp_id = own.get("webauthn_rp_id")
     return {*([rp_id] if rp_id else []), *map(_name_of, own.get("webauthn_origins") or [])}
 
 
 def _name_of(origin: str) -> str:
-    """The host of an origin. Apps have none, and on localhost every port is another application of a developer."""
-    place = urlsplit(origin)
-    if place.scheme not in ("http", "https") or place.hostname in (None, "localhost"):
+    """Return an origin's host. Apps have none; on localhost every port is a different application."""
+    url = urlsplit(origin)
+    if url.scheme not in ("http", "https") or url.hostname in (None, "localhost"):
         return origin
-    return str(place.hostname).rstrip(".")
+    return str(url.hostname).rstrip(".")
 
 
 def platform_names() -> set[str]:
-    """The names of the platform itself: its relying parties and its public address."""
+    """Return the platform's own names: its relying parties and its public address."""
     public = urlsplit(settings.BASE_URL)
     origins = [*settings.WEBAUTHN_ORIGINS, *settings.CONSOLE_ORIGINS, f"{public.scheme}://{public.netloc}"]
     rp_ids = {rp_id for rp_id in (settings.WEBAUTHN_RP_ID, settings.CONSOLE_RP_ID) if rp_id}
@@ -45,7 +45,7 @@ def claim(tenant_id: UUID, *, before: Mapping[str, Any], after: Mapping[str, Any
     """Claim the names of the settings `after` for the tenant and free those of `before` that it no longer uses.
 
     Call it in the transaction that stores the settings. The primary key of the claims decides between tenants that claim
-    one name at the same time. Names that were in the settings before are not checked again.
+    one name at the same time. Names that were already in the settings are not checked again.
 
     Raises:
         ValidationFailed: a new name is the platform's.
@@ -55,7 +55,7 @@ def claim(tenant_id: UUID, *, before: Mapping[str, Any], after: Mapping[str, Any
     if names == had:
         return
     if own := (names - had) & platform_names():
-        raise ValidationFailed(details=_details(after, own, "The platform itself uses {}."))
+        raise ValidationFailed(details=_details(after, own, "The platform uses {}."))
     _insert(tenant_id, names)
     others = WebAuthnClaim.objects.filter(name__in=names - had).exclude(tenant_id=tenant_id)
     if taken := set(others.values_list("name", flat=True)):
@@ -64,7 +64,7 @@ def claim(tenant_id: UUID, *, before: Mapping[str, Any], after: Mapping[str, Any
 
 
 def _details(own: Mapping[str, Any], names: Set[str], says: str) -> dict[str, list[str]]:
-    """A message for each value with one of these names, by setting."""
+    """Return a message for each value with one of these names, by setting."""
     rp_id, origins = own.get("webauthn_rp_id"), own.get("webauthn_origins") or []
     found = {
         "settings.webauthn_rp_id": [says.format(rp_id)] if rp_id in names else [],
@@ -81,15 +81,15 @@ def claim_free_names(tenant_id: UUID) -> None:
 
 
 def _insert(tenant_id: UUID, names: Set[str]) -> None:
-    # In one order everywhere, so that two tenants with several names do not wait for each other.
+    # Sorted, so that two transactions do not deadlock.
     rows = [WebAuthnClaim(name=name, tenant_id=tenant_id) for name in sorted(names)]
     WebAuthnClaim.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 def unclaimed() -> dict[UUID, list[str]]:
-    """The names that tenants use without a claim: another tenant or the platform has them. By tenant.
+    """Return, by tenant, the names in use without a claim because another tenant or the platform has them.
 
-    They come from settings of older releases, or from a platform that has moved to the domain of a tenant.
+    They come from settings of older releases, or from a platform that moved to a tenant's domain.
     """
     using = Tenant.objects.filter(settings__has_any_keys=["webauthn_rp_id", "webauthn_origins"])
     claims = dict(WebAuthnClaim.objects.values_list("name", "tenant_id"))

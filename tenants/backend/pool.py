@@ -1,8 +1,8 @@
 """The bounded pool of raw connections to tenant databases, one for the whole process.
 
-The budget holds over all tenants together: with thousands of databases, a pool per tenant overruns the servers'
-max_connections (measured). The least recently used idle connection makes room for a new one;
-when all are in use a request waits for `wait` seconds at most.
+The budget covers all tenants together: with thousands of databases, a pool per tenant would exceed the servers'
+max_connections. The least recently used idle connection is closed for a new one; if all are in use, a request waits for at
+most `wait` seconds.
 """
 
 import os
@@ -21,29 +21,29 @@ Key = tuple[int, int, str]
 
 
 class TenantConnectionPool:
-    """Raw connections by tenant database; never more than `budget` open."""
+    """Raw connections by tenant database, at most `budget` of them open."""
 
     def __init__(self, *, budget: int, wait: float) -> None:
         self.budget = budget
         self.wait = wait
-        self._forget_everything()
-        # A forked child must not speak on its parent's sockets, nor close them politely on the server.
-        os.register_at_fork(after_in_child=self._forget_everything)
+        self._reset()
+        # A forked child must neither use nor close its parent's connections.
+        os.register_at_fork(after_in_child=self._reset)
 
-    def _forget_everything(self) -> None:
+    def _reset(self) -> None:
         self._changed = threading.Condition()
         self._idle: OrderedDict[Key, list[Raw]] = OrderedDict()
         self._open = 0
 
     @property
     def open(self) -> int:
-        """How many connections are open or being opened, idle ones included."""
+        """The number of connections that are open or being opened, including idle ones."""
         return self._open
 
     def take(self, key: Key, connect: Callable[[], Raw]) -> Raw:
-        """An idle connection to `key`, or a new one from `connect()` when the budget has or can make room.
+        """Return an idle connection to `key`, or a new one from `connect()` within the budget.
 
-        Raises TenantConnectionsExhausted after `wait` seconds, and whatever `connect` raises.
+        Raises TenantConnectionsExhausted after `wait` seconds, and the errors of `connect`.
         """
         deadline = time.monotonic() + self.wait
         closing: list[Raw] = []
@@ -67,9 +67,9 @@ class TenantConnectionPool:
             raise
 
     def give_back(self, key: Key, raw: Raw) -> None:
-        """Take a connection back; one that is broken or in doubt is closed."""
-        at_rest = not raw.closed and raw.pgconn.transaction_status == TransactionStatus.IDLE and raw.autocommit
-        if not at_rest or raw.leaves_state:
+        """Return a connection to the pool. Closes it if it is broken or has session state."""
+        reusable = not raw.closed and raw.pgconn.transaction_status == TransactionStatus.IDLE and raw.autocommit
+        if not reusable or raw.leaves_state:
             raw.close()
             self.discarded()
             return
@@ -79,13 +79,13 @@ class TenantConnectionPool:
             self._changed.notify()
 
     def discarded(self) -> None:
-        """One taken connection no longer exists."""
+        """Count a taken connection as closed."""
         with self._changed:
             self._open -= 1
             self._changed.notify()
 
     def close_idle(self, database: str | None = None) -> None:
-        """Close idle connections, of one database or all: before it is dropped, moved or copied."""
+        """Close idle connections of one database, before it is dropped, or of all."""
         with self._changed:
             keys = [key for key in self._idle if database is None or key[2] == database]
             closing = [raw for key in keys for raw in self._idle.pop(key)]

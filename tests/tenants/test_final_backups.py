@@ -228,7 +228,7 @@ def test_restore_deleted_rejects_other_files(
         assert refused.value.returncode == 2
     for broken in (b"", content[:-1], content[:200] + b"\x00" + content[201:]):
         file.write_bytes(broken)
-        with pytest.raises(CommandError, match="does not open"):
+        with pytest.raises(CommandError, match="cannot be decrypted"):
             said_by("restore_deleted_tenant", str(file))
     assert states(gone) == ("deleted", True)
 

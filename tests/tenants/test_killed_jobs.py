@@ -55,7 +55,7 @@ def test_a_making_that_was_killed_can_be_finished_by_the_check(
 ) -> None:
     slug = f"killed-{secrets.token_hex(4)}"
     another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="copied")
-    assert wrong_with(slug) == [f"half made {slug}"]
+    assert wrong_with(slug) == [f"interrupted provisioning {slug}"]
     [finding] = [finding for finding in repairs.find_problems() if finding.subject == slug]
     assert repairs.repair(finding) == ""
     assert wrong_with(slug) == []
@@ -76,7 +76,7 @@ def test_a_deletion_that_was_killed_is_finished_by_the_same_command(step: str, a
     slug = f"killed-{secrets.token_hex(4)}"
     tenant = provisioning.create_tenant(name="Killed", slug=slug)
     assert another_process.run("delete_tenant", slug, "--yes", kill_after=step).code == 9
-    assert wrong_with(slug) == [f"left deleting {slug}"]
+    assert wrong_with(slug) == [f"interrupted deletion {slug}"]
     said_by("delete_tenant", slug, yes=True)
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "deleted"
     assert tenant.database.name not in databases_on(main_server())
@@ -99,7 +99,7 @@ def test_a_refill_that_was_killed_is_finished_by_the_next_one(
 ) -> None:
     assert another_process.run("tenant_worker", "--once", "--size", "1", kill_after=step).code == 9
     [spare] = WarmDatabase.objects.all()
-    assert wrong_with(spare.name) == [f"half-made spare {spare.name}"]
+    assert wrong_with(spare.name) == [f"unfinished spare {spare.name}"]
     warm_pool.refill(main_server(), 1)
     assert WarmDatabase.objects.get().name == spare.name
     assert wrong_with(spare.name) == []

@@ -78,7 +78,7 @@ def test_one_slug_wanted_at_once_goes_to_one(spares: int, no_spares: None, opera
     assert answers == [201, 409, 409, 409]
     [mapping] = TenantDatabase.objects.select_related("tenant").filter(tenant__slug=slug)
     assert databases_on(main_server()) - before <= {mapping.name}
-    assert not [f for f in repairs.find_problems() if f.kind in (repairs.Kind.ORPHAN, repairs.Kind.HALF_MADE)]
+    assert not [f for f in repairs.find_problems() if f.kind in (repairs.Kind.ORPHAN, repairs.Kind.PROVISIONING)]
     throw_away(mapping.tenant)
 
 

@@ -47,7 +47,7 @@ def people(tenant: TestTenant) -> set[UUID]:
 
 
 def wrong() -> list[str]:
-    kinds = (repairs.Kind.ORPHAN, repairs.Kind.LEFT_COPY, repairs.Kind.LEFT_MOVING)
+    kinds = (repairs.Kind.ORPHAN, repairs.Kind.LEFT_COPY, repairs.Kind.MOVING)
     return [str(finding.kind) for finding in repairs.find_problems() if finding.kind in kinds]
 
 
@@ -269,7 +269,7 @@ def test_a_suspended_tenant_whose_move_was_killed_can_be_written_into_again(
     slug = settled.slug
     said_by("suspend_tenant", slug)
     another_process.run("move_tenant", slug, second.name, kill_after="written out")
-    assert wrong() == ["left moving"]
+    assert wrong() == ["interrupted move"]
     if repair:
         said_by("check_tenants", repair=True, yes=True)
         assert (mapping_of(settled).status, wrong()) == ("suspended", [])
@@ -348,7 +348,7 @@ def test_a_move_that_was_killed_is_finished_by_the_same_command(
     person = settled.register()
     command = ["move_tenant", settled.slug, second.name]
     assert another_process.run(*command, kill_after=step).code == 9
-    assert ("left copy" if step == "switched" else "left moving") in wrong()
+    assert ("leftover copy" if step == "switched" else "interrupted move") in wrong()
     assert another_process.run(*command).code == 0
     assert (mapping_of(settled).server, mapping_of(settled).status) == (second, "active")
     assert person.id in people(settled)
@@ -402,7 +402,7 @@ def test_a_move_that_was_killed_can_be_given_up(
     settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
     another_process.run("move_tenant", settled.slug, second.name, kill_after="read in")
-    assert sorted(wrong()) == ["left copy", "left moving"]
+    assert sorted(wrong()) == ["leftover copy", "interrupted move"]
     said_by("check_tenants", repair=True, yes=True)
     assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")
     assert settled.register().id in people(settled)

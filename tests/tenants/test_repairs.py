@@ -92,7 +92,8 @@ def test_a_suspended_tenant_without_its_database_stays_suspended(new_bare_tenant
 
 
 @pytest.mark.parametrize(
-    ("left", "kind"), [("migrating", "left migrating"), ("moving", "left moving"), ("deleting", "left deleting")]
+    ("left", "kind"),
+    [("migrating", "interrupted migration"), ("moving", "interrupted move"), ("deleting", "interrupted deletion")],
 )
 def test_what_a_crash_left_is_found_and_finished(left: str, kind: str, new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
@@ -108,7 +109,7 @@ def test_a_job_that_runs_is_left_alone(new_bare_tenant: Callable[[], Tenant]) ->
     TenantDatabase.objects.filter(pk=tenant.pk).update(status="migrating")
     with databases.job_lock(main_server(), tenant.pk):
         assert found_about(tenant.slug) == []
-    assert found_about(tenant.slug) == ["left migrating"]
+    assert found_about(tenant.slug) == ["interrupted migration"]
 
 
 def test_a_job_that_has_ended_has_let_go_of_its_lock() -> None:
@@ -136,7 +137,7 @@ def test_a_spare_that_is_gone_is_forgotten() -> None:
     spare = WarmDatabase.objects.filter(ready=True).first()
     assert spare is not None
     drop_database(spare.name)
-    assert found_about(spare.name) == ["spare missing"]
+    assert found_about(spare.name) == ["missing spare"]
     check(repair=True, yes=True)
     assert not WarmDatabase.objects.filter(name=spare.name).exists()
 
@@ -152,5 +153,5 @@ def test_a_server_that_does_not_answer_is_named() -> None:
     code, said = check()
     DatabaseServer.objects.get(name=name).delete()
     assert code == 1
-    assert f"server does not answer\t{name}" in said
+    assert f"server unreachable\t{name}" in said
     assert "hidden" not in said

@@ -296,6 +296,6 @@ def test_a_missing_data_key_stops_no_other_trail(new_tenant: Callable[[], TestTe
     DataKey.objects.filter(owner=str(broken.id)).delete()
     keys.forget()
     _, problems = audit_trails.seal_all(wait=120)
-    assert f"{broken.slug}: its data key is missing or cannot be opened" in problems
+    assert f"{broken.slug}: its data key is missing or cannot be decrypted" in problems
     assert audit_trails.verify(owner(sound)).unsealed == 0
     assert verify_command(broken.slug)[0] == 3
