@@ -1,6 +1,6 @@
-"""Connections to addresses that somebody else has written down: a tenant's webhook endpoints and its directories.
+"""Connections to addresses that tenants configure: webhook endpoints and directories.
 
-The threat is server-side request forgery (OWASP SSRF Prevention Cheat Sheet; CWE-918): whoever may name an address would
+The threat is server-side request forgery (OWASP SSRF Prevention Cheat Sheet; CWE-918): a tenant that names an address would
 have this host call its own loopback, its neighbours, or the cloud's metadata service. So a name is resolved here, every
 address it gives is checked, and the connection goes to the address that was checked: a name that answers otherwise a
 moment later (DNS rebinding) has no second question to answer. Redirects are not followed and no proxy or `.netrc` of the
@@ -31,7 +31,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 RESOLVE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 5.0
 ANSWER_BYTES: Final = 4096
-# A name with a thousand addresses that nobody answers at would hold its caller for as many time limits.
+# A name with a thousand addresses that do not respond would hold its caller for as many time limits.
 MOST_ADDRESSES: Final = 8
 
 # The addresses that IANA has handed out to the world.
@@ -55,7 +55,7 @@ _CARRIERS: Final = tuple(
     for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::ffff:0:0:0/96", "::/96")
 )
 # A name server that never answers would hold a thread of the web server for as long as the system's resolver waits. As many
-# as callers can keep waiting: somebody with a few such names must not keep others from being resolved.
+# as callers can keep waiting: one caller with a few such names must not keep others from being resolved.
 _resolvers = ThreadPoolExecutor(max_workers=64, thread_name_prefix="resolve")
 
 

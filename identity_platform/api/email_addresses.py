@@ -21,7 +21,7 @@ def email_address(text: str) -> str:
     """The address as we store it: local part as given, domain in lower-case A-labels (RFC 5321, RFC 5891, UTS #46).
 
     Raises AddressInvalid. The local part is a dot-atom in ASCII: dotless i, long s and the Kelvin sign fold onto i, s
-    and k in some readers, so an address with one of them would be somebody else's there.
+    and k in some readers, so an address with one of them would be another user's there.
     """
     local, at, domain = text.rpartition("@")
     if not at or len(local) > 64 or not _LOCAL_PART.fullmatch(local):

@@ -367,7 +367,7 @@ class HttpUrl(Text):
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
-        # The length before the pattern, so that nobody buys time with a long one.
+        # The length before the pattern, so that a long one costs no time.
         if self.max_length is not None and len(data) > self.max_length:
             self.fail("max_length", max_length=self.max_length)
         url = _with_a_labels(data)

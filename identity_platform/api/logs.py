@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import structlog
 
-# Anything under such a name is replaced, whoever logs it: a net below the rule that secrets are not logged at all.
+# Anything under such a name is replaced in every log line: a net below the rule that secrets are not logged at all.
 SECRET_NAME = re.compile(
     r"password|secret|token|code|authorization|cookie|credential|otp|challenge|signature|api_?key", re.IGNORECASE
 )
@@ -28,7 +28,7 @@ def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
 
 
 def _drop_request(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Django's loggers add the request, and as text it is path and query: what somebody has looked for."""
+    """Django's loggers add the request, and as text it is path and query, which may contain a search."""
     event.pop("request", None)
     return event
 

@@ -1,6 +1,6 @@
 """The API document at /schema/: made once in a process, and sent as it is from then on.
 
-Making it takes half a second of a core. Whoever may ask for it, and that is everybody, could keep all cores at it.
+Generating it takes half a second of a core, and any caller could keep all cores busy with it.
 """
 
 import threading

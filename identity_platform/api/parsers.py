@@ -1,7 +1,7 @@
 """Bodies and query strings, read strictly: one meaning for every byte, or an error that says where.
 
 Two readers of one text that take it differently (the first or the last of two members, a NUL that ends a string in one
-place and not in another) are how requests are smuggled past checks. So whatever is ambiguous is rejected here, once.
+place and not in another) are how requests are smuggled past checks. So ambiguous input is rejected here, once.
 """
 
 from __future__ import annotations

@@ -59,11 +59,11 @@ WITH_BODY: list[type[errors.ApiError]] = [errors.MalformedBody, errors.BodyTooLa
 WITH_TOKEN: list[type[errors.ApiError]] = [errors.NotSignedIn, errors.NotAllowed]
 
 
-# In the order in which somebody who integrates needs them; the documentation page shows them so.
+# In the order in which an integration needs them; the documentation page shows them so.
 TAGS = {
     "Sign-in": "The first step of admin users and end users, and forgotten passwords.",
     "Tokens": "The OAuth 2.0 token endpoint, introspection, revocation, and the keys that verify tokens elsewhere.",
-    "Sessions": "Where somebody is signed in, step-up, and signing out.",
+    "Sessions": "Sessions of a user, step-up, and signing out.",
     "Access checks": "Whether a token is good, and for what.",
     "Profile": "One's own name, address and password.",
     "End users": "The people of a tenant: register, list, change, deactivate, erase.",
@@ -73,7 +73,7 @@ TAGS = {
     "Passkeys": "WebAuthn: enrolling passkeys and signing in with them.",
     "TOTP": "Authenticator apps and backup codes.",
     "SMS": "Codes by text message.",
-    "Factors": "Which second factors somebody has, and taking them away.",
+    "Factors": "Second factors of a user, and removing them.",
     "Groups": "Groups of end users and who is in them.",
     "Roles": "Permissions by role, and who has which.",
     "Clients": "The applications of a tenant and their secrets.",

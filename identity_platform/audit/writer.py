@@ -1,6 +1,6 @@
 """Writes the audit trail: one INSERT, in the transaction that is open, or at once where none is.
 
-A row about something done belongs into the transaction of the deed. A row about something rejected must survive the
+An event about a change belongs in the transaction of the change. A row about something rejected must survive the
 error, so it is written outside `tenant_atomic()`.
 """
 

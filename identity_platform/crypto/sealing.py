@@ -65,7 +65,7 @@ def keyed_digest(value: bytes | str, *, key: bytes, purpose: str) -> bytes:
     return hmac.digest(_derived(key, "digest", purpose), encoded, "sha256")
 
 
-# Opening a seal would derive its key anew each time, which costs more than the cipher. What is kept is no more secret than
+# Opening a seal would derive its key again each time, which costs more than the cipher. What is kept is no more secret than
 # the data keys that the process holds anyway.
 @lru_cache(maxsize=4096)
 def _derived(data_key: bytes, kind: str, purpose: str) -> bytes:

@@ -17,12 +17,12 @@ from psycopg.pq import TransactionStatus
 CANCEL_SECONDS: Final = 0.3
 
 
-class _Patience(threading.local):
+class _Timeouts(threading.local):
     # Commands and jobs wait as long as it takes: migrations, backups and exports may.
     seconds: float | None = None
 
 
-_mine = _Patience()
+_mine = _Timeouts()
 
 
 def limit(seconds: float | None) -> None:

@@ -82,12 +82,12 @@ def main() -> None:
             load_before_forking()
             # In production they are services of their own; here everything works after one command.
             commands = [name for name in WORKER_COMMANDS if name in get_commands()] if embedded.attached() else []
-            companions = WorkerProcesses(commands)
+            workers = WorkerProcesses(commands)
             try:
                 listen(listener)
                 serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
             finally:
-                companions.end()
+                workers.end()
     except (embedded.EmbeddedServerFailed, ImproperlyConfigured, CommandError, PortTaken) as problem:
         sys.exit(f"bin/serve: {problem}")
     except OperationalError as problem:
@@ -108,7 +108,7 @@ def is_first_start() -> bool:
 
 
 def forget_figures_of_earlier_runs() -> None:
-    """Begin the Prometheus figures anew: files of processes that are gone would be added for ever."""
+    """Reset the Prometheus metrics: files of ended processes would be added for ever."""
     for figures in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"):
         process = figures.stem.rpartition("_")[2]
         if process.isdigit() and not _lives(int(process)):
@@ -210,7 +210,7 @@ class _Bell:
 class _Granian(MPServer):
     """granian on a socket that is ours.
 
-    By itself every worker opens the port anew with SO_REUSEPORT. A second start would then succeed and take half of the
+    By itself every worker opens the port again with SO_REUSEPORT. A second start would then succeed and take half of the
     connections, and those queued for a worker that dies would be lost with it.
     """
 

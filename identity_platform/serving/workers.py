@@ -1,6 +1,6 @@
 """The commands that run beside the server in embedded mode, as processes that it starts, watches and ends.
 
-In production they are services of their own, watched by whatever runs services there.
+In production they are separate services, watched by the service manager.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class WorkerProcess:
 
 
 class WorkerProcesses:
-    """The companions, watched by a thread until `end`."""
+    """The worker processes, watched by a thread until `end`."""
 
     def __init__(self, commands: list[str]) -> None:
-        self._companions = [WorkerProcess(command) for command in commands]
+        self._workers = [WorkerProcess(command) for command in commands]
         self._told, self._telling = multiprocessing.Pipe(duplex=False)
         # Those that are forked by a thread end with that thread, not with the process (prctl(2), PR_SET_PDEATHSIG):
         # it is the one that starts them all, and outlives them.
@@ -82,19 +82,19 @@ class WorkerProcesses:
     def _watch(self) -> None:
         while True:
             now = time.monotonic()
-            for companion in self._companions:
-                if companion.process is None and companion.due <= now:
-                    companion.start()
+            for worker in self._workers:
+                if worker.process is None and worker.due <= now:
+                    worker.start()
             self._begun.set()
-            living = {one.process.sentinel: one for one in self._companions if one.process is not None}
-            pauses = [one.due - now for one in self._companions if one.process is None]
+            living = {one.process.sentinel: one for one in self._workers if one.process is not None}
+            pauses = [one.due - now for one in self._workers if one.process is None]
             ended = connection.wait([self._told, *living], timeout=min(pauses, default=None))
             if self._told in ended:
                 break
             for sentinel in ended:
                 if isinstance(sentinel, int):
                     living[sentinel].mark_ended()
-        processes = [one.process for one in self._companions if one.process is not None]
+        processes = [one.process for one in self._workers if one.process is not None]
         for process in processes:
             process.terminate()
         for process in processes:
@@ -119,7 +119,7 @@ def _await_the_end_of(parent: int) -> None:
 
 
 def _work(parent: int, command: str) -> None:
-    # A terminal sends Ctrl-C to the whole group; a companion is told by its parent when to finish. What it inherited
+    # A terminal sends Ctrl-C to the whole group; a worker is told by its parent when to finish. What it inherited
     # for signals is the parent's: until the command has its own, one ends it.
     os.setpgid(0, 0)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -133,7 +133,7 @@ def _work(parent: int, command: str) -> None:
 
     django.setup()
     try:
-        # It says that it is ready, which nobody here waits for; it returns when it was told to end.
+        # It reports that it is ready, which is not needed here; it returns when it is told to end.
         call_command(command, stdout=io.StringIO())
     except Exception as problem:
         structlog.get_logger().error(f"{command} failed", kind=type(problem).__qualname__)

@@ -4,7 +4,7 @@ from identity_platform.api import errors
 
 
 class FileUnusable(errors.ValidationFailed):
-    """400: not a single row of the file can be read: no header, columns that nobody knows, an unknown format."""
+    """400: not a single row of the file can be read: no header, unknown columns, an unknown format."""
 
     message = "The file cannot be imported."
 

@@ -12,7 +12,7 @@ from tempfile import gettempdir, mkdtemp
 
 _PREFIX = ".identity-draft-"
 _LOCK = ".lock"
-# Locks do not reach from one machine to the other on every shared disk, but whoever is at work writes.
+# Locks do not reach from one machine to the other on every shared disk, but a running process writes.
 _QUIET_SECONDS = 600
 
 
@@ -20,12 +20,12 @@ _QUIET_SECONDS = 600
 def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
     """A folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
 
-    Those that killed jobs have left beside it ten minutes ago or earlier are removed first: nobody else would, and a
+    Those that killed jobs have left beside it ten minutes ago or earlier are removed first: nothing else does, and a
     tenant's dump would lie there for good. Raises OSError.
     """
     place = parent or Path(gettempdir())
     for left in place.glob(f"{_PREFIX}*"):
-        _remove_if_forsaken(left)
+        _remove_if_stale(left)
     folder, lock = _locked_folder(place)
     try:
         yield folder
@@ -46,8 +46,8 @@ def _locked_folder(place: Path) -> tuple[Path, int]:
             os.close(lock)
 
 
-def _remove_if_forsaken(left: Path) -> None:
-    # Whatever cannot be looked at or locked is another user's, or in use.
+def _remove_if_stale(left: Path) -> None:
+    # A folder that cannot be read or locked is another user's, or in use.
     with suppress(OSError):
         found = left.lstat()
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and _is_quiet(left):

@@ -20,7 +20,7 @@ from userflow.ids import FORM
 from userflow.sessions.verify import tenant_of_call
 
 
-class Nobody(BasePermission):
+class NoCaller(BasePermission):
     """The default: an endpoint without a permission class rejects every caller."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -138,7 +138,7 @@ __all__ = [
     "END_USER",
     "OPERATOR",
     "Anyone",
-    "Nobody",
+    "NoCaller",
     "SignedIn",
     "editing_users",
     "needs",

@@ -33,7 +33,7 @@ def socket_folder(room: Path, data: Path, name: str) -> Path:
 
 
 def make_short_folder(folder: Path, uid: int, gid: int) -> None:
-    """Make a short place that only `uid` can enter. Raises EmbeddedServerFailed when somebody else was there first."""
+    """Make a short place that only `uid` can enter. Raises EmbeddedServerFailed if another user's folder is there."""
     # The name can be foreseen and the place is open to all: what stands there already must be a directory of ours.
     for path, owner, mode in ((folder.parent, os.getuid(), 0o711), (folder, uid, 0o700)):
         with contextlib.suppress(FileExistsError):
@@ -41,7 +41,7 @@ def make_short_folder(folder: Path, uid: int, gid: int) -> None:
             os.chown(path, owner, gid)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
-            raise EmbeddedServerFailed(f"{path} belongs to somebody else. Set IDENTITY_VAR to a shorter path.")
+            raise EmbeddedServerFailed(f"{path} belongs to another user. Set IDENTITY_VAR to a shorter path.")
         path.chmod(mode)
 
 

