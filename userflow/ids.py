@@ -9,14 +9,14 @@ FORM = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def id_or(value: str, error: type[ApiError]) -> UUID:
-    """The id in a path slot; a malformed one is rejected like one that nobody has."""
+    """Return the id of a path; a malformed one raises the same error as an unknown one."""
     if FORM.fullmatch(value) is None:
         raise error
     return UUID(value)
 
 
 def tenant_id_in_path(value: str) -> UUID:
-    """The tenant named in a path; ValidationFailed when malformed."""
+    """Return the tenant id of a path. Raises ValidationFailed if it is malformed."""
     if FORM.fullmatch(value) is None:
         raise ValidationFailed(details={"tenant_id": ["Send the id in its 36-character form."]})
     return UUID(value)

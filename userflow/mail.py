@@ -1,7 +1,7 @@
-"""Mails to people: rendered from templates/email and sent behind the request's back.
+"""Mails: rendered from templates/email and sent after the response.
 
-A mail server takes seconds and may be down; an answer must neither wait for it nor tell by its time whether a mail
-went out. What waits here is lost with the process: whoever misses a mail asks for it again.
+A mail server takes seconds and may be down; a response must neither wait for it nor reveal by its timing whether a mail was
+sent. Queued mails are lost when the process ends; users request another one.
 """
 
 import contextvars
@@ -35,10 +35,10 @@ _pending: set[Future[None]] = set()
 
 
 def later(work: Callable[[], None]) -> None:
-    """Do `work` after the answer, with this request's origin and no tenant entered. Raises MailBusy (503)."""
+    """Run `work` after the response, with this request's origin and no tenant entered. Raises MailBusy (503)."""
     if not _room.acquire(blocking=False):
         raise MailBusy
-    # A context of its own: what the request remembers (its tenant, its routes) ends with the request.
+    # An own context: the request's context (tenant, routes) ends with the request.
     future = _senders.submit(contextvars.Context().run, _run, current_origin(), work)
     _pending.add(future)
     future.add_done_callback(_pending.discard)
@@ -48,7 +48,7 @@ def _run(origin: Any, work: Callable[[], None]) -> None:
     set_origin(origin)
     try:
         work()
-    except Exception as problem:  # a thread of a pool keeps what it raises to itself
+    except Exception as problem:  # a pool does not report exceptions of its threads
         log.warning("behind_the_request", kind=type(problem).__qualname__)
     finally:
         connections.close_all()
@@ -56,9 +56,9 @@ def _run(origin: Any, work: Callable[[], None]) -> None:
 
 
 def settle(seconds: float = 10.0) -> bool:
-    """Wait until nothing waits any more; for tests and for an orderly end. False when the time was too short."""
+    """Wait until the queue is empty, for tests and shutdown. Return False after a timeout."""
     until = time.monotonic() + seconds
-    # What is done behind a request may leave a mail behind in its turn.
+    # Queued work may queue another mail.
     while waiting := set(_pending):
         if wait(waiting, timeout=max(0.0, until - time.monotonic())).not_done:
             return False
@@ -66,10 +66,10 @@ def settle(seconds: float = 10.0) -> bool:
 
 
 def send(template: str, *, to: str, facts: Mapping[str, Any]) -> None:
-    """Send templates/email/`template`.txt to one person, now. Problems are logged, never raised."""
+    """Send templates/email/`template`.txt to one recipient now. Errors are logged, never raised."""
     subject = render_to_string(f"email/{template}.subject.txt", facts).strip()
     text = render_to_string(f"email/{template}.txt", facts)
-    # No answering machine shall write back (RFC 3834 section 5).
+    # Prevents automatic replies (RFC 3834 section 5).
     message = EmailMessage(" ".join(subject.split()), text, to=[to], headers={"Auto-Submitted": "auto-generated"})
     try:
         message.send()
@@ -78,12 +78,12 @@ def send(template: str, *, to: str, facts: Mapping[str, Any]) -> None:
 
 
 def tell(template: str, *, to: str, facts: Mapping[str, Any], after: str, tenant_id: UUID | None = None) -> None:
-    """Send once the running transaction of the alias `after` is committed. A full queue or a dead server undo nothing.
+    """Send once the running transaction of the alias `after` is committed; a mail that cannot be sent is only logged.
 
-    More of one kind to one address than LIMITS["mail"] are held back: an address need not be proven, so whoever changes
-    something again and again could have strangers flooded. `tenant_id` is the tenant on whose behalf the platform writes.
+    Mails of one kind to one address are limited by LIMITS["mail"]: addresses may be unverified, so repeated changes could
+    otherwise flood other people with mail. `tenant_id` is the tenant in whose name the platform sends.
     """
-    # Counted by tenant: a user elsewhere with somebody's address must not use up what this one is to be told.
+    # Counted per tenant: a user of another tenant with the same address must not use up the limit.
     place = current_tenant().tenant_id if after == TENANT_ALIAS else tenant_id or "platform"
 
     def work() -> None:

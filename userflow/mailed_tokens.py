@@ -1,7 +1,7 @@
-"""Tokens that travel by mail and say in which database they are to be looked up: `<tenant id or p>.<256 random bits>`.
+"""Tokens in mails, with the database to look them up in: `<tenant id or p>.<256 random bits>`.
 
-Without the place every tenant's database would have to be searched. The stored hash covers the place too, so a token
-that is carried to another tenant is an unknown one there.
+Without it, every tenant's database would have to be searched. The stored hash covers the whole token, so a token is unknown
+in any other tenant.
 """
 
 import re
@@ -14,16 +14,16 @@ _PLATFORM = "p"
 
 
 class NotAToken(ValueError):
-    """Of another form than the tokens we mail."""
+    """The text does not have the form of a mailed token."""
 
 
 def placed_token(tenant_id: UUID | None) -> str:
-    """A new token of something in the tenant's database, or without a tenant in the global one."""
+    """Return a new token for a row in the tenant's database, or in the global one without a tenant."""
     return f"{tenant_id.hex if tenant_id else _PLATFORM}.{new_token()}"
 
 
 def place_of(token: str) -> UUID | None:
-    """The tenant whose database to look in; None is the global one. Raises NotAToken."""
+    """Return the tenant of a token; None is the global database. Raises NotAToken."""
     if _FORM.fullmatch(token) is None:
         raise NotAToken
     place = token.partition(".")[0]

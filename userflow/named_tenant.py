@@ -1,7 +1,7 @@
-"""The tenant that a call inside a tenant may name, in its body or query; `permissions.tenant_at` finds out which counts.
+"""The optional `tenant_id` in a body or query; `permissions.tenant_at` decides which tenant applies.
 
-Operators must name one: everybody else has a tenant already. The shapes have no docstrings: the API document would take
-them for the descriptions of all that inherit them.
+Operators must send it; all other callers belong to a tenant. The serializers have no docstrings, because the API document
+would use them as descriptions of all serializers that inherit them.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from identity_platform.api.page_shapes import PageQuery
 
 
 class NamedTenant(serializers.Serializer[Any]):
-    tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
+    tenant_id = Identifier(required=False, help_text="For operators. Alternatively the header X-Tenant-ID.")
 
 
 class TenantPageQuery(NamedTenant, PageQuery):

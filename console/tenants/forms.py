@@ -129,7 +129,9 @@ class ProvisionForm(forms.Form):
         help_text=gettext_lazy(
             "1 to 50 of a-z, 0-9 and dashes, no dash at either end. Commands name the tenant by it."
         ),
-        error_messages={"invalid": gettext_lazy("Use 1 to 50 of a-z, 0-9 and dashes, no dash at either end.")},
+        error_messages={
+            "invalid": gettext_lazy("Use 1 to 50 characters: a-z, 0-9 and dashes, not starting or ending with a dash.")
+        },
         widget=UnfoldAdminTextInputWidget(),
     )
     server = forms.ChoiceField(

@@ -45,10 +45,10 @@ def create_admin_user(
     roles: Sequence[str] | None = None,
     by: Principal | None = None,
 ) -> tuple[AdminUser, str | None]:
-    """Make an admin user of a tenant, or an operator when `tenant_id` is None.
+    """Create an admin user of a tenant, or an operator when `tenant_id` is None. Return it with an enrollment ticket.
 
-    Gives the user and an enrollment ticket. `by` is who asks (None: the command line, or an accepted invitation; these
-    verify the address, while any other gets a mail with a link). Raises AdminNameTaken, WeakPassword, UnknownRole,
+    `by` is the caller, None for the command line and for accepted invitations. With None the address counts as verified;
+    otherwise a verification mail is sent. Raises AdminNameTaken, WeakPassword, UnknownRole,
     GrantsMoreThanHeld, UnknownTenant, InsufficientAuthentication.
     """
     require_assurance(Action.GRANT_ROLES, by)
@@ -85,7 +85,7 @@ def create_admin_user(
 
 
 def _reject_foreign_address(username: str, email: str) -> None:
-    """Signing in takes either, so a username must not look like somebody else's address: ValidationFailed."""
+    """Raise ValidationFailed if the username looks like the address of another user: sign-in accepts either."""
     if "@" in username and key_of_spelling(username) != email_key(email):
         raise ValidationFailed(details={"username": ["A username with an @ must be the user's own e-mail address."]})
 
@@ -105,7 +105,7 @@ def _save(user: AdminUser, **how: Any) -> None:
 
 
 def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal | None) -> list[AdminRole]:
-    """The admin roles of these names, if `by` (None: the command line) may give them to an admin of that tenant.
+    """Return the admin roles with these names, if `by` (None: the command line) may grant them in that tenant.
 
     Raises UnknownRole (also an operators' role for a tenant), GrantsMoreThanHeld.
     """
@@ -113,10 +113,10 @@ def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal 
     found = list(AdminRole.objects.filter(name__in=wanted))
     if len(found) != len(wanted):
         missing = sorted(wanted - {role.name for role in found})
-        raise UnknownRole(details={"roles": [f"There is no role {name!r}." for name in missing]})
+        raise UnknownRole(details={"roles": [f"Role {name!r} does not exist." for name in missing]})
     permissions = {permission for role in found for permission in role.permissions}
     if tenant_id is not None and permissions & set(OPERATOR_PERMISSIONS):
-        raise UnknownRole(details={"roles": ["This role is for operators, who belong to no tenant."]})
+        raise UnknownRole(details={"roles": ["This role is for operators only."]})
     if by is not None and not permissions <= by.permissions:
         raise GrantsMoreThanHeld
     return found
@@ -125,9 +125,9 @@ def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal 
 def list_admin_users(
     *, tenant_id: UUID | None, page: int, limit: int, username: str | None = None, email: str | None = None
 ) -> Page:
-    """Admin users of a tenant (all of the platform when None: operators only), newest first.
+    """Return admin users of a tenant, newest first; of the whole platform if None (operators only).
 
-    `username` is the whole username, `email` a part of the address, both in any case.
+    `username` matches exactly, `email` a part of the address, both case-insensitively.
     """
     found = AdminUser.objects.prefetch_related("roles")
     if tenant_id is not None:
@@ -148,8 +148,8 @@ def update_admin_user(
     proof: Mapping[str, Any] | None = None,
     user_agent: str = "",
 ) -> AdminUser:
-    """Change `username`, `email`, `first_name`, `last_name`, `roles`: those that are there. `proof` is for one's own
-    address.
+    """Change `username`, `email`, `first_name`, `last_name`, `roles`: fields that are present. `proof` is for the caller's
+    own address.
 
     Raises UnknownUser, AdminNameTaken, TooManyFromAddress (too many new addresses), UnknownRole,
     GrantsMoreThanHeld (also for a user who holds more than the caller does), LastAdmin (roles that would leave a tenant, or
@@ -176,18 +176,18 @@ def update_admin_user(
             if not proven:  # the address has changed since the token was checked
                 raise proof_missing()
             require_active_session(ADMINS, by)
-        if granted is not None and user.active and _strong(user) not in {role.name for role in granted}:
-            _keep_one_admin(user)
+        if granted is not None and user.active and _managing_role(user) not in {role.name for role in granted}:
+            _require_other_admin(user)
         asked = sorted([*changes, *(["roles"] if roles is not None else [])])
         moves = email_key(email) != user.email_key
         if moves:
             _change_address(user, changes, keep=by.session_id if user.pk == by.id else None)
         for name, value in changes.items():
             setattr(user, name, value)
-        # These members alone: a password, a factor or a switching off of the same moment must not be taken back.
+        # Only these fields: a concurrent change of password, factors or activity must not be undone.
         _save(user, update_fields=[*changes, "email_key", "updated_at"])
         if moves:
-            # Links to set a new password have gone to the old address.
+            # Password reset links were sent to the old address.
             tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
         if "email_verified_at" in changes:
             keep = by.session_id if own else None
@@ -204,10 +204,10 @@ def update_admin_user(
 
 
 def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | None) -> None:
-    """Decide what becomes of a new address in `changes`. Raises AdminNameTaken, TooManyFromAddress (too many changes).
+    """Apply a new address in `changes` now, or keep it pending. Raises AdminNameTaken, TooManyFromAddress (too many changes).
 
-    It counts at once but is unverified until its mail is followed. For a user who has a factor it counts only then: what a
-    factor guards must not pass to an address that is not verified. The old address gets a link that undoes the change.
+    It applies at once, unverified. For a user with a factor it applies only once it is verified: what a factor protects
+    must not pass to an unverified address. The old address gets a link that undoes the change.
     """
     wanted = changes["email"]
     reject_reserved_address(email_key(wanted))
@@ -222,7 +222,7 @@ def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | No
 
 
 def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser:
-    """Switch an admin user on or off; off ends all sessions.
+    """Activate or deactivate an admin user. Deactivation ends all sessions.
 
     Raises UnknownUser, NotYourself, LastAdmin (the last active admin of a tenant, the last operator),
     GrantsMoreThanHeld (a user who holds more than the caller), InsufficientAuthentication (to deactivate).
@@ -230,13 +230,13 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
     if not active:
         require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with transaction.atomic():
-        # The row before the lock of all admins, as an edit does: in the other order two of them would wait for each other.
+        # Lock the row before the advisory lock, as an edit does: the opposite order could deadlock.
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
         if user.pk == by.id and not active:
             raise NotYourself
         must_outrank_admin(by, user)
         if not active:
-            _keep_one_admin(user)
+            _require_other_admin(user)
         user.active = active
         user.save(update_fields=["active", "updated_at"])
         if not active:
@@ -250,17 +250,17 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
     return user
 
 
-def _keep_one_admin(user: AdminUser) -> None:
-    """Serialise per tenant, then look: two admins that switch each other off at once must not both succeed."""
+def _require_other_admin(user: AdminUser) -> None:
+    """Raise LastAdmin for the last one. Serialized per tenant: two admins must not deactivate each other concurrently."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LAST_ADMIN_LOCK % 2**31, str(user.tenant_id)])
-    admins = AdminUser.objects.filter(tenant=user.tenant, active=True, roles__name=_strong(user))
+    admins = AdminUser.objects.filter(tenant=user.tenant, active=True, roles__name=_managing_role(user))
     if admins.filter(pk=user.pk).exists() and not admins.exclude(pk=user.pk).exists():
         raise LastAdmin
 
 
-def _strong(user: AdminUser) -> str:
-    """The role without which nobody could make another admin on the user's side."""
+def _managing_role(user: AdminUser) -> str:
+    """Return the role that can create other admins in the user's tenant or platform."""
     return TENANT_ADMIN if user.tenant_id else OPERATOR
 
 

@@ -1,4 +1,4 @@
-"""Shapes of admin users."""
+"""Serializers of admin users."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MOST_ROLES = 50
 
 
 def record(user: AdminUser) -> dict[str, Any]:
-    """The specification's admin user record."""
+    """Return the admin user record of the specification."""
     return {
         "id": user.pk,
         "username": user.username,
@@ -27,7 +27,7 @@ def record(user: AdminUser) -> dict[str, Any]:
 
 
 def profile(user: AdminUser) -> dict[str, Any]:
-    """The record with what the user may do and how it signs in."""
+    """Return the record with roles, permissions and factors."""
     roles = list(user.roles.all())
     return {
         **record(user),
@@ -74,8 +74,8 @@ class AdminUserChanges(ProofFields):
 
 class AdminListQuery(PageQuery):
     tenant_id = Identifier(required=False, help_text="For operators; also taken from the header X-Tenant-ID.")
-    username = Text(max_length=LONGEST_NAME, required=False, help_text="The whole username, in any case.")
-    email = Text(max_length=254, required=False, help_text="A part of the address, in any case.")
+    username = Text(max_length=LONGEST_NAME, required=False, help_text="Exact username, case-insensitive.")
+    email = Text(max_length=254, required=False, help_text="Part of the address, case-insensitive.")
     limit = page_limit(10)
 
 

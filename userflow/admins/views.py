@@ -35,7 +35,7 @@ Writes = needs("admins:write", OPERATOR, ADMIN)
 
 
 class AdminUserViewSet(ApiViewSet):
-    """One class, three rights: reading, writing, and one's own record."""
+    """Admin users; actions differ in permission: read, write, own record."""
 
     def get_permissions(self) -> list[BasePermission]:
         kinds: dict[str, type[BasePermission]] = {"list": Reads, "retrieve": Reads, "me": SignedIn}
@@ -56,14 +56,14 @@ class AdminUserViewSet(ApiViewSet):
         answer_headers=TICKET_MEANS,
     )
     def create(self, request: Request) -> Response:
-        """Make an admin user of a tenant, or (an operator without tenant_id) another operator."""
+        """Create an admin user of a tenant; an operator without `tenant_id` creates another operator."""
         fields = self.valid(serializers.AdminUserIn)
         stated = fields.pop("tenant_id", None)
         by = principal_at(request)
         if stated is None and by.tenant_id is None and "HTTP_X_TENANT_ID" in request.META:
-            # Taken as "no tenant" it would make an operator, where the caller most likely means an admin of that tenant.
+            # Ignoring the header would create an operator, but the caller most likely means an admin of that tenant.
             raise ValidationFailed(
-                details={"tenant_id": ["Say the tenant here; the header does not count for this call."]}
+                details={"tenant_id": ["Send tenant_id in the body; this endpoint ignores the header."]}
             )
         fields["tenant_id"] = tenant_at(request, stated) if stated or by.tenant_id else None
         user, ticket = actions.create_admin_user(**fields, by=by)
@@ -108,7 +108,7 @@ class AdminUserViewSet(ApiViewSet):
         assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, user_id: str) -> Response:
-        """Change the fields that are there. The caller's own new `email` needs a proof in the request."""
+        """Change the given fields. The caller's own new `email` needs a proof in the request."""
         asked = self.valid(serializers.AdminUserChanges)
         user = actions.update_admin_user(
             user_id=id_or(user_id, UnknownUser),
@@ -134,7 +134,7 @@ class AdminUserViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def activity(self, request: Request) -> Response:
-        """Switch an admin user on or off."""
+        """Activate or deactivate an admin user."""
         asked = self.valid(serializers.AdminActiveIn)
         return self._activity(request, asked["user_id"], active=asked["active"])
 
@@ -153,5 +153,5 @@ class AdminUserViewSet(ApiViewSet):
 def _admin_at(request: Request) -> Principal:
     principal = principal_at(request)
     if not principal.is_admin:
-        raise NotAllowed("This is the profile of admin users: /authmgr/profile is everybody's.")
+        raise NotAllowed("This endpoint is for admin users. Use /authmgr/profile.")
     return principal

@@ -1,4 +1,4 @@
-"""Reading the audit trails: pages for the API, every event for an export."""
+"""Read audit logs: pages for the API, all events for an export."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tenants.context import in_tenant
 from tenants.states import Purpose
 
 TENANT, PLATFORM = "tenant", "platform"
-_MEMBERS = (
+_COLUMNS = (
     "id",
     "at",
     "action",
@@ -30,7 +30,7 @@ EXPORTED_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What to look for; an absent member looks for everything."""
+    """Filters of events; an absent one matches everything."""
 
     actor: str | None = None
     action: str | None = None
@@ -49,10 +49,10 @@ def page_of_events(
     before: int | None = None,
     purpose: Purpose = Purpose.READ,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """One page of a trail, newest first, from the event before `before` on; gives it and where the next page begins.
+    """Return one page of an audit log, newest first, with events before `before`, and the cursor of the next page.
 
-    `trail` is the tenant's own, or the platform's: that of the whole platform, or with `tenant_id` what it holds about
-    the tenant. Raises UnknownTenant, TenantSuspended, TenantBusy. A page costs the same however far back it is.
+    `trail` TENANT is the tenant's own log. PLATFORM is the platform's log, limited to events about `tenant_id` if given.
+    Raises UnknownTenant, TenantSuspended, TenantBusy. A page costs the same at any position.
     """
     if trail == PLATFORM:
         events = PlatformEvent.objects.all()
@@ -63,17 +63,17 @@ def page_of_events(
 
 
 def _page(events: Any, filters: Filters, before: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    found = _fitting(events, filters)
+    found = _matching(events, filters)
     if before is not None:
         found = found.filter(id__lt=before)
-    members = (*_MEMBERS, "tenant_id") if events.model is PlatformEvent else _MEMBERS
-    # One more than asked for tells whether there is a next page.
-    rows = list(found.order_by("-id").values(*members)[: limit + 1])
+    columns = (*_COLUMNS, "tenant_id") if events.model is PlatformEvent else _COLUMNS
+    # One extra row tells whether there is a next page.
+    rows = list(found.order_by("-id").values(*columns)[: limit + 1])
     more = len(rows) > limit
     return rows[:limit], rows[limit - 1]["id"] if more else None
 
 
-def _fitting(events: Any, filters: Filters) -> Any:
+def _matching(events: Any, filters: Filters) -> Any:
     asked = {
         "actor_id": filters.actor,
         "action": filters.action,
@@ -85,10 +85,10 @@ def _fitting(events: Any, filters: Filters) -> Any:
 
 
 def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENANT) -> Iterator[dict[str, Any]]:
-    """Every event of a trail (the platform's without a tenant), oldest first; the export itself is written down first.
+    """Yield every event of an audit log (the platform's without a tenant), oldest first; the export is audited first.
 
-    With `trail` PLATFORM and a tenant: what the platform's trail holds about that tenant. Reads in pages, so a trail of
-    any size takes the same memory. Raises UnknownTenant.
+    With `trail` PLATFORM and a tenant: the platform's events about that tenant. Reads in pages, so memory use
+    does not depend on the size. Raises UnknownTenant.
     """
     target = ("tenant", tenant_id) if tenant_id and trail == TENANT else ("trail", PLATFORM)
     record_for_platform("audit.exported", tenant_id=tenant_id, target=target)
@@ -101,9 +101,9 @@ def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENA
 
 
 def _everything(events: Any, filters: Filters) -> Iterator[dict[str, Any]]:
-    found = _fitting(events, filters)
-    members = (*_MEMBERS, "tenant_id") if events.model is PlatformEvent else _MEMBERS
+    found = _matching(events, filters)
+    columns = (*_COLUMNS, "tenant_id") if events.model is PlatformEvent else _COLUMNS
     last = 0
-    while rows := list(found.filter(id__gt=last).order_by("id").values(*members)[:EXPORTED_AT_ONCE]):
+    while rows := list(found.filter(id__gt=last).order_by("id").values(*columns)[:EXPORTED_AT_ONCE]):
         yield from rows
         last = rows[-1]["id"]

@@ -1,4 +1,4 @@
-"""Shapes of the audit trail."""
+"""Serializers of the audit log."""
 
 from typing import Any
 
@@ -14,19 +14,19 @@ class AuditQuery(NamedTenant):
     trail = Choice(
         [TENANT, PLATFORM],
         required=False,
-        help_text="`tenant` (default where a tenant is named): its own trail. `platform`: admin sign-ins, admin users, "
+        help_text="`tenant` (default if a tenant is given): its own audit log. `platform`: admin sign-ins, admin users, "
         "clients, services, the tenant itself.",
     )
-    actor = Text(max_length=64, required=False, help_text="Id of who did it.")
+    actor = Text(max_length=64, required=False, help_text="Id of the actor.")
     action = Text(max_length=64, required=False, help_text="Such as `signin.refused`.")
-    target = Text(max_length=64, required=False, help_text="Id of what it was done to.")
+    target = Text(max_length=64, required=False, help_text="Id of the target.")
     to = Timestamp(required=False, help_text="Before this moment.")
-    cursor = QueryInteger(required=False, min_value=1, help_text="`next_cursor` of the page before.")
+    cursor = QueryInteger(required=False, min_value=1, help_text="`next_cursor` of the previous page.")
     limit = page_limit(50)
 
 
-# `from` is a word of Python's own.
-AuditQuery._declared_fields["from"] = Timestamp(required=False, help_text="From this moment on.")
+# `from` is a Python keyword.
+AuditQuery._declared_fields["from"] = Timestamp(required=False, help_text="At or after this moment.")
 
 
 class EventOut(serializers.Serializer[Any]):
@@ -41,7 +41,7 @@ class EventOut(serializers.Serializer[Any]):
     address = serializers.CharField(allow_blank=True)
     request_id = serializers.CharField(allow_blank=True)
     details = serializers.DictField()
-    tenant_id = serializers.UUIDField(required=False, allow_null=True, help_text="In the platform's trail.")
+    tenant_id = serializers.UUIDField(required=False, allow_null=True, help_text="Only in the platform's audit log.")
 
 
 class AuditOut(serializers.Serializer[Any]):

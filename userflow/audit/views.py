@@ -1,4 +1,4 @@
-"""The audit trails over HTTP."""
+"""Audit logs over HTTP."""
 
 from uuid import UUID
 
@@ -22,10 +22,10 @@ class AuditViewSet(ApiViewSet):
         errors=[UnknownTenant, TenantSuspended, TenantBusy],
     )
     def list(self, request: Request) -> Response:
-        """Events of an audit trail, newest first, by cursor.
+        """Events of an audit log, newest first, by cursor.
 
-        A tenant's admins and clients read their tenant's own trail and, with `trail=platform`, what the platform's
-        holds about their tenant. An operator that names no tenant reads the platform's.
+        A tenant's admins and clients read their tenant's log and, with `trail=platform`, the platform's events about
+        their tenant. An operator without `tenant_id` reads the platform's log.
         """
         asked = self.valid_query(serializers.AuditQuery)
         tenant_id = self._tenant(request, asked.get("tenant_id"))
@@ -45,7 +45,7 @@ class AuditViewSet(ApiViewSet):
             limit=asked["limit"],
             filters=filters,
             before=asked.get("cursor"),
-            # Operators look into a suspended tenant; its own people are shut out of it.
+            # Operators can read a suspended tenant; its own users cannot.
             purpose=Purpose.INSPECT if principal_at(request).kind == OPERATOR else Purpose.READ,
         )
         return Response({"events": rows, "limit": asked["limit"], "next_cursor": next_cursor})

@@ -1,4 +1,4 @@
-"""Clients: the applications of a tenant, from registration to the end; and the default one every tenant begins with."""
+"""Clients, the applications of a tenant: create, change, rotate secrets, delete; and the default client."""
 
 import re
 from collections.abc import Iterable
@@ -30,14 +30,14 @@ from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecr
 from userflow.sessions.assurance import Action, require_assurance
 
 DEFAULT_CLIENT = "Default client"
-# Readable, so that scanners for leaked secrets can name what they found.
+# A prefix lets scanners for leaked secrets recognize it.
 SECRET_PREFIX = "ics_"
 PERMISSION = re.compile(r"[a-z][a-z0-9_.-]{0,62}:[a-z][a-z0-9_.*-]{0,62}")
 PLATFORM_RESOURCES = frozenset(permission.split(":")[0] for permission in EVERY_PERMISSION)
 
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-# Schemes that a browser runs, opens or sends by itself are nobody's application.
+# Schemes that a browser or the system handles itself belong to no application.
 _NOT_AN_APP = frozenset(
     {
         "about",
@@ -72,7 +72,7 @@ def create_default_client(sender: object, *, tenant: Tenant, **_: object) -> Non
     Client.objects.create(tenant=tenant, name=DEFAULT_CLIENT, type=PUBLIC, is_default=True, self_registration=True)
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- read ------------------------------------------------------------------------------------------------------------
 
 
 def list_clients(*, tenant_id: UUID, page: int, limit: int, filters: dict[str, Any]) -> Page:
@@ -90,14 +90,14 @@ def list_clients(*, tenant_id: UUID, page: int, limit: int, filters: dict[str, A
 
 
 def find_client(*, tenant_id: UUID, client_id: UUID) -> Client:
-    """One client of the tenant; UnknownClient if there is none."""
+    """Return one client of the tenant. Raises UnknownClient."""
     client = Client.objects.filter(pk=client_id, tenant_id=tenant_id).first()
     if client is None:
         raise UnknownClient
     return client
 
 
-# --- changing --------------------------------------------------------------------------------------------------------
+# --- change ----------------------------------------------------------------------------------------------------------
 
 
 def create_client(
@@ -108,11 +108,11 @@ def create_client(
     type: str = PUBLIC,
     scopes: Iterable[str] = (),
     redirect_uris: Iterable[str] = (),
-    **members: Any,
+    **fields: Any,
 ) -> tuple[Client, str | None]:
-    """Make a client; gives it and, for a confidential one, its secret, which is stored hashed and never shown again.
+    """Create a client. Return it and, for a confidential one, its secret, which is stored hashed and never shown again.
 
-    `members`: `tags`, `project_id`, `owner_id` (the caller if unsaid), `self_registration`. Raises UnknownTenant,
+    `fields`: `tags`, `project_id`, `owner_id` (default: the caller), `self_registration`. Raises UnknownTenant,
     TenantSuspended, TenantBusy, ValidationFailed (scopes, redirect URIs), GrantsMoreThanHeld, InsufficientAuthentication
     (a confidential client, or scopes).
     """
@@ -122,7 +122,7 @@ def create_client(
     if scopes:
         require_assurance(Action.GRANT_ROLES, by)
     lookup.find(tenant_id).check(Purpose.WRITE)
-    members.setdefault("owner_id", str(by.id))
+    fields.setdefault("owner_id", str(by.id))
     secret = new_token(SECRET_PREFIX) if type == CONFIDENTIAL else None
     client = Client(
         tenant_id=tenant_id,
@@ -131,7 +131,7 @@ def create_client(
         scopes=granted(scopes, tenant_id=tenant_id, by=by),
         redirect_uris=checked_redirect_uris(redirect_uris),
         secret_digest=hash_token(secret) if secret else None,
-        **members,
+        **fields,
     )
     with transaction.atomic():
         client.save(force_insert=True)
@@ -140,11 +140,11 @@ def create_client(
 
 
 def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: dict[str, Any]) -> Client:
-    """Change the members that are there: `name`, `scopes`, `redirect_uris`, `tags`, `project_id`, `owner_id`,
-    `self_registration`, `active`. The type stays what it is.
+    """Change the given fields: `name`, `scopes`, `redirect_uris`, `tags`, `project_id`, `owner_id`,
+    `self_registration`, `active`. The type cannot change.
 
     Raises UnknownClient, ValidationFailed, GrantsMoreThanHeld (also for a client that holds more than the caller),
-    InsufficientAuthentication (scopes that come in, or to deactivate it).
+    InsufficientAuthentication (new scopes, or to deactivate it).
     """
     changes = dict(changes)
     active = changes.pop("active", None)
@@ -157,13 +157,13 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         _must_outrank(by, client)
         if stated_type not in (None, client.type):
-            raise ValidationFailed(details={"type": ["The type of a client cannot be changed: make a new client."]})
+            raise ValidationFailed(details={"type": ["The type of a client cannot be changed. Create a new client."]})
         if "scopes" in changes:
             changes["scopes"] = granted(changes["scopes"], tenant_id=tenant_id, by=by, held=client.scopes)
         if "redirect_uris" in changes:
             changes["redirect_uris"] = checked_redirect_uris(changes["redirect_uris"])
-        for member, value in changes.items():
-            setattr(client, member, value)
+        for field, value in changes.items():
+            setattr(client, field, value)
         client.save(update_fields=[*changes, "updated_at"])
         if changes:
             _record("client.updated", client, {"changed": sorted(changes)})
@@ -173,17 +173,17 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
 
 
 def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active: bool) -> Client:
-    """Switch a client on or off. Off: it signs nobody in, its tokens and its users' sessions end for good.
+    """Activate or deactivate a client. Deactivation ends its tokens and its users' sessions for good.
 
-    Raises UnknownClient, GrantsMoreThanHeld (a client that holds more than the caller); switching on also with
-    TenantSuspended, TenantBusy; off also with InsufficientAuthentication.
+    Raises UnknownClient, GrantsMoreThanHeld (a client that holds more than the caller), TenantSuspended and TenantBusy (to
+    activate), InsufficientAuthentication (to deactivate).
     """
     if not active:
         require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     before = find_client(tenant_id=tenant_id, client_id=client_id)
     _must_outrank(by, before)
     if active and not before.active:
-        # None that stands can be newer than the switching off, and none of them shall come back.
+        # Sessions that are left date from before the deactivation and must not become valid again.
         _end_users_sessions(tenant_id, client_id)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
@@ -194,8 +194,8 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
         client.save(update_fields=["active", "generation", "updated_at"])
         _record("client.activated" if active else "client.deactivated", client)
     if not active:
-        # They are rejected by the client's state already, so a tenant that cannot be written to at the moment is no
-        # reason to leave the client on; switching it on again ends what is left.
+        # The client's state already rejects these sessions, so an unavailable tenant must not prevent the deactivation.
+        # Activating the client ends what is left.
         with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError):
             _end_users_sessions(tenant_id, client_id)
     return client
@@ -211,11 +211,10 @@ def _end_users_sessions(tenant_id: UUID, client_id: UUID) -> None:
 def rotate_client_secret(
     *, tenant_id: UUID, client_id: UUID, by: Principal, overlap_seconds: int | None = None
 ) -> tuple[Client, str]:
-    """A new secret; the one before works for `overlap_seconds` more (CLIENT_SECRET_OVERLAP_SECONDS if unsaid, 0: at once
-    no longer). One before that one ends now.
+    """Create a new secret. The previous one stays valid for `overlap_seconds` (default: CLIENT_SECRET_OVERLAP_SECONDS).
 
-    Raises UnknownClient, NoClientSecret (public client), InsufficientAuthentication, GrantsMoreThanHeld: who holds
-    the secret acts with the client's scopes.
+    Older secrets end now. Raises UnknownClient, NoClientSecret (public client), InsufficientAuthentication,
+    GrantsMoreThanHeld (the secret would give the caller scopes that the caller lacks).
     """
     require_assurance(Action.WRITE_CLIENT_SECRET, by)
     secret = new_token(SECRET_PREFIX)
@@ -234,8 +233,10 @@ def rotate_client_secret(
 
 
 def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
-    """Remove a client; its tokens end with it, its users stay. Raises UnknownClient, DefaultClientStays,
-    GrantsMoreThanHeld, InsufficientAuthentication."""
+    """Delete a client and its tokens; its users stay.
+
+    Raises UnknownClient, DefaultClientStays, GrantsMoreThanHeld, InsufficientAuthentication.
+    """
     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
@@ -257,14 +258,14 @@ def _record(action: str, client: Client, details: dict[str, Any] | None = None) 
     record_for_platform(action, tenant_id=client.tenant_id, target=("client", client.pk), details=details)
 
 
-# --- what a client may be given --------------------------------------------------------------------------------------
+# --- scopes and redirect URIs ----------------------------------------------------------------------------------------
 
 
 def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iterable[str] = ()) -> list[str]:
-    """The scopes in order and once each, if the caller may give all that the client does not hold already.
+    """Return the sorted scopes, if the caller may grant those that the client does not hold yet.
 
-    A scope is a permission of the platform that a client may hold, or one that a role of the tenant carries. None of them
-    is beyond the caller (`userflow.accounts.rank`). Raises ValidationFailed, GrantsMoreThanHeld.
+    A scope is a platform permission that clients may hold, or a permission of one of the tenant's roles. The caller must
+    hold it (`userflow.accounts.rank`). Raises ValidationFailed, GrantsMoreThanHeld.
     """
     wanted = sorted(set(scopes))
     new = set(wanted) - set(held)
@@ -278,11 +279,9 @@ def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iter
             }
         wrong += sorted(own - known)
     if wrong:
-        # Not the text itself: whoever mixes up members must not find a secret in an answer.
-        shown = [scope for scope in wrong if PERMISSION.fullmatch(scope)] or ["a scope that you name"]
-        raise ValidationFailed(
-            details={"scopes": [f"Neither the platform nor a role of this tenant knows {name}." for name in shown]}
-        )
+        # Repeat only well-formed names: a secret sent in the wrong field must not appear in the response.
+        shown = [scope for scope in wrong if PERMISSION.fullmatch(scope)] or ["one of the scopes"]
+        raise ValidationFailed(details={"scopes": [f"Unknown scope: {name}." for name in shown]})
     if lacking(by, new):
         raise GrantsMoreThanHeld
     return wanted
@@ -297,9 +296,9 @@ def _must_outrank(by: Principal, client: Client) -> None:
 
 
 def checked_redirect_uris(uris: Iterable[str]) -> list[str]:
-    """The URIs as stated, if each of them is one that a client may be sent back to; compared exactly later on.
+    """Return the URIs without duplicates, if all are allowed. Requests must match one of them exactly.
 
-    https, http on loopback for development and native applications (RFC 8252 section 7.3), or a scheme of the
+    Allowed: https, http on loopback for development and native applications (RFC 8252 section 7.3), or a scheme of the
     application's own (section 7.1). No fragment (RFC 6749 section 3.1.2), no user info, no wildcard host.
     """
     stated = list(dict.fromkeys(uris))
@@ -310,7 +309,7 @@ def checked_redirect_uris(uris: Iterable[str]) -> list[str]:
 
 
 def _problem_of(uri: str) -> str | None:
-    form = "Send an absolute URI: https, http on localhost, or a scheme of your application's own; no fragment."
+    form = "Send an absolute URI without a fragment: https, http on localhost, or a scheme of your application."
     if not _URI_CHARACTERS.fullmatch(uri):
         return form
     try:
@@ -324,5 +323,5 @@ def _problem_of(uri: str) -> str | None:
     if scheme == "https":
         return None if parts.hostname and "*" not in parts.netloc else form
     if scheme == "http":
-        return None if parts.hostname in _LOOPBACK else "Plain http is for localhost only: use https."
-    return f"The scheme {scheme} is not an application's own." if scheme in _NOT_AN_APP else None
+        return None if parts.hostname in _LOOPBACK else "Plain http is allowed for localhost only. Use https."
+    return f"The scheme {scheme} does not belong to an application." if scheme in _NOT_AN_APP else None

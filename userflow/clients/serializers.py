@@ -1,4 +1,4 @@
-"""Shapes of clients."""
+"""Serializers of clients."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ MOST_ENTRIES = 100
 
 
 def record(client: Client) -> dict[str, Any]:
-    """A client as answers show it: never its secret."""
+    """Return a client as responses show it, without its secret."""
     return {
         "id": client.pk,
         "client_id": client.pk,
@@ -53,13 +53,13 @@ def _entries(longest: int) -> Items:
 
 class ClientChanges(serializers.Serializer[Any]):
     name = Text(max_length=255, required=False, trim=True)
-    type = Type(required=False, help_text="Only what it is: the type stays.")
+    type = Type(required=False, help_text="Must be the current type; it cannot change.")
     active = Boolean(required=False)
     tags = _entries(64)
     scopes = _entries(128)
     redirect_uris = _entries(2048)
-    project_id = Text(max_length=64, required=False, allow_null=True, help_text="null: of no project.")
-    owner_id = Text(max_length=64, required=False, allow_null=True, help_text="null: of no owner.")
+    project_id = Text(max_length=64, required=False, allow_null=True, help_text="null: no project.")
+    owner_id = Text(max_length=64, required=False, allow_null=True, help_text="null: no owner.")
     self_registration = Boolean(required=False)
 
     def validate_tags(self, tags: list[str]) -> list[str]:
@@ -74,7 +74,7 @@ class ClientIn(ClientChanges):
 class ClientListQuery(PageQuery):
     active = QueryBoolean(required=False)
     name = Text(max_length=255, required=False)
-    tags = Text(max_length=1024, required=False, help_text="Comma-separated: clients that have all of them.")
+    tags = Text(max_length=1024, required=False, help_text="Comma-separated. Clients that have all of them.")
 
     def validate_tags(self, value: str) -> list[str]:
         return [tag.strip() for tag in value.split(",") if tag.strip()]
@@ -82,7 +82,7 @@ class ClientListQuery(PageQuery):
 
 class SecretIn(serializers.Serializer[Any]):
     overlap_seconds = Integer(
-        required=False, min_value=0, max_value=30 * 86400, help_text="How long the present secret still works."
+        required=False, min_value=0, max_value=30 * 86400, help_text="How long the current secret stays valid."
     )
 
 
@@ -107,7 +107,7 @@ class ClientOut(serializers.Serializer[Any]):
 
 
 class NewClientOut(ClientOut):
-    client_secret = serializers.CharField(required=False, help_text="Confidential clients: shown this once.")
+    client_secret = serializers.CharField(required=False, help_text="Confidential clients; shown only once.")
 
 
 class RotatedOut(NewClientOut):

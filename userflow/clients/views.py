@@ -51,7 +51,7 @@ class ClientViewSet(ApiViewSet):
         assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES),
     )
     def create(self, request: Request, tenant_id: str) -> Response:
-        """Register a client; a confidential one gets a secret that is shown this once."""
+        """Create a client. The secret of a confidential client is shown only once."""
         tenant = _tenant(request, tenant_id)
         fields = self.valid(serializers.ClientIn)
         client, secret = actions.create_client(tenant_id=tenant, by=principal_at(request), **fields)
@@ -71,7 +71,7 @@ class ClientViewSet(ApiViewSet):
         assurance=(Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
     )
     def update(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Change the members that are there."""
+        """Change the given fields."""
         tenant, client = _named(request, tenant_id, client_id)
         changes = self.valid(serializers.ClientChanges)
         changed = actions.update_client(tenant_id=tenant, client_id=client, by=principal_at(request), changes=changes)
@@ -93,19 +93,19 @@ class ClientViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Remove a client for good; its tokens end, its users stay."""
+        """Delete a client and its tokens; its users stay."""
         tenant, client = _named(request, tenant_id, client_id)
         actions.delete_client(tenant_id=tenant, client_id=client, by=principal_at(request))
         return Response({"message": "The client is deleted.", "id": client})
 
     @endpoint(returns={200: serializers.ClientOut}, errors=ACTIVATING)
     def activate(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Switch a client on."""
+        """Activate a client."""
         return self._activity(request, tenant_id, client_id, active=True)
 
     @endpoint(returns={200: serializers.ClientOut}, errors=CHANGING, assurance=Action.END_SESSIONS_OF_OTHERS)
     def deactivate(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Switch a client off: it signs nobody in, and its tokens end for good."""
+        """Deactivate a client: sign-in through it is rejected and its tokens end for good."""
         return self._activity(request, tenant_id, client_id, active=False)
 
     def _activity(self, request: Request, tenant_id: str, client_id: str, *, active: bool) -> Response:
@@ -120,18 +120,18 @@ class ClientViewSet(ApiViewSet):
         assurance=Action.WRITE_CLIENT_SECRET,
     )
     def secret(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """A new secret, shown this once; the one before works for a while longer."""
+        """Create a new secret, shown only once; the previous one stays valid for a while."""
         tenant, client = _named(request, tenant_id, client_id)
         overlap = self.valid(serializers.SecretIn).get("overlap_seconds")
         rotated, secret = actions.rotate_client_secret(
             tenant_id=tenant, client_id=client, by=principal_at(request), overlap_seconds=overlap
         )
-        answer = {
+        body = {
             **serializers.record(rotated),
             "client_secret": secret,
             "previous_secret_expires_at": rotated.previous_secret_until,
         }
-        return Response(answer, headers=NO_STORE)
+        return Response(body, headers=NO_STORE)
 
 
 def _tenant(request: Request, tenant_id: str) -> UUID:

@@ -62,4 +62,4 @@ class DirectoriesBusy(errors.Unavailable):
 class DirectorySecretLocked(errors.Unavailable):
     """503: the stored secret of the directory was altered or belongs to another row."""
 
-    message = "The directory's secret cannot be decrypted. Enter it again."
+    message = "The directory's secret cannot be decrypted and must be entered again."

@@ -1,4 +1,4 @@
-"""Bringing back the link or the code of a proof, and asking for another one."""
+"""Verify an e-mail address by link or code, and resend the mail."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -42,14 +42,14 @@ from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.signin.proofs import check_password, wrong_password
 
 FACTOR = "email"
-MOST_RIVALS = 5
+MAX_PENDING = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Registrant:
-    """What shows that the sender of a verification is the user, and not only the reader of a mail.
+    """Evidence that a verification is sent by the user, not only by a reader of the mail.
 
-    Without any of it, or for the first verification of an address, what was set up before ends; see `ownership`.
+    Without it, the first verification of an address ends what was set up before; see `ownership`.
     """
 
     principal: Principal | None = None
@@ -74,28 +74,28 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
             proof = EmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now()).first()
             if proof is None:
                 raise EmailProofInvalid
-            return _prove(proof, registrant)
+            return _verify(proof, registrant)
     except (NotAToken, UnknownTenant, EmailProofInvalid) as problem:
         attempts.count_wrong_secret()
         raise EmailProofInvalid from problem
 
 
 def verify_email_by_code(*, tenant_id: UUID, email: str, code: str, registrant: Registrant) -> EndUser:
-    """Verify an address with the six digits of its mail; five tries, counted before they are looked at.
+    """Verify an address with the six digits of its mail; five attempts, counted before the code is compared.
 
-    Unknown tenant, unknown address and wrong code are rejected alike. Raises what `verify_email_by_token` raises.
+    Unknown tenant, unknown address and wrong code get the same response. Raises what `verify_email_by_token` raises.
     """
     _guard()
     try:
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
-            # Several users may be about to prove one address; the code tells whose proof is meant.
+            # Several users may be verifying one address; the code tells which of them is meant.
             asked = EmailProof.objects.filter(
                 email_key=email_key(email), expires_at__gt=now(), created_at__gt=now() - proofs.CODE_LIFETIME
             )
-            for proof in asked.order_by("-created_at")[:MOST_RIVALS]:
+            for proof in asked.order_by("-created_at")[:MAX_PENDING]:
                 if _is_code_of(proof, code, tenant):
                     attempts.clear(END_USERS, proof.pk, factor=FACTOR)
-                    return _prove(proof, registrant)
+                    return _verify(proof, registrant)
             raise EmailProofInvalid
     except (UnknownTenant, EmailProofInvalid) as problem:
         attempts.count_wrong_secret()
@@ -103,15 +103,15 @@ def verify_email_by_code(*, tenant_id: UUID, email: str, code: str, registrant: 
 
 
 def _is_code_of(proof: EmailProof, code: str, tenant: lookup.TenantContext) -> bool:
-    """Count the try, then look. Both counts are committed first: parallel guesses are counted one by one.
+    """Count the attempt, then compare. Both counters are committed first, so parallel guesses count one by one.
 
-    The proof's own count gives a mail five tries. The user's is there because a new mail brings five more: who asks for
-    many mails to a stranger's address must not guess through all codes in the end.
+    The counter of the proof allows five attempts per mail. The counter of the user exists because every new mail brings
+    five more: a caller who requests many mails to an address must not guess through all codes.
     """
     try:
         attempts.count(END_USERS, proof.pk, factor=FACTOR)
     except AttemptsLocked:
-        # The same answer as for a wrong code: a lock would tell that somebody is about to prove this address.
+        # The same response as for a wrong code: a lock would reveal that this address is being verified.
         return False
     counted = EmailProof.objects.filter(
         pk=proof.pk, token_digest=proof.token_digest, wrong_codes__lt=proofs.WRONG_CODES_ALLOWED
@@ -127,12 +127,12 @@ def _guard() -> None:
     attempts.reject_guessing_address()
 
 
-def _prove(proof: EmailProof, registrant: Registrant) -> EndUser:
-    """Consume the proof and mark the address verified. Of two at once one wins."""
+def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:
+    """Consume the proof and mark the address verified. Of two concurrent requests, one wins."""
     compared = _check_password(proof.pk, registrant)
     try:
         with tenant_atomic():
-            # The user first, as in all that gives a proof up: two orders would wait for each other.
+            # Lock the user first, as everywhere: another order could deadlock.
             user = EndUser.objects.select_for_update().filter(pk=proof.pk, active=True).first()
             spent, _ = EmailProof.objects.filter(pk=proof.pk, token_digest=proof.token_digest).delete()
             if not spent or user is None:
@@ -144,7 +144,7 @@ def _prove(proof: EmailProof, registrant: Registrant) -> EndUser:
             user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
             user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
             if changed:
-                # Links to set a new password have gone to the old address.
+                # Password reset links were sent to the old address.
                 tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
                 end_sessions(END_USERS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
             ended = ownership.end_unverified_use(user) if unverified and not is_own else {}
@@ -161,7 +161,7 @@ def _prove(proof: EmailProof, registrant: Registrant) -> EndUser:
 
 
 def _check_password(user_id: UUID, registrant: Registrant) -> str | None:
-    """The stored hash that the sent password matches; None if none was sent. A wrong one is counted and rejected."""
+    """Return the stored hash if the sent password matches, None if none was sent. A wrong one is counted and rejected."""
     if registrant.current_password is None:
         return None
     user = EndUser.objects.filter(pk=user_id, active=True).first()
@@ -172,12 +172,14 @@ def _check_password(user_id: UUID, registrant: Registrant) -> str | None:
 
 
 def _is_registrant(user: EndUser, registrant: Registrant, compared: str | None) -> bool:
-    """Whether one of the proofs shows that the user sends the request. Raises for one that is not valid or of another
-    user: the sender must know, as without a proof more ends than they may expect. Call it with the user's row locked."""
+    """Return whether one of the proofs shows that the user sends the request. Call it with the user's row locked.
+
+    Raises for a proof that is invalid or of another user, because without a proof more ends than the sender may expect.
+    """
     principal = registrant.principal
     if principal is not None:
         if (principal.kind, principal.tenant_id, principal.id) != (END_USER, current_tenant().tenant_id, user.pk):
-            raise NotAllowed("The access token is not of the user whose address this is: send it without one.")
+            raise NotAllowed("The access token belongs to another user. Repeat the request without it.")
         require_active_session(END_USERS, principal)
     if registrant.enrollment_ticket is not None:
         ticket = tickets.find_ticket(END_USERS, registrant.enrollment_ticket, tickets.ENROLLMENT)
@@ -189,10 +191,10 @@ def _is_registrant(user: EndUser, registrant: Registrant, compared: str | None) 
 
 
 def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
-    """Send a new link and code to an address that waits to be proven; the old ones end.
+    """Send a new link and code to an address that waits for verification; the old ones end.
 
-    Whether there is anything to prove shows neither in the answer nor in its time: all that depends on it happens
-    behind the request. Raises TooManyFromAddress (also for an address that nobody has), MailBusy.
+    Neither the response nor its timing reveals whether the address waits: the work runs after the response. Raises
+    TooManyFromAddress (also for an address without a user), MailBusy.
     """
     attempts.limit_address("signin")
     key = email_key(email)
@@ -210,32 +212,30 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
             with in_tenant(tenant_id, Purpose.WRITE) as tenant:
                 _send_again(key, tenant)
         except ApiError:
-            # A tenant that is unknown or not at work sends no mail, and nobody is told.
+            # No mail for an unknown or unavailable tenant, and the same response.
             return
 
     mail.later(work)
 
 
 def _send_again(key: str, tenant: lookup.TenantContext) -> None:
-    """Anybody may ask for any address. Three things must not come of it.
+    """Send new mails about an address. The request is unauthenticated, so it must not change who gets the address.
 
-    A mail that proves the address for somebody else goes to who waits for one of their own: whoever has the address is
-    served alone (the rivals' proofs could end in EmailTaken only). Where nobody has it, who asked cannot be told, so none
-    of those who want it is preferred. And a change is not kept alive by those who may read the new address, nor brought
-    back when it was given up: it ends when it was to end, and its row is locked before it is looked at.
-    What anybody can do is end the link and code of the mail before, by one that goes to the same place; by the limit of
-    `resend_email_proof`, five times an hour.
+    If a user has the address, only this user gets a mail: other pending proofs could only fail with EmailTaken. If no user
+    has it, all users who wait for it get a mail, because the caller is unknown. A pending change keeps its expiry, and one
+    that was given up does not come back: its row is locked before it is read. A caller can only replace the link and code
+    of the previous mail, at most five times an hour (`resend_email_proof`).
     """
     with tenant_atomic():
         owner = EndUser.objects.select_for_update().filter(email_key=key).first()
         if owner is not None:
             pending = EmailProof.objects.filter(user=owner).values_list("email_key", flat=True).first()
-            # A proof of another address of this user goes on undisturbed.
+            # A pending proof of another address of this user stays as it is.
             if pending in (key, None) and owner.active and owner.email_verified_at is None:
                 proofs.start_proof(owner, owner.email, owner.email_key, tenant)
             return
     wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
-    for user_id in list(wanted.values_list("pk", flat=True)[:MOST_RIVALS]):
+    for user_id in list(wanted.values_list("pk", flat=True)[:MAX_PENDING]):
         with tenant_atomic():
             proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=user_id).first()
             if proof is not None and proof.user.active:

@@ -41,7 +41,7 @@ def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) 
         },
     )
     facts = {
-        # Behind the `#` it is sent to no server, so no log and no Referer has it.
+        # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
         "link": f"{settings.EMAIL_VERIFICATION_URL}#token={token}",
         "token": token,
         "until": expires,
@@ -50,12 +50,12 @@ def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) 
 
 
 def limit_changes(user: AdminUser) -> None:
-    """TooManyFromAddress (429) when the address of a user changes too often: each time a mail goes to a new address."""
+    """Raise TooManyFromAddress (429) if the address of a user changes too often: each change sends a mail to a new address."""
     most, seconds = settings.LIMITS["email_resend"]
     usage = ratelimit.count(group="admin_email_change", key=str(user.pk), limit=most, period=seconds)
     if usage.limited:
         raise TooManyFromAddress(
-            "Too many changes of this address. Retry after the time in Retry-After.", retry_after=usage.retry_after
+            "Too many changes of this address. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
         )
 
 
@@ -68,7 +68,7 @@ def verify_admin_email(*, token: str) -> AdminUser:
     user_id = valid.values_list("user_id", flat=True).first()
     try:
         with transaction.atomic():
-            # The user first, as in a change: two orders would wait for each other.
+            # Lock the user first, as in a change: another order could deadlock.
             found = AdminUser.objects.select_for_update(no_key=True).filter(pk__in=[user_id], active=True)
             user = found.first()
             proof = valid.first() if user is not None else None
@@ -79,7 +79,7 @@ def verify_admin_email(*, token: str) -> AdminUser:
             user.email, user.email_verified_at = proof.email, now()
             user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
             if changed:
-                # Links to set a new password have gone to the old address.
+                # Password reset links were sent to the old address.
                 tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
                 end_sessions(ADMINS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
             record_for_platform(

@@ -1,4 +1,4 @@
-"""The first proof that the caller reads the mails of a user's address: what was set up before it ends.
+"""The first verification of an address ends what was set up before.
 
 Anyone can register an address of someone else, sign in, enroll a factor and wait until the owner of the address uses the
 account (Sudhodanan and Paverd 2022, "Pre-hijacked accounts"). So a factor guards against the mailbox only once the
@@ -20,7 +20,7 @@ from userflow.events.outbox import publish
 from userflow.sessions.ending import end_sessions
 
 LOCAL = "local"
-# Links to set a new password go to the mailbox itself, so they stay.
+# Password reset links go to the mailbox itself, so they stay.
 _ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF)
 
 
@@ -30,7 +30,7 @@ def is_unverified(user: Any) -> bool:
 
 
 def verify_by_reset(realm: Realm, user: Any) -> None:
-    """Mark the address verified if it never was: the user has come by a link in a mail.
+    """Mark the address verified if it never was: the user opened a link in a mail.
 
     Factors go, and a provider other than `local`. Call it in the transaction of the reset, which ends sessions and tickets,
     with the user's row locked.
@@ -71,5 +71,5 @@ def end_unverified_use(user: Any) -> dict[str, int]:
     ended = end_sessions(END_USERS, user_id=user.pk, reason="email_verified")
     END_USERS.tickets._default_manager.filter(user=user, purpose__in=_ENDED_TICKETS).delete()
     END_USERS.windows._default_manager.filter(user=user).delete()
-    answers = signals.address_taken_over.send(end_unverified_use, realm=END_USERS, user=user)
-    return {"sessions": ended, "factors": sum(int(number or 0) for _, number in answers)}
+    responses = signals.address_taken_over.send(end_unverified_use, realm=END_USERS, user=user)
+    return {"sessions": ended, "factors": sum(int(number or 0) for _, number in responses)}

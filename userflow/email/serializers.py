@@ -1,4 +1,4 @@
-"""Shapes of proving an e-mail address."""
+"""Serializers of e-mail verification."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from identity_platform.api.fields import EmailAddress, Identifier, Text
 class VerifyIn(serializers.Serializer[Any]):
     """A token alone, or tenant, address and code."""
 
-    token = Text(max_length=128, required=False, help_text="Of the link in the mail.")
+    token = Text(max_length=128, required=False, help_text="From the link in the mail.")
     tenant_id = Identifier(required=False)
     email = EmailAddress(required=False)
-    code = Text(max_length=32, required=False, help_text="The six digits of the mail.")
+    code = Text(max_length=32, required=False, help_text="The six digits from the mail.")
     current_password = Text(
         max_length=1024,
         required=False,
@@ -24,7 +24,9 @@ class VerifyIn(serializers.Serializer[Any]):
         if "token" not in attrs:
             missing = [name for name in ("tenant_id", "email", "code") if name not in attrs]
             if missing:
-                raise serializers.ValidationError({name: ["Send token, or all of these."] for name in missing})
+                raise serializers.ValidationError(
+                    {name: ["Send `token`, or `tenant_id`, `email` and `code`."] for name in missing}
+                )
         return attrs
 
 
@@ -36,7 +38,7 @@ class EmailVerifiedOut(serializers.Serializer[Any]):
 
 
 class UndoIn(serializers.Serializer[Any]):
-    token = Text(max_length=128, help_text="Of the link in the mail.")
+    token = Text(max_length=128, help_text="From the link in the mail.")
 
 
 class EmailUndoneOut(serializers.Serializer[Any]):

@@ -34,12 +34,12 @@ LIFETIME: Final = timedelta(days=7)
 
 
 def offer_undo(realm: Realm, user: Any, tenant: lookup.TenantContext | None, *, pending: bool) -> None:
-    """Tell the present address of the user that it is being replaced, with a link that undoes the change.
+    """Tell the current address of the user that it is being replaced, with a link that undoes the change.
 
     Call it in the realm's transaction, with the user's row locked, before the address changes. `pending`: the new address
-    counts once it is verified. An address that was never verified gets no link: it need not be the user's own, and its
-    owner must neither receive the account nor be kept from registering. The link leads to the platform's own page: who
-    takes over a tenant must not receive it.
+    applies once it is verified. An address that was never verified gets no link: it need not be the user's own, and its
+    owner must neither receive the account nor be kept from registering. The link leads to the platform's own page: an
+    attacker who controls the tenant must not receive it.
     """
     token = ""
     if user.email_verified_at is not None:
@@ -54,7 +54,7 @@ def offer_undo(realm: Realm, user: Any, tenant: lookup.TenantContext | None, *, 
     facts = {
         "issuer": issuer_of(tenant) if tenant and realm is END_USERS else "the identity platform",
         "pending": pending,
-        # Behind the `#` it is sent to no server, so no log and no Referer has it.
+        # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
         "link": f"{settings.EMAIL_UNDO_URL}#token={token}" if token else "",
         "token": token,
         "days": LIFETIME.days,
@@ -98,7 +98,7 @@ def _undo(realm: Realm, token: str) -> Any:
     user_id = valid.values_list("user_id", flat=True).first()
     try:
         with realm.atomic():
-            # The user before the links, as in a change: two orders would wait for each other.
+            # Lock the user before the links, as in a change: another order could deadlock.
             users = realm.users._default_manager.select_for_update()
             user: Any = users.filter(pk=user_id).first() if user_id is not None else None
             link = valid.first() if user is not None else None

@@ -1,4 +1,4 @@
-"""Proving e-mail addresses over HTTP."""
+"""E-mail verification over HTTP."""
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -26,7 +26,7 @@ from userflow.errors import (
 from userflow.sessions.permissions import Anyone
 from userflow.signin.views import TICKET_HEADER
 
-SENT = {"message": "If this address waits to be proven, a mail with a link and a code is on its way."}
+SENT = {"message": "If this address needs verification, a mail with a link and a code has been sent."}
 
 
 class EmailVerificationViewSet(ApiViewSet):
@@ -51,7 +51,7 @@ class EmailVerificationViewSet(ApiViewSet):
         ],
         token="optional",
         any_level=True,
-        headers={TICKET_HEADER: "Enrollment ticket of the user whose address this is."},
+        headers={TICKET_HEADER: "Enrollment ticket of the user who has this address."},
     )
     def verify(self, request: Request) -> Response:
         """Verify an address with the token, or with tenant, address and code, of the mail that was sent there.
@@ -70,8 +70,8 @@ class EmailVerificationViewSet(ApiViewSet):
         else:
             named = {name: asked[name] for name in ("tenant_id", "email", "code")}
             user = actions.verify_email_by_code(**named, registrant=registrant)
-        answer = {"message": "The address is proven.", "user_id": user.pk, "email": user.email, "verified": True}
-        return Response(answer)
+        body = {"message": "The address is verified.", "user_id": user.pk, "email": user.email, "verified": True}
+        return Response(body)
 
 
 class EmailProofViewSet(ApiViewSet):
@@ -90,7 +90,7 @@ class EmailProofViewSet(ApiViewSet):
         It restores the old address within seven days and ends every session of the user, an admin user's as well.
         """
         user = undo_email_change(**self.valid(serializers.UndoIn))
-        message = "The address is restored and every session is ended: set a new password now."
+        message = "The address is restored and all sessions have ended. Set a new password now."
         return Response({"message": message, "user_id": user.pk, "email": user.email})
 
     @endpoint(
@@ -100,6 +100,6 @@ class EmailProofViewSet(ApiViewSet):
         token="none",
     )
     def resend(self, request: Request) -> Response:
-        """Send link and code again; the same answer whether or not there is anything to prove."""
+        """Send a new link and code. The response is the same if there is nothing to verify."""
         actions.resend_email_proof(**self.valid(serializers.ResendIn))
         return Response(SENT)

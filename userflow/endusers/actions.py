@@ -49,7 +49,7 @@ from userflow.signin.proofs import proof_missing, prove_own_change
 
 LOCAL = "local"
 ERASE_LOCK = 7_215_004
-ERASE_TRIES = 3
+ERASE_ATTEMPTS = 3
 
 
 def register_end_user(
@@ -82,7 +82,9 @@ def register_end_user(
         is_open = client.self_registration and tenant.setting("self_registration")
         entitled = _may_register(by, provider, is_open=is_open)
         if password is None and provider == LOCAL:
-            raise WeakPassword("Send a password.", details={"password": ["A local user needs a password."]})
+            raise WeakPassword(
+                "Send a password.", details={"password": ["A password is required for the provider local."]}
+            )
         if password is not None:
             passwords.check_strength(password, least=tenant.setting("password_min_length"), personal=(email, name))
         # Cheaper than a hash; the unique index below decides races.
@@ -119,12 +121,12 @@ def register_end_user(
 
 
 def _yields(key: str) -> Case:
-    """Whether the row gives the address up; a user who can still take it back does not."""
+    """Return whether the row gives up the address; a user who can still take it back does not."""
     return Case(When(EndUser.YIELDS & Q(email_key=key), then=True), default=False, output_field=BooleanField())
 
 
 def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool:
-    """Whether the caller holds `endusers:write`; raises if the registration needs it and the caller does not."""
+    """Return whether the caller holds `endusers:write`. Raises if the registration needs it and the caller lacks it."""
     entitled = by is not None and by.kind != END_USER and by.may("endusers:write")
     if entitled or (is_open and provider == LOCAL):
         return entitled
@@ -136,11 +138,11 @@ def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool
 def list_end_users(
     *, tenant_id: UUID, page: int, limit: int, filters: dict[str, Any], purpose: Purpose = Purpose.READ
 ) -> Page:
-    """One page of a tenant's end users, newest first; `rows` is ready JSON.
+    """Return one page of a tenant's end users, newest first; `rows` is ready JSON.
 
-    Filters: `active` (bool), `client_id` (UUID), `email` and `name` (a part, in any case), `provider` (whole, in any
-    case), `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Raises UnknownTenant,
-    TenantSuspended, TenantBusy.
+    Filters: `active` (bool), `client_id` (UUID), `email` and `name` (a part, case-insensitive), `provider` (exact,
+    case-insensitive), `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Raises
+    UnknownTenant, TenantSuspended, TenantBusy.
     """
     asked = filters
     filters = dict(filters)
@@ -156,7 +158,7 @@ def list_end_users(
 
 
 def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.READ) -> orjson.Fragment:
-    """One end user with metadata, factors, roles and groups, as ready JSON; UnknownUser if there is none."""
+    """One end user with metadata, factors, roles and groups, as ready JSON. Raises UnknownUser."""
     with in_tenant(tenant_id, purpose):
         found = queries.one_end_user(user_id)
     if found is None:
@@ -173,15 +175,15 @@ def update_end_user(
     proof: Mapping[str, Any] | None = None,
     user_agent: str = "",
 ) -> EndUser:
-    """Change `name`, `email`, `metadata` (replaced whole): those that are there. `proof` is for one's own address.
+    """Change `name`, `email`, `metadata` (replaced as a whole), if given. `proof` is for the caller's own address.
 
-    A new address may count only once it is verified (see `_change_address`); the user that comes back then still has the
-    old one. The old address gets a link that undoes the change. Raises UnknownUser, EmailTaken, TooManyFromAddress
+    A new address may apply only once it is verified (see `_change_address`); the returned user then still has the old
+    one. The old address gets a link that undoes the change. Raises UnknownUser, EmailTaken, TooManyFromAddress
     (too many new addresses), GrantsMoreThanHeld (another user, who holds more than the caller), InsufficientAuthentication
-    (an address), and the errors of `check_proof` (one's own address).
+    (an address), and the errors of `check_proof` (the caller's own address).
     """
     changes = dict(changes)
-    # By kind too: an import may give somebody the id of an admin.
+    # Compare the kind too: an import may give an end user the id of an admin.
     own = by.kind == END_USER and by.id == user_id
     proven = own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
@@ -204,19 +206,19 @@ def update_end_user(
                             raise proof_missing()
                         require_active_session(END_USERS, by)
                     _change_address(user, changes, tenant, keep=by.session_id if own else None)
-                for member, value in changes.items():
-                    setattr(user, member, value)
+                for field, value in changes.items():
+                    setattr(user, field, value)
                 user.email_key = email_key(user.email)
                 user.save(update_fields=[*changes, "email_key", "updated_at"])
                 if "email" in changes:
-                    # Links to set a new password have gone to the old address.
+                    # Password reset links were sent to the old address.
                     tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
                 if user.email_key != old_key:
                     proofs.start_proof(user, user.email, user.email_key, tenant)
                     keep = by.session_id if own else None
                     end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
                 record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
-                # An address that waits to be proven has changed nothing yet.
+                # An address that waits for verification has changed nothing yet.
                 if changed := sorted(changes.keys() & {"name", "email", "metadata"}):
                     publish("end_user.updated", person(user, changed=changed))
         except IntegrityError as clash:
@@ -225,7 +227,7 @@ def update_end_user(
 
 
 def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, keep: UUID | None) -> None:
-    """Decide what becomes of a new address in `changes`: it counts at once, or once it is verified.
+    """Apply a new address in `changes` now, or keep it pending until it is verified.
 
     It waits where the tenant requires verification, for a user who has a factor and for one whose address is verified:
     what these guard must not pass to an address that is not verified, and the owner of that address must not be left with
@@ -234,7 +236,7 @@ def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.Tenan
     """
     wanted, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
-        # Another spelling of the same address; whatever else was about to be proven is given up.
+        # Another spelling of the same address: a pending change to another address is cancelled.
         proofs.give_up_changes([user.pk])
         return
     pending = proofs.is_required(tenant) or bool(user.mfa_methods) or user.email_verified_at is not None
@@ -278,18 +280,17 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Pri
 
 
 def erase_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str, int]:
-    """Remove an end user and everything bound to it; gives how many records of each kind went.
+    """Delete an end user with all dependent records. Return the number of deleted records of each kind.
 
-    The last active user stays: LastActiveUser. UnknownUser if there is none, GrantsMoreThanHeld for a user who holds more
-    than the caller, InsufficientAuthentication. Erasures of one tenant run one after the
-    other; nothing is locked but the user and one other active user, so it takes as long with a million users as with
-    ten. Users who erase themselves get NotSignedIn when their session has ended meanwhile.
+    Erasures of one tenant run one after the other and lock only the user and one other active user, so the duration does
+    not depend on the number of users. Raises LastActiveUser, UnknownUser, GrantsMoreThanHeld (a user who holds more than
+    the caller), InsufficientAuthentication, NotSignedIn (a user who erases themselves after the session has ended).
     """
     if by.kind != END_USER:
         require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with in_tenant(tenant_id, editing_users(by)):
-        for _ in range(ERASE_TRIES):
-            # A session that goes may be given a refresh token at this very moment: seen only by the next try.
+        for _ in range(ERASE_ATTEMPTS):
+            # A deleted session may get a refresh token concurrently; only the next attempt sees that token.
             with suppress(IntegrityError):
                 return _erase(user_id, by)
     raise Unavailable
@@ -298,7 +299,7 @@ def erase_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str
 def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
     with tenant_atomic():
         with connections["tenant"].cursor() as cursor:
-            # Two erasures of the last two users must not each see the other as the one that stays.
+            # Of the last two users, two concurrent erasures must not delete both.
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ERASE_LOCK])
         user = EndUser.objects.select_for_update().filter(pk=user_id).first()
         if user is None:
@@ -307,7 +308,7 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
             require_active_session(END_USERS, by)
         else:
             must_outrank(by, user)
-        # The lock on the one that stays makes a deactivation at the same moment wait.
+        # Locking the remaining user makes a concurrent deactivation wait.
         if user.active and not EndUser.objects.filter(active=True).exclude(pk=user_id).select_for_update()[:1]:
             raise LastActiveUser
         deleted = {_kind(related.related_model): 0 for related in EndUser._meta.related_objects}
@@ -317,7 +318,7 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
             deleted[_kind(model)] = len(ids)
             forgotten += ids
         _, by_model = user.delete()
-        # After the tickets: a try takes a ticket and then its counter, and two orders would end in a deadlock.
+        # After the tickets: an attempt locks its ticket and then its counter; another order could deadlock.
         attempts.forget(END_USERS, user_id)
         for label, number in by_model.items():
             kind = _kind(apps.get_model(label))
@@ -329,13 +330,13 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
 
 
 def _kind(model: Any) -> str:
-    """The name of a kind of record in answers: `role_bindings`, `backup_codes`."""
+    """Return the name of a kind of record in responses: `role_bindings`, `backup_codes`."""
     name = str(model._meta.verbose_name_plural)
     return name.removeprefix("end user ").replace(" ", "_")
 
 
 def database_mapping(*, tenant_id: UUID) -> dict[str, Any]:
-    """The specification's tenant database mapping. UnknownTenant if there is none."""
+    """Return the database mapping of the specification. Raises UnknownTenant."""
     lookup.find(tenant_id)
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
     return {

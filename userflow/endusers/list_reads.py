@@ -1,6 +1,6 @@
-"""The audit of lists of end users that are read over the API: `end_user.listed`, as in the console.
+"""Audit of lists of end users that are read over the API: `end_user.listed`, as in the console.
 
-One event per caller, filter and hour. Valkey knows what has been recorded, and each process remembers what it has asked
+One event per caller, filter and hour. Valkey stores what has been recorded, and each process caches what it has asked
 Valkey, so that a repeated read costs neither a statement nor a round trip.
 """
 
@@ -31,10 +31,10 @@ _lock = threading.Lock()
 
 
 def record_list_read(filters: Mapping[str, Any]) -> None:
-    """Record that the caller reads the list of the entered tenant, unless this hour's event is there.
+    """Record that the caller reads the list of the entered tenant, unless this hour's event exists.
 
-    The event names the filters and never their values, which may be a user's address. A database that takes no writes,
-    while the tenant is moved or migrated, does not stop a read.
+    The event contains the names of the filters, never their values, which may be personal data. If the database is
+    read-only while the tenant is moved or migrated, the read succeeds without an event.
     """
     tenant, origin = current_tenant(), current_origin()
     asked = orjson.dumps([tenant.tenant_id, origin.actor_kind, origin.actor_id, sorted(filters.items())])

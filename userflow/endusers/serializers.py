@@ -1,4 +1,4 @@
-"""Shapes of end users."""
+"""Serializers of end users."""
 
 from typing import Any
 
@@ -12,19 +12,19 @@ from userflow.signin.proof_fields import ProofFields
 
 
 def _email_filter() -> Text:
-    return Text(max_length=254, required=False, help_text="A part of the address, in any case.")
+    return Text(max_length=254, required=False, help_text="Part of the address, case-insensitive.")
 
 
 def _name_filter() -> Text:
-    return Text(max_length=255, required=False, help_text="A part of the name, in any case.")
+    return Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
 
 
 def _provider_filter() -> Text:
-    return Text(max_length=63, required=False, help_text="The whole provider, in any case.")
+    return Text(max_length=63, required=False, help_text="Exact provider, case-insensitive.")
 
 
 class Limited(serializers.Serializer[Any]):
-    """A limit above the largest page is answered as the largest page."""
+    """Page limit; a larger value is reduced to the maximum."""
 
     def validate_limit(self, value: int) -> int:
         return min(value, LARGEST_PAGE)
@@ -77,9 +77,7 @@ class EndUserDetailOut(EndUserOut):
     updated_at = serializers.DateTimeField()
     metadata = serializers.DictField()
     mfa_methods = serializers.ListField(child=serializers.CharField())
-    roles = serializers.ListField(
-        child=serializers.CharField(), help_text="Names, also of roles that the user has by a group."
-    )
+    roles = serializers.ListField(child=serializers.CharField(), help_text="Names, including roles from groups.")
     groups = serializers.ListField(child=serializers.CharField(), help_text="Names.")
 
 
@@ -96,7 +94,7 @@ class RegisterIn(serializers.Serializer[Any]):
     provider = Text(max_length=63, required=False, default=LOCAL)
 
     def validate_provider(self, value: str) -> str:
-        """Whether a password is asked for, and can be reset, hangs on this one name."""
+        """Normalize the name: whether a password is needed and can be reset depends on it."""
         return LOCAL if value.lower() == LOCAL else value
 
 

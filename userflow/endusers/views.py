@@ -46,7 +46,7 @@ TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 
 
 class EndUserListViewSet(ApiViewSet):
-    """The list in its three forms; one answer."""
+    """The list in its three forms, with one response."""
 
     permission_classes = [needs("endusers:read")]
 
@@ -57,7 +57,7 @@ class EndUserListViewSet(ApiViewSet):
 
     @endpoint(serializers.EndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def search(self, request: Request) -> Response:
-        """The same list, asked by a body."""
+        """The same list, with filters in the body."""
         return self._page(request, self.valid(serializers.EndUserListIn))
 
     @endpoint(serializers.AdminEndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
@@ -93,30 +93,30 @@ class RegistrationViewSet(ApiViewSet):
         answer_headers=TICKET_MEANS,
     )
     def create(self, request: Request) -> Response:
-        """Register an end user; public where the client takes self-registration, else with `endusers:write`.
+        """Register an end user; public if the client allows self-registration, else with `endusers:write`.
 
         Another provider than `local` always needs `endusers:write`. An address that was registered but never used (no
-        sign-in, not verified) can be registered again from elsewhere: the record before is deleted.
+        sign-in, not verified) can be registered again from elsewhere: the previous record is deleted.
         """
         fields = self.valid(serializers.RegisterIn)
         caller = request.user if isinstance(request.user, Principal) else None
         if caller is not None:
-            # A token that is sent must fit, also where none is needed.
+            # A token must match the tenant even if none is required.
             tenant_at(request, fields["tenant_id"])
 
         user, ticket = actions.register_end_user(**fields, by=caller)
-        answer = {
+        body = {
             "user_id": user.pk,
             "email": user.email,
             "tenant_id": fields["tenant_id"],
             "client_id": user.client_id,
             "message": "The user is registered.",
         }
-        return Response(answer, status=201, headers={**NO_STORE, **ticket_header(ticket)})
+        return Response(body, status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
 
 class EndUserViewSet(ApiViewSet):
-    """One end user, named in the path."""
+    """One end user, identified in the path."""
 
     def get_permissions(self) -> list[BasePermission]:
         kinds: dict[str, type[BasePermission]] = {
@@ -127,7 +127,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(returns={200: serializers.EndUserDetailOut}, errors=[UnknownUser, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """One end user with metadata, factors, roles and groups; an end user may read only themselves."""
+        """One end user with metadata, factors, roles and groups; an end user can read only their own record."""
         tenant, user = self._named(request, tenant_id, user_id, "endusers:read")
         return Response(actions.read_end_user(tenant_id=tenant, user_id=user, purpose=reading(principal_at(request))))
 
@@ -144,7 +144,7 @@ class EndUserViewSet(ApiViewSet):
         assurance=(Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """Change name, e-mail or metadata (replaced whole); an end user may change only themselves.
+        """Change name, e-mail or metadata (replaced as a whole); an end user can change only their own record.
 
         A user's own new `email` needs a proof in the request.
         """
@@ -155,18 +155,18 @@ class EndUserViewSet(ApiViewSet):
             tenant_id=tenant, user_id=user, by=principal_at(request), changes=changes, **proof_of(request, asked)
         )
         waits = changes.get("email", changed.email) != changed.email
-        answer = {
+        body = {
             "user_id": changed.pk,
             "email": changed.email,
             "name": changed.name,
             "updated_at": changed.updated_at,
             "message": (
-                "The profile is updated; the new address counts once it is proven: see the mail that was sent there."
+                "The profile is updated. The new address applies once it is verified; see the mail that was sent there."
                 if waits
                 else "The profile is updated."
             ),
         }
-        return Response(answer)
+        return Response(body)
 
     @endpoint(
         serializers.StatusIn,
@@ -175,7 +175,7 @@ class EndUserViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def set_status(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """Switch an end user on or off."""
+        """Activate or deactivate an end user."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
         active = self.valid(serializers.StatusIn)["active"]
         changed = actions.set_end_user_active(tenant_id=tenant, user_id=user, active=active, by=principal_at(request))
@@ -187,7 +187,7 @@ class EndUserViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """Soft delete: deactivate, keep the record."""
+        """Soft delete: deactivate the user and keep the record."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
         changed = actions.set_end_user_active(tenant_id=tenant, user_id=user, active=False, by=principal_at(request))
         return deactivated(changed)
@@ -199,7 +199,7 @@ class EndUserViewSet(ApiViewSet):
         if principal.kind == END_USER:
             # The same error whether or not the other user exists.
             if user_id.lower() != str(principal.id):
-                raise NotAllowed("An end user may only see and change their own record.")
+                raise NotAllowed("End users can only read and change their own record.")
             return tenant, principal.id
         require(principal, permission)
         return tenant, id_or(user_id, UnknownUser)
@@ -215,7 +215,7 @@ class EndUserActivityViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def set_active(self, request: Request) -> Response:
-        """Switch an end user on or off, named in the body."""
+        """Activate or deactivate an end user, identified in the body."""
         asked = self.valid(serializers.EndUserActiveIn)
         tenant = tenant_at(request, asked["tenant_id"])
         changed = actions.set_end_user_active(
@@ -234,7 +234,7 @@ class EndUserRemovalViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def deactivate(self, request: Request) -> Response:
-        """Soft delete, named in the body."""
+        """Soft delete, user identified in the body."""
         asked = self.valid(serializers.UserInTenantIn)
         tenant = tenant_at(request, asked["tenant_id"])
         changed = actions.set_end_user_active(
@@ -249,16 +249,16 @@ class EndUserRemovalViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def erase(self, request: Request) -> Response:
-        """Hard delete: the record and everything bound to it goes; the last active user stays."""
+        """Hard delete: delete the user with all dependent records. The last active user cannot be deleted."""
         asked = self.valid(serializers.UserInTenantIn)
         tenant = tenant_at(request, asked["tenant_id"])
         deleted = actions.erase_end_user(tenant_id=tenant, user_id=asked["user_id"], by=principal_at(request))
-        answer = {
-            "message": "The user and everything bound to it is erased.",
+        body = {
+            "message": "The user and all dependent records are deleted.",
             "user_id": asked["user_id"],
             "deleted": deleted,
         }
-        return Response(answer)
+        return Response(body)
 
 
 class MappingViewSet(ApiViewSet):
@@ -266,23 +266,23 @@ class MappingViewSet(ApiViewSet):
 
     @endpoint(query=serializers.MappingQuery, returns={200: serializers.MappingOut}, errors=[UnknownTenant])
     def retrieve(self, request: Request) -> Response:
-        """Where a tenant's database is; for operators and for the tenant's own admins."""
+        """Database of a tenant, for operators and for the tenant's admins."""
         asked = self.valid_query(serializers.MappingQuery)
         principal = principal_at(request)
         tenant = tenant_at(request, asked["tenant_id"])
         if principal.kind not in (OPERATOR, ADMIN) or (
             principal.kind == OPERATOR and not principal.may("tenants:read")
         ):
-            raise NotAllowed("The database mapping is for operators and for admins of the tenant.")
+            raise NotAllowed("Only operators and admins of the tenant can read the database mapping.")
         return Response(actions.database_mapping(tenant_id=tenant))
 
 
 def activity(user: EndUser) -> Response:
-    """The answer of switching a user on or off."""
+    """Return the response after activating or deactivating a user."""
     message = "The user is active." if user.active else "The user is deactivated."
     return Response({"message": message, "user_id": user.pk, "active": user.active, "updated_at": user.updated_at})
 
 
 def deactivated(user: EndUser) -> Response:
-    """The answer of a soft delete."""
-    return Response({"message": "The user is deactivated; the record is kept.", "user_id": user.pk, "active": False})
+    """Return the response of a soft delete."""
+    return Response({"message": "The user is deactivated. The record is kept.", "user_id": user.pk, "active": False})

@@ -1,4 +1,4 @@
-"""Groups of end users: a group carries roles, a member has them."""
+"""Groups of end users: members have the roles of their groups."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def list_groups(
 ) -> Page:
     """One page of a tenant's groups with their roles, newest first.
 
-    `name` is a part of the name in any case; `user_id` is a member of the groups.
+    `name` matches a part of the name, case-insensitively; `user_id` is a member of the groups.
     """
     with in_tenant(tenant_id, Purpose.READ):
         found = Group.objects.all()
@@ -39,7 +39,7 @@ def list_groups(
 
 
 def find_group(*, tenant_id: UUID, group_id: UUID) -> Group:
-    """One group with its roles; UnknownGroup (404) if the tenant has none of this id."""
+    """Return one group with its roles. Raises UnknownGroup."""
     with in_tenant(tenant_id, Purpose.READ):
         return _with_roles(_found(group_id))
 
@@ -47,8 +47,10 @@ def find_group(*, tenant_id: UUID, group_id: UUID) -> Group:
 def create_group(
     *, tenant_id: UUID, by: Principal, name: str, description: str = "", roles: Sequence[str] = ()
 ) -> Group:
-    """Make a group that carries the roles of these names. Raises GroupNameTaken, UnknownRole, GrantsMoreThanHeld,
-    InsufficientAuthentication (a group with roles)."""
+    """Create a group with these roles.
+
+    Raises GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication (a group with roles).
+    """
     if roles:
         require_assurance(Action.GRANT_ROLES, by)
     group = Group(name=name, description=description)
@@ -67,10 +69,10 @@ def create_group(
 
 
 def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dict[str, Any]) -> Group:
-    """Change `name`, `description`, `roles` (replaced whole): those that are there.
+    """Change `name`, `description`, `roles` (replaced as a whole), if given.
 
-    Raises UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (roles that come in or go; another name for
-    a group that carries more than the caller holds), InsufficientAuthentication (roles that come in, and another name).
+    Raises UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (added or removed roles; renaming a group
+    that grants more than the caller holds), InsufficientAuthentication (added roles, renaming).
     """
     changes = dict(changes)
     names = changes.pop("roles", None)
@@ -93,8 +95,8 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
                     require_revocable(by, _permissions(before[key] for key in before.keys() - after.keys()))
                     group.roles.set(carried)
                     details |= _ids(carried)
-                for member, value in changes.items():
-                    setattr(group, member, value)
+                for field, value in changes.items():
+                    setattr(group, field, value)
                 group.save(update_fields=[*changes, "updated_at"])
                 record_for_tenant("group.updated", target=("group", group.pk), details=details)
                 if current_tenant().has_webhooks:
@@ -105,7 +107,7 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
 
 
 def delete_group(*, tenant_id: UUID, by: Principal, group_id: UUID) -> None:
-    """Remove a group; its members lose its roles from their next request on. Raises UnknownGroup, GrantsMoreThanHeld."""
+    """Delete a group. Its members lose its roles at their next request. Raises UnknownGroup, GrantsMoreThanHeld."""
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
         require_revocable(by, _permissions(group.roles.all()))
@@ -119,17 +121,17 @@ def delete_group(*, tenant_id: UUID, by: Principal, group_id: UUID) -> None:
 
 
 def list_members(*, tenant_id: UUID, group_id: UUID, page: int, limit: int) -> Page:
-    """One page of the group's members, last joined first; UnknownGroup if there is none."""
+    """Return one page of the group's members, newest first. Raises UnknownGroup."""
     with in_tenant(tenant_id, Purpose.READ):
         _found(group_id)
         return page_of_members(GroupMembership.objects.filter(group_id=group_id), page=page, limit=limit)
 
 
 def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Collection[UUID]) -> int:
-    """Take all of the users into the group, or none; gives how many were not in it.
+    """Add all of the users to the group, or none. Return how many were added.
 
-    Raises UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller
-    holds), InsufficientAuthentication (a group that carries roles).
+    Raises UnknownGroup, UnknownUsers, GrantsMoreThanHeld (the group grants more than the caller
+    holds), InsufficientAuthentication (a group with roles).
     """
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
@@ -149,9 +151,9 @@ def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Col
 
 
 def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Collection[UUID]) -> int:
-    """Take all of the users out of the group, or none; gives how many were in it. Counts from their next request on.
+    """Remove all of the users from the group, or none. Return how many were removed. Applies at their next request.
 
-    Raises UnknownGroup, UnknownUsers (names them), GrantsMoreThanHeld (the group carries more than the caller holds).
+    Raises UnknownGroup, UnknownUsers, GrantsMoreThanHeld (the group grants more than the caller holds).
     """
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
@@ -175,7 +177,7 @@ def _found(group_id: UUID, *, lock: bool = False) -> Group:
 
 
 def _with_roles(group: Group) -> Group:
-    """Read the roles while the tenant is entered: a serializer must not query."""
+    """Read the roles while the tenant is entered; serializers must not query."""
     return Group.objects.prefetch_related("roles").get(pk=group.pk)
 
 
@@ -184,7 +186,7 @@ def _permissions(roles: Any) -> set[str]:
 
 
 def _data(group: Group, roles: Iterable[Role], **more: Any) -> dict[str, Any]:
-    """What events tell of a group."""
+    """Return the event payload of a group."""
     names = sorted(role.name for role in roles)
     return {"group_id": group.pk, "name": group.name, "description": group.description, "roles": names, **more}
 

@@ -1,4 +1,4 @@
-"""Shapes of groups."""
+"""Serializers of groups."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MOST_ROLES = 50
 
 
 def record(group: Group) -> dict[str, Any]:
-    """A group as it is answered; its roles must have been read."""
+    """Return a group as responses show it; its roles must be prefetched."""
     return {
         "id": group.pk,
         "name": group.name,
@@ -34,8 +34,8 @@ class GroupOut(serializers.Serializer[Any]):
 
 
 class GroupListQuery(TenantPageQuery):
-    name = Text(max_length=255, required=False, help_text="A part of the name.")
-    user_id = Identifier(required=False, help_text="Groups that this user is in.")
+    name = Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
+    user_id = Identifier(required=False, help_text="Groups of this user.")
 
 
 class GroupListOut(PaginationOut):
@@ -45,19 +45,19 @@ class GroupListOut(PaginationOut):
 class GroupIn(NamedTenant):
     name = Text(max_length=255, trim=True)
     description = Text(max_length=1000, required=False, allow_blank=True)
-    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Names of roles.")
+    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Role names.")
 
 
 class GroupChanges(NamedTenant):
     name = Text(max_length=255, trim=True, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
-    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Replaced whole.")
+    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Role names; replaces all.")
 
 
 class JoinedOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     group_id = serializers.UUIDField()
-    changed = serializers.IntegerField(help_text="Of how many users something changed.")
+    changed = serializers.IntegerField(help_text="Number of users that changed.")
 
 
 class GroupDeletedOut(serializers.Serializer[Any]):

@@ -45,7 +45,7 @@ class GroupViewSet(ApiViewSet):
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
-        """Make a group that carries the named roles."""
+        """Create a group with the given roles."""
         fields = self.valid(serializers.GroupIn)
         tenant_id = tenant_at(request, fields.pop("tenant_id", None))
         group = actions.create_group(tenant_id=tenant_id, by=principal_at(request), **fields)
@@ -71,7 +71,7 @@ class GroupViewSet(ApiViewSet):
         assurance=Action.GRANT_ROLES,
     )
     def update(self, request: Request, group_id: str) -> Response:
-        """Change the members that are there; roles are replaced whole and count from the next request on."""
+        """Change the given fields. `roles` replaces all roles and applies at the next request."""
         changes = self.valid(serializers.GroupChanges)
         tenant_id = tenant_at(request, changes.pop("tenant_id", None))
         wanted = id_or(group_id, UnknownGroup)
@@ -84,14 +84,14 @@ class GroupViewSet(ApiViewSet):
         errors=[UnknownGroup, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, group_id: str) -> Response:
-        """Delete a group; its members lose its roles at the next request."""
+        """Delete a group; its members lose its roles at their next request."""
         wanted = id_or(group_id, UnknownGroup)
         actions.delete_group(tenant_id=self._tenant(request), by=principal_at(request), group_id=wanted)
         return Response({"message": "The group is deleted.", "id": wanted})
 
     @endpoint(query=TenantPageQuery, returns={200: MemberListOut}, errors=[UnknownGroup, *TENANCY])
     def members(self, request: Request, group_id: str) -> Response:
-        """The group's members, last joined first."""
+        """Members of the group, newest first."""
         asked = self.valid_query(TenantPageQuery)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
         found = actions.list_members(tenant_id=tenant_id, group_id=id_or(group_id, UnknownGroup), **asked)
@@ -104,7 +104,7 @@ class GroupViewSet(ApiViewSet):
         assurance=Action.GRANT_ROLES,
     )
     def join(self, request: Request, group_id: str) -> Response:
-        """Take all of these users into the group, or none; who is in it stays."""
+        """Add all of these users to the group, or none; existing members stay."""
         tenant_id, user_ids = self._users(request)
         wanted = id_or(group_id, UnknownGroup)
         changed = actions.add_members(tenant_id=tenant_id, by=principal_at(request), group_id=wanted, user_ids=user_ids)
@@ -116,7 +116,7 @@ class GroupViewSet(ApiViewSet):
         errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def leave(self, request: Request, group_id: str) -> Response:
-        """Take all of these users out of the group, or none; it counts from their next request on."""
+        """Remove all of these users from the group, or none; applies at their next request."""
         tenant_id, user_ids = self._users(request)
         wanted = id_or(group_id, UnknownGroup)
         changed = actions.remove_members(

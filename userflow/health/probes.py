@@ -1,4 +1,4 @@
-"""What `/uflow/ready` looks at: the global database and the cache. A tenant's database is that tenant's matter."""
+"""Checks of `/uflow/ready`: the global database and the cache. Tenant databases are not part of it."""
 
 from django.db import Error, connection
 
@@ -6,18 +6,18 @@ from identity_platform.api import valkey
 
 
 def database_answers() -> bool:
-    """Whether the global database answers a statement, within what a request waits for one (`postgresql.patience`)."""
+    """Return whether the global database executes a statement within the statement timeout of requests."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
             cursor.fetchone()
     except Error:
-        # The next probe begins anew, whatever was wrong with this connection.
+        # The next probe opens a new connection.
         connection.close()
         return False
     return True
 
 
 def cache_answers() -> bool:
-    """Whether Valkey answers a ping."""
+    """Return whether Valkey replies to a ping."""
     return valkey.is_connected(timeout=1.0)

@@ -16,7 +16,7 @@ class StatusOut(serializers.Serializer[Any]):
 
 
 class ReadyOut(StatusOut):
-    status = serializers.CharField(help_text="ready, degraded (200: only the cache is away) or not_ready (503)")
+    status = serializers.CharField(help_text="ready, degraded (200: only the cache is unavailable) or not_ready (503)")
     database = serializers.CharField(help_text="connected or disconnected")
     cache = serializers.CharField(help_text="connected or disconnected")
 
@@ -27,25 +27,25 @@ class HealthViewSet(ApiViewSet):
 
     @endpoint(returns={200: StatusOut}, token="none")
     def health(self, request: Request) -> Response:
-        """The process serves."""
+        """The process accepts requests."""
         return Response({"status": "healthy"})
 
     @endpoint(returns={200: StatusOut}, token="none")
     def live(self, request: Request) -> Response:
-        """The process lives."""
+        """The process is running."""
         return Response({"status": "alive"})
 
     @endpoint(returns={200: ReadyOut, 503: ReadyOut}, token="none")
     def ready(self, request: Request) -> Response:
-        """The global database answers, and the cache; without the cache requests are still served (`degraded`).
+        """The global database and the cache are available; without the cache requests are still served (`degraded`).
 
-        A single tenant's database does not count.
+        Tenant databases are not checked.
         """
         database, cache = probes.database_answers(), probes.cache_answers()
         served = "ready" if cache else "degraded"
-        answer = {
+        body = {
             "status": served if database else "not_ready",
             "database": "connected" if database else "disconnected",
             "cache": "connected" if cache else "disconnected",
         }
-        return Response(answer, status=200 if database else 503, headers={} if database else {"Retry-After": "2"})
+        return Response(body, status=200 if database else 503, headers={} if database else {"Retry-After": "2"})

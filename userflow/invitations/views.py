@@ -134,7 +134,7 @@ class AcceptanceViewSet(ApiViewSet):
     def accept(self, request: Request) -> Response:
         """Accept an invitation with the token of its mail and choose a password."""
         done = accept_invitation(**self.valid(serializers.AcceptIn))
-        answer = {
+        body = {
             "user_id": done.user.pk,
             "kind": done.kind,
             "email": done.user.email,
@@ -143,7 +143,7 @@ class AcceptanceViewSet(ApiViewSet):
             "client_id": done.client_id,
             "message": "The account is ready. Sign in with your password.",
         }
-        return Response(answer, status=201, headers={**NO_STORE, **ticket_header(done.enrollment_ticket)})
+        return Response(body, status=201, headers={**NO_STORE, **ticket_header(done.enrollment_ticket)})
 
 
 def _tenant(request: Request, stated: UUID | None) -> UUID | None:

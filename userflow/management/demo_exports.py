@@ -12,13 +12,13 @@ from tenants.models import Tenant
 from userflow.accounts.models import AdminUser, Client
 
 SLUG = "demo"
-# Beside the keys of embedded mode, which open everything that these passwords open.
+# Next to the keys of embedded mode, which protect the same data as these passwords.
 FILE: Path = settings.VAR / "keys" / "demo.json"
 USERS = {"OPERATOR": "operator", "ADMIN": "demo-admin"}
 
 
 def remember(username: str, password: str) -> None:
-    """Keep a generated password, readable for this user only."""
+    """Store a generated password in a file that only this system user can read."""
     draft = FILE.with_name(f".demo.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -28,10 +28,10 @@ def remember(username: str, password: str) -> None:
 
 def lines() -> Iterator[str]:
     """Yield lines for a shell; the README's curl lines use these names."""
-    # Only here: it loads the web server.
+    # Imported here because it loads the web server.
     from identity_platform.serving.server import address_of
 
-    yield "# Paste this into the shell where you try the README. `bin/manage demo` prints it again."
+    yield "# Paste this into your shell to try the README. `bin/manage demo` prints it again."
     yield _export("IDENTITY_VAR", settings.VAR)
     yield _export("BASE_URL", address_of(settings.HOST, settings.PORT))
     tenant = Tenant.objects.filter(slug=SLUG).first()
@@ -51,7 +51,7 @@ def _credentials(prefix: str, username: str) -> Iterator[str]:
     if password is not None and user.check_password(password):
         yield _export(f"{prefix}_PASSWORD", password)
     else:
-        yield f"# The password of {username} was changed. Set another one: bin/manage changepassword {username}"
+        yield f"# The password of {username} was changed. Set a new one with: bin/manage changepassword {username}"
 
 
 def _remembered() -> dict[str, str]:

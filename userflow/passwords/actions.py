@@ -1,4 +1,4 @@
-"""Passwords after the first one: changed with the present one, or set anew with a link by mail."""
+"""Change a password with the current one, or reset it with a link sent by mail."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,7 +43,7 @@ MOST_OF_ONE_ADDRESS = 5
 MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
 
 
-# --- with the present one --------------------------------------------------------------------------------------------
+# --- change ----------------------------------------------------------------------------------------------------------
 
 
 def change_password(*, principal: Principal, proof: Mapping[str, Any], new_password: str, user_agent: str = "") -> int:
@@ -53,7 +53,7 @@ def change_password(*, principal: Principal, proof: Mapping[str, Any], new_passw
     HashersBusy.
     """
     if principal.kind == CLIENT:
-        raise NotAllowed("A client has no password: its secret is rotated at /clientms.")
+        raise NotAllowed("A client has no password. Rotate its secret at /clientms.")
     require_assurance(Action.CHANGE_OWN_PASSWORD, principal)
     if principal.kind == END_USER:
         assert principal.tenant_id is not None  # an end user always has a tenant
@@ -74,7 +74,7 @@ def _change(
     user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
     if user is None or not _has_password_here(realm, user) or not user.password:
         raise NoPasswordHere
-    # Before the proof, which may be a code that works once.
+    # Before the proof, which may use up a one-time code.
     _check(realm, user, new, tenant, member="new_password")
     check_proof(principal=principal, proof=proof, user_agent=user_agent)
     encoded = passwords.hashed(new)
@@ -88,7 +88,7 @@ def _change(
 
 
 def set_admin_password(*, username: str, password: str) -> int:
-    """Set an admin user's password from the machine, by username or address; every session ends. Gives how many did.
+    """Set an admin user's password from the command line, by username or address. Return the number of ended sessions.
 
     Raises UnknownUser, WeakPassword, HashersBusy.
     """
@@ -106,14 +106,14 @@ def set_admin_password(*, username: str, password: str) -> int:
     return ended
 
 
-# --- with a link by mail ---------------------------------------------------------------------------------------------
+# --- reset by mail ---------------------------------------------------------------------------------------------------
 
 
 def ask_for_admin_reset(*, email: str) -> None:
     """Mail an admin user a link to set a new password.
 
-    Whether there is such a user shows neither in the answer nor in its time: all that depends on it happens behind the
-    request. Raises TooManyFromAddress (also for an address that nobody has), MailBusy.
+    Neither the response nor its timing reveals whether the user exists: the work runs after the response. Raises
+    TooManyFromAddress (also for an unknown address), MailBusy.
     """
     key = email_key(email)
     _limit(ADMINS, "", key)
@@ -126,9 +126,9 @@ def ask_for_admin_reset(*, email: str) -> None:
 
 
 def _admins_at(key: str) -> list[AdminUser]:
-    """The active admin users to whom a mail about this address goes: who has verified it, else all who state it.
+    """Return the active admin users with this address: the one who has verified it, else all who use it.
 
-    An unverified address must block no one, so each of them gets a link, which reads the user's name.
+    An unverified address must not lock out other users, so each of them gets a link with their username.
     """
     found = list(AdminUser.objects.filter(email_key=key, active=True).order_by("created_at"))
     verified = [user for user in found if user.email_verified_at is not None]
@@ -143,9 +143,10 @@ def _send_admin_link(user: AdminUser) -> None:
 
 
 def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_id: UUID | None = None) -> None:
-    """Mail an end user a link to set a new password; the tenant is named by its id or by one of its clients.
+    """Mail an end user a link to set a new password; `tenant_id` or `client_id` identifies the tenant.
 
-    Neutral like `ask_for_admin_reset`, also about tenants and clients. Raises TooManyFromAddress, MailBusy.
+    The response reveals nothing, as in `ask_for_admin_reset`, also about tenants and clients. Raises TooManyFromAddress,
+    MailBusy.
     """
     key = email_key(email)
     _limit(END_USERS, str(tenant_id or client_id), key)
@@ -160,7 +161,7 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
         if named is None:
             return
         with in_tenant(named, Purpose.WRITE) as tenant:
-            # Another provider counts only for a verified address: anyone could have written it there.
+            # A provider other than local is trusted only with a verified address; registrants can choose it.
             with_password = Q(provider=LOCAL) | Q(email_verified_at=None)
             user = EndUser.objects.filter(with_password, email_key=key, active=True).first()
             if user is not None:
@@ -170,7 +171,7 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
 
 
 def _quietly(work: Any) -> None:
-    """A tenant that is unknown or not at work sends no mail, and nobody is told."""
+    """Ignore API errors: an unknown or unavailable tenant sends no mail, and the response stays the same."""
     try:
         work()
     except ApiError:
@@ -191,8 +192,8 @@ def _limit(realm: Realm, place: str, key: str) -> None:
 def _send_link(realm: Realm, user: Any, tenant: lookup.TenantContext | None) -> None:
     tenant_id = tenant.tenant_id if tenant else None
     most, seconds = settings.LIMITS["forgot"]
-    # Once more by the user: a tenant has several clients to be named by. By tenant too: an import may give somebody
-    # elsewhere the same id.
+    # Limit by user as well: a tenant can be identified by several clients. The key contains the tenant because an import
+    # may give the same id to a user of another tenant.
     key = f"{realm.name} {tenant_id} {user.pk}"
     if ratelimit.count(group="forgot", key=key, limit=most, period=seconds).limited:
         return
@@ -200,12 +201,12 @@ def _send_link(realm: Realm, user: Any, tenant: lookup.TenantContext | None) -> 
         token = tickets.issue_ticket(realm, user, tickets.PASSWORD_RESET)
         realm.record("password.reset_asked", target=("user", user.pk), tenant_id=tenant_id)
     if realm is END_USERS and tenant is not None:
-        # The token says in which tenant's database it is to be looked up; its hash covers the tenant too.
+        # The token names the tenant whose database has it.
         token = f"{tenant.tenant_id.hex}.{token}"
     facts = _facts(tenant)
-    # Admin users sign in to the platform: a tenant's own page must not receive their tokens.
+    # A tenant's own page must not receive the tokens of admin users.
     page = tenant.setting("password_reset_url") if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
-    # Behind the `#` it is sent to no server, so it stands in no log and in no Referer.
+    # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
     link = f"{page}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
     mail.send(
         "password_reset",
@@ -215,24 +216,24 @@ def _send_link(realm: Realm, user: Any, tenant: lookup.TenantContext | None) -> 
             "link": link,
             "token": token,
             "minutes": MINUTES,
-            # Chosen by an admin, unlike the name of an end user who registers.
+            # Chosen by an admin; end users choose their own names and could write a message there.
             "username": user.username if realm is ADMINS else "",
         },
     )
 
 
 def reset_admin_password(*, token: str, password: str) -> int:
-    """Set a new password with the token of a mail; every session ends. Gives how many did.
+    """Set a new password with the token of a mail. Return the number of ended sessions.
 
-    Raises ResetTokenInvalid (unknown, used, expired, another realm's, or of a tenant that lets no admins in),
-    WeakPassword (the token stays good), TooManyFromAddress, HashersBusy.
+    Raises ResetTokenInvalid (unknown, used, expired, of another realm, or of a suspended tenant),
+    WeakPassword (the token stays valid), TooManyFromAddress, HashersBusy.
     """
     attempts.limit_address("signin")
     return _reset(ADMINS, token, password)
 
 
 def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None = None) -> int:
-    """The same for an end user; `tenant_id`, if stated, must be the token's tenant."""
+    """Set an end user's password, as in `reset_admin_password`; `tenant_id`, if given, must be the token's tenant."""
     attempts.limit_address("signin")
     attempts.reject_guessing_address()
     place, dot, secret = token.partition(".")
@@ -264,7 +265,7 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
             tenant = lookup.find(user.tenant_id)
             tenant.check(Purpose.READ)
         except (UnknownTenant, TenantSuspended, TenantBusy) as problem:
-            # The same answer as for a bad token, which names no tenant. The token stays good until it expires.
+            # The same response as for an invalid token. The token stays valid until it expires.
             attempts.count_wrong_secret()
             raise ResetTokenInvalid from problem
     tenant_id = tenant.tenant_id if tenant else None
@@ -272,7 +273,7 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
     encoded = passwords.hashed(password)
     try:
         with realm.atomic():
-            # The user before any ticket, as everywhere: two links at once would wait for each other's otherwise.
+            # Lock the user before tickets, as everywhere: two links used concurrently could deadlock.
             locked = realm.users._default_manager.select_for_update(no_key=True).filter(pk=user.pk).first()
             tickets.consume_ticket(realm, ticket)
             ended = _set(realm, user, encoded, tenant, keep=None, reason="password_reset")
@@ -285,7 +286,7 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
     return ended
 
 
-# --- what both have in common ----------------------------------------------------------------------------------------
+# --- shared ----------------------------------------------------------------------------------------------------------
 
 
 def _has_password_here(realm: Realm, user: Any) -> bool:
@@ -308,13 +309,11 @@ def _set(
     reason: str,
     present: str | None = None,
 ) -> int:
-    """Store the hash, end what the old password has earned, and tell the user. Call it in the realm's transaction.
+    """Store the hash, end sessions and tickets, and notify the user. Call it in the realm's transaction.
 
-    `present` is the hash that was compared. Hashing takes time, and a reset of the same moment must not be undone by
-    whoever knows the password before it: WrongCurrentPassword unless it still stands.
-
-    Before the counters of tries are cleared: a sign-in locks the user first and its counter second, and two that take
-    them in different order would wait for each other.
+    `present` is the hash that was compared; WrongCurrentPassword if it has changed since. Hashing takes time, and a caller
+    who knows the old password must not undo a concurrent reset. Call it before clearing attempt counters: a sign-in locks
+    the user first and the counter second, and another order could deadlock.
     """
     stored = realm.users._default_manager.filter(pk=user.pk)
     if present is not None:
@@ -324,7 +323,7 @@ def _set(
     ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
     tickets.end_tickets(realm, user.pk)
     if realm is END_USERS:
-        # Whoever had the session before may have asked for another address; links are mailed to it from then on.
+        # A previous session may have requested a change of address; the links of that change must end.
         proofs.give_up_changes([user.pk])
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(tenant), "at": now(), "address": current_origin().address}
@@ -335,5 +334,5 @@ def _set(
 
 def _facts(tenant: lookup.TenantContext | None) -> dict[str, Any]:
     issuer = tenant.setting("issuer_name") if tenant else PLATFORM
-    # Not the user's name: whoever registers somebody else's address chooses it, and could write a message there.
+    # Not the user's name: an attacker who registers another person's address could write a message there.
     return {"issuer": issuer}

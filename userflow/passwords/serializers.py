@@ -1,4 +1,4 @@
-"""Shapes of changing and resetting passwords."""
+"""Serializers of password change and reset."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ class AdminForgotIn(serializers.Serializer[Any]):
 
 class EndUserForgotIn(serializers.Serializer[Any]):
     email = EmailAddress()
-    client_id = Identifier(required=False, help_text="A client of the tenant; this or tenant_id is needed.")
+    client_id = Identifier(required=False, help_text="A client of the tenant. Required without `tenant_id`.")
     tenant_id = Identifier(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "client_id" not in attrs and "tenant_id" not in attrs:
-            raise serializers.ValidationError({"client_id": ["Send client_id or tenant_id."]})
+            raise serializers.ValidationError({"client_id": ["Send `client_id` or `tenant_id`."]})
         return attrs
 
 
@@ -33,7 +33,7 @@ class ResetIn(serializers.Serializer[Any]):
 
 
 class EndUserResetIn(ResetIn):
-    tenant_id = Identifier(required=False, help_text="Must be the token's tenant, if sent.")
+    tenant_id = Identifier(required=False, help_text="If sent, must be the token's tenant.")
 
 
 class MessageOut(serializers.Serializer[Any]):

@@ -1,4 +1,4 @@
-"""Changing and resetting passwords over HTTP."""
+"""Password change and reset over HTTP."""
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,7 +18,7 @@ from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, SignedIn, principal_at
 from userflow.signin.proof_fields import proof_of
 
-SENT = {"message": "If this address belongs to a user, a mail with a link is on its way."}
+SENT = {"message": "If this address belongs to a user, a mail with a link has been sent."}
 RESETTING = [ResetTokenInvalid, WeakPassword, TooManyFromAddress, HashersBusy]
 
 
@@ -32,7 +32,7 @@ class PasswordViewSet(ApiViewSet):
         assurance=Action.CHANGE_OWN_PASSWORD,
     )
     def change(self, request: Request) -> Response:
-        """Change one's own password; every other session ends, and a mail says so."""
+        """Change the caller's password. All other sessions end, and the user is notified by mail."""
         asked = self.valid(serializers.ChangeIn)
         ended = actions.change_password(
             principal=principal_at(request), new_password=asked["new_password"], **proof_of(request, asked)
@@ -51,7 +51,7 @@ class ResetViewSet(ApiViewSet):
         token="none",
     )
     def admin_forgot(self, request: Request) -> Response:
-        """Send an admin user a link to set a new password; the same answer whether or not there is one."""
+        """Send an admin user a link to set a new password. The response is the same if there is no such user."""
         actions.ask_for_admin_reset(**self.valid(serializers.AdminForgotIn))
         return Response(SENT)
 
@@ -62,15 +62,15 @@ class ResetViewSet(ApiViewSet):
         token="none",
     )
     def end_user_forgot(self, request: Request) -> Response:
-        """Send an end user a link to set a new password; the same answer whether or not there is one."""
+        """Send an end user a link to set a new password. The response is the same if there is no such user."""
         actions.ask_for_end_user_reset(**self.valid(serializers.EndUserForgotIn))
         return Response(SENT)
 
     @endpoint(serializers.ResetIn, returns={200: serializers.PasswordSetOut}, errors=RESETTING, token="none")
     def admin_reset(self, request: Request) -> Response:
-        """Set a new password with the token of a mail; every session ends."""
+        """Set a new password with the token of a mail; all sessions end."""
         ended = actions.reset_admin_password(**self.valid(serializers.ResetIn))
-        return Response({"message": "The password is set: sign in with it.", "sessions_ended": ended})
+        return Response({"message": "The password is set. Sign in with it.", "sessions_ended": ended})
 
     @endpoint(
         serializers.EndUserResetIn,
@@ -79,6 +79,6 @@ class ResetViewSet(ApiViewSet):
         token="none",
     )
     def end_user_reset(self, request: Request) -> Response:
-        """Set a new password with the token of a mail; every session ends."""
+        """Set a new password with the token of a mail; all sessions end."""
         ended = actions.reset_end_user_password(**self.valid(serializers.EndUserResetIn))
-        return Response({"message": "The password is set: sign in with it.", "sessions_ended": ended})
+        return Response({"message": "The password is set. Sign in with it.", "sessions_ended": ended})

@@ -1,4 +1,4 @@
-"""One's own record: of an admin user or an end user, with what it may do now."""
+"""The caller's own record, of an admin user or an end user, with current permissions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,8 +27,8 @@ ADMIN_COLUMNS = (
 
 
 def read_profile(*, of: Principal) -> dict[str, Any]:
-    """The caller's record with roles, groups, permissions and factors. Raises NotAllowed (a client has no user)."""
-    _must_have_user(of)
+    """Return the caller's record with roles, groups, permissions and factors. Raises NotAllowed (a client has no user)."""
+    _require_user(of)
     record: dict[str, Any] | None
     if of.kind == END_USER:
         assert of.tenant_id is not None  # an end user always has a tenant
@@ -42,7 +42,7 @@ def read_profile(*, of: Principal) -> dict[str, Any]:
         **record,
         "kind": of.kind,
         "tenant_id": of.tenant_id,
-        # As the state check has just read them.
+        # The session check has just read these.
         "roles": of.roles,
         "groups": of.groups,
         "permissions": sorted(of.permissions),
@@ -53,13 +53,14 @@ def read_profile(*, of: Principal) -> dict[str, Any]:
 def update_profile(
     *, of: Principal, changes: dict[str, Any], proof: Mapping[str, Any] | None = None, user_agent: str = ""
 ) -> dict[str, Any]:
-    """Change what is there: an end user `name`, `email`, `metadata` (replaced whole); an admin user `username`, `email`,
-    `first_name`, `last_name`. Gives the profile as it is then. `proof` is for another `email`.
+    """Change the given fields and return the profile. `proof` is for a new `email`.
 
-    Raises NotAllowed (a client), InsufficientAuthentication and the errors of `check_proof` (another `email`),
+    End users: `name`, `email`, `metadata` (replaced as a whole). Admin users: `username`, `email`, `first_name`, `last_name`.
+
+    Raises NotAllowed (a client), InsufficientAuthentication and the errors of `check_proof` (a new `email`),
     EmailTaken, AdminNameTaken, ValidationFailed.
     """
-    _must_have_user(of)
+    _require_user(of)
     own: dict[str, Any] = {"user_id": of.id, "by": of, "changes": changes, "proof": proof, "user_agent": user_agent}
     if of.kind == END_USER:
         assert of.tenant_id is not None  # an end user always has a tenant
@@ -69,6 +70,6 @@ def update_profile(
     return read_profile(of=of)
 
 
-def _must_have_user(principal: Principal) -> None:
+def _require_user(principal: Principal) -> None:
     if principal.kind == CLIENT:
-        raise NotAllowed("A client has no profile: it is read at /clientms/tenants/{tenant_id}/clients/{id}.")
+        raise NotAllowed("A client has no profile. Read it at /clientms/tenants/{tenant_id}/clients/{id}.")

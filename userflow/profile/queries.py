@@ -1,4 +1,4 @@
-"""The profile of an end user in one statement (performance.md: the hot read)."""
+"""The profile of an end user, a hot read, in one statement."""
 
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ _PROFILE = (
 
 
 def end_user_profile(user_id: UUID) -> dict[str, Any] | None:
-    """The record of an end user of the tenant that is entered, or None if there is none."""
+    """Return the record of an end user of the entered tenant, or None."""
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_PROFILE, [user_id])
         row = cursor.fetchone()

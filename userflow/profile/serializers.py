@@ -1,4 +1,4 @@
-"""Shapes of profiles: one answer for both kinds of users, each with the members of its own record."""
+"""Serializers of profiles: one response for both kinds of users, each with the fields of its record."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class AdminProfileChanges(ProofFields):
 
 
 class ProfileChanges(AdminProfileChanges, EndUserProfileChanges):
-    """What either kind of user may send; each is read by its own part of it."""
+    """All fields of both kinds of users, for the API document; each kind is validated by its own serializer."""
 
 
 class ProfileOut(serializers.Serializer[Any]):

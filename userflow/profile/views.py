@@ -27,7 +27,7 @@ class ProfileViewSet(ApiViewSet):
         assurance=Action.CHANGE_OWN_EMAIL,
     )
     def update(self, request: Request) -> Response:
-        """Change the fields that are there. Another `email` needs a proof in the request."""
+        """Change the given fields. A new `email` needs a proof in the request."""
         caller = principal_at(request)
         own = caller.kind == END_USER
         asked = self.valid(serializers.EndUserProfileChanges if own else serializers.AdminProfileChanges)

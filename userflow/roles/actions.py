@@ -1,4 +1,4 @@
-"""Roles of end users and who has them."""
+"""Roles of end users and their bindings."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -22,23 +22,23 @@ from userflow.sessions.assurance import Action, require_assurance
 
 
 def roles_named(names: Collection[str]) -> list[Role]:
-    """The roles of the tenant that is entered, by name in any case; UnknownRole (400) says which do not exist.
+    """Return the roles with these names, case-insensitively, and lock them until the transaction ends.
 
-    They are locked until the transaction ends: what is checked of them stays true, and none is deleted meanwhile.
+    So checks on them stay true and none is deleted meanwhile. Raises UnknownRole with the missing names.
     """
     wanted = {name.lower(): name for name in names}
     locked = Role.objects.annotate(key=Lower("name")).filter(key__in=wanted).select_for_update(no_key=True)
     found: list[Role] = [*locked]
     missing = wanted.keys() - {role.name.lower() for role in found}
     if missing:
-        raise UnknownRole(details={"roles": [f"There is no role {wanted[name]!r}." for name in sorted(missing)]})
+        raise UnknownRole(details={"roles": [f"Role {wanted[name]!r} does not exist." for name in sorted(missing)]})
     return found
 
 
 def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = None, user_id: UUID | None = None) -> Page:
     """One page of a tenant's roles, newest first.
 
-    `name` is a part of the name, without regard to case; `user_id` is a user who has the roles, bound to them or by a group.
+    `name` matches a part of the name, case-insensitively; `user_id` is a user who has the roles directly or by a group.
     """
     with in_tenant(tenant_id, Purpose.READ):
         found = Role.objects.all()
@@ -52,7 +52,7 @@ def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = Non
 
 
 def find_role(*, tenant_id: UUID, role_id: UUID) -> Role:
-    """One role; UnknownRoleId (404) if the tenant has none of this id."""
+    """Return one role. Raises UnknownRoleId."""
     with in_tenant(tenant_id, Purpose.READ):
         return _found(role_id)
 
@@ -60,7 +60,7 @@ def find_role(*, tenant_id: UUID, role_id: UUID) -> Role:
 def create_role(
     *, tenant_id: UUID, by: Principal, name: str, permissions: Sequence[str] = (), description: str = ""
 ) -> Role:
-    """Make a role. Raises RoleNameTaken (in any case), GrantsMoreThanHeld."""
+    """Create a role. Raises RoleNameTaken (case-insensitive), GrantsMoreThanHeld."""
     require_grantable(by, permissions)
     role = Role(name=name, description=description, permissions=sorted(set(permissions)))
     with in_tenant(tenant_id):
@@ -75,11 +75,11 @@ def create_role(
 
 
 def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[str, Any]) -> Role:
-    """Change `name`, `description`, `permissions` (replaced whole): those that are there.
+    """Change `name`, `description`, `permissions` (replaced as a whole), if given.
 
-    Raises UnknownRoleId, RoleNameTaken, BuiltInRole (renaming a built-in role), GrantsMoreThanHeld (permissions
-    that come in or go; another name for a role that holds more than the caller), InsufficientAuthentication (permissions
-    that come in, and another name).
+    Raises UnknownRoleId, RoleNameTaken, BuiltInRole (renaming a built-in role), GrantsMoreThanHeld (added or
+    removed permissions; renaming a role that holds more than the caller), InsufficientAuthentication (added permissions,
+    renaming).
     """
     with in_tenant(tenant_id):
         try:
@@ -88,8 +88,8 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
                 if changes.get("name", role.name) != role.name:
                     if role.built_in:
                         raise BuiltInRole
-                    # Imports, invitations and groups give roles by name: in the place of a plain one a strong one would
-                    # be given to that one's people.
+                    # Imports, invitations and groups refer to roles by name: a strong role that takes the name of a
+                    # plain one would be granted instead of it.
                     if role.permissions:
                         require_assurance(Action.GRANT_ROLES, by)
                         require_grantable(by, role.permissions)
@@ -102,8 +102,8 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
                     require_revocable(by, before - after)
                     changes["permissions"] = sorted(after)
                     details |= {"added": sorted(after - before), "removed": sorted(before - after)}
-                for member, value in changes.items():
-                    setattr(role, member, value)
+                for field, value in changes.items():
+                    setattr(role, field, value)
                 role.save(update_fields=[*changes, "updated_at"])
                 record_for_tenant("role.updated", target=("role", role.pk), details=details)
                 publish("role.updated", _data(role, changed=details["changed"]))
@@ -113,7 +113,7 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
 
 
 def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
-    """Remove a role and every binding of it. Raises UnknownRoleId, BuiltInRole, GrantsMoreThanHeld."""
+    """Delete a role with all its bindings. Raises UnknownRoleId, BuiltInRole, GrantsMoreThanHeld."""
     with in_tenant(tenant_id), tenant_atomic():
         role = _found(role_id, lock=True)
         if role.built_in:
@@ -129,20 +129,20 @@ def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
 
 
 def list_bindings(*, tenant_id: UUID, role_id: UUID, page: int, limit: int) -> Page:
-    """One page of the users who are bound to the role, last bound first; UnknownRoleId if there is none."""
+    """Return one page of the users bound to the role, newest first. Raises UnknownRoleId."""
     with in_tenant(tenant_id, Purpose.READ):
         _found(role_id)
         return page_of_members(RoleBinding.objects.filter(role_id=role_id), page=page, limit=limit)
 
 
 def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:
-    """Give the role to all of the users, or to none; gives how many did not have it.
+    """Bind the role to all of the users, or to none. Return how many were added.
 
-    Raises UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld, InsufficientAuthentication.
+    Raises UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication.
     """
     require_assurance(Action.GRANT_ROLES, by)
     with in_tenant(tenant_id), tenant_atomic():
-        # Locked against a change of its permissions between this check and the binding.
+        # The lock prevents a change of its permissions between this check and the binding.
         role = _found(role_id, lock=True)
         require_grantable(by, role.permissions)
         must_exist(user_ids)
@@ -156,9 +156,9 @@ def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Colle
 
 
 def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:
-    """Take the role from all of the users, or from none; gives how many had it. Counts from their next request on.
+    """Unbind the role from all of the users, or from none. Return how many were removed. Applies at their next request.
 
-    Raises UnknownRoleId, UnknownUsers (names them), GrantsMoreThanHeld (the role holds more than the caller).
+    Raises UnknownRoleId, UnknownUsers, GrantsMoreThanHeld (the role holds more than the caller).
     """
     with in_tenant(tenant_id), tenant_atomic():
         role = _found(role_id, lock=True)
@@ -174,7 +174,7 @@ def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Col
 
 
 def _data(role: Role, **more: Any) -> dict[str, Any]:
-    """What events tell of a role."""
+    """Return the event payload of a role."""
     return {
         "role_id": role.pk,
         "name": role.name,

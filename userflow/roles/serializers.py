@@ -1,4 +1,4 @@
-"""Shapes of roles."""
+"""Serializers of roles."""
 
 import re
 from typing import Any
@@ -33,7 +33,7 @@ class Permission(Text):
 
 
 def record(role: Role) -> dict[str, Any]:
-    """A role as it is answered."""
+    """Return a role as responses show it."""
     return {
         "id": role.pk,
         "name": role.name,
@@ -56,8 +56,8 @@ class RoleOut(serializers.Serializer[Any]):
 
 
 class RoleListQuery(TenantPageQuery):
-    name = Text(max_length=63, required=False, help_text="A part of the name.")
-    user_id = Identifier(required=False, help_text="Roles that this user has, also by a group.")
+    name = Text(max_length=63, required=False, help_text="Part of the name, case-insensitive.")
+    user_id = Identifier(required=False, help_text="Roles of this user, directly or by a group.")
 
 
 class RoleListOut(PaginationOut):
@@ -77,7 +77,7 @@ class RoleChanges(NamedTenant):
 
 
 class UserIdsIn(NamedTenant):
-    user_ids = Items(Identifier(), most=MOST_AT_ONCE, allow_empty=False, help_text="All of them, or none.")
+    user_ids = Items(Identifier(), most=MOST_AT_ONCE, allow_empty=False, help_text="All are changed, or none.")
 
 
 class MemberOut(serializers.Serializer[Any]):
@@ -95,7 +95,7 @@ class MemberListOut(PaginationOut):
 class BoundOut(serializers.Serializer[Any]):
     message = serializers.CharField()
     role_id = serializers.UUIDField()
-    changed = serializers.IntegerField(help_text="Of how many users something changed.")
+    changed = serializers.IntegerField(help_text="Number of users that changed.")
 
 
 class RoleDeletedOut(serializers.Serializer[Any]):

@@ -43,7 +43,7 @@ class RoleViewSet(ApiViewSet):
         errors=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY],
     )
     def create(self, request: Request) -> Response:
-        """Make a role; its permissions are the tenant's own choice, except the platform's, which the caller must hold."""
+        """Create a role. The tenant chooses its permissions freely, except the platform's, which the caller must hold."""
         fields = self.valid(serializers.RoleIn)
         tenant_id = tenant_at(request, fields.pop("tenant_id", None))
         role = actions.create_role(tenant_id=tenant_id, by=principal_at(request), **fields)
@@ -69,7 +69,7 @@ class RoleViewSet(ApiViewSet):
         assurance=Action.GRANT_ROLES,
     )
     def update(self, request: Request, role_id: str) -> Response:
-        """Change the members that are there; permissions are replaced whole and count from the next request on."""
+        """Change the given fields. `permissions` replaces all permissions and applies at the next request."""
         changes = self.valid(serializers.RoleChanges)
         tenant_id = tenant_at(request, changes.pop("tenant_id", None))
         wanted = id_or(role_id, UnknownRoleId)
@@ -82,14 +82,14 @@ class RoleViewSet(ApiViewSet):
         errors=[UnknownRoleId, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, role_id: str) -> Response:
-        """Delete a role; whoever had it loses it at the next request."""
+        """Delete a role; its users lose it at their next request."""
         wanted = id_or(role_id, UnknownRoleId)
         actions.delete_role(tenant_id=self._tenant(request), by=principal_at(request), role_id=wanted)
         return Response({"message": "The role is deleted.", "id": wanted})
 
     @endpoint(query=TenantPageQuery, returns={200: serializers.MemberListOut}, errors=[UnknownRoleId, *TENANCY])
     def bindings(self, request: Request, role_id: str) -> Response:
-        """The users who are bound to the role, last bound first; those who have it by a group are not among them."""
+        """Users bound to the role, newest first; without those who have it by a group."""
         asked = self.valid_query(TenantPageQuery)
         tenant_id = tenant_at(request, asked.pop("tenant_id", None))
         found = actions.list_bindings(tenant_id=tenant_id, role_id=id_or(role_id, UnknownRoleId), **asked)
@@ -102,7 +102,7 @@ class RoleViewSet(ApiViewSet):
         assurance=Action.GRANT_ROLES,
     )
     def bind(self, request: Request, role_id: str) -> Response:
-        """Give the role to all of these users, or to none; who has it already keeps it."""
+        """Bind the role to all of these users, or to none; existing bindings stay."""
         tenant_id, user_ids = self._users(request)
         wanted = id_or(role_id, UnknownRoleId)
         changed = actions.bind_users(tenant_id=tenant_id, by=principal_at(request), role_id=wanted, user_ids=user_ids)
@@ -114,7 +114,7 @@ class RoleViewSet(ApiViewSet):
         errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def unbind(self, request: Request, role_id: str) -> Response:
-        """Take the role from all of these users, or from none; it counts from their next request on."""
+        """Unbind the role from all of these users, or from none; applies at their next request."""
         tenant_id, user_ids = self._users(request)
         wanted = id_or(role_id, UnknownRoleId)
         changed = actions.unbind_users(tenant_id=tenant_id, by=principal_at(request), role_id=wanted, user_ids=user_ids)

@@ -1,4 +1,4 @@
-"""Tenants as operators see them: a database, a default client, an admin."""
+"""Tenants for operators: create with database, default client and admin; change, suspend, delete."""
 
 import re
 import secrets
@@ -30,7 +30,7 @@ SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class NewTenant:
-    """A tenant that has just been made, and its first admin if one was asked for."""
+    """A new tenant, with its first admin if requested."""
 
     tenant: Tenant
     client_id: UUID
@@ -45,10 +45,10 @@ def open_tenant(
     server: str | None = None,
     admin: dict[str, Any] | None = None,
 ) -> NewTenant:
-    """Make a tenant with its database, its default client and, if asked for, its first admin.
+    """Create a tenant with its database, its default client and optionally its first admin.
 
-    `admin` holds `username`, `email`, `password`. A making that was interrupted is finished when the same slug is stated
-    again. Raises SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
+    `admin` holds `username`, `email`, `password`. Calling it again with the same slug finishes an interrupted creation.
+    Raises SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
     """
     _check_slug(slug)
     first_admin: list[AdminUser] = []
@@ -73,24 +73,27 @@ def _check_slug(slug: str | None) -> None:
     if slug is None:
         return
     if SLUG.fullmatch(slug) is None:
-        raise ValidationFailed(details={"slug": ["Use 1 to 50 of a-z, 0-9 and dashes, no dash at either end."]})
+        raise ValidationFailed(
+            details={"slug": ["Use 1 to 50 characters: a-z, 0-9 and dashes, not starting or ending with a dash."]}
+        )
     if provisioning.is_reserved(slug):
-        raise ValidationFailed(details={"slug": ["Commands take this for something else: choose another one."]})
+        raise ValidationFailed(details={"slug": ["This slug is reserved for commands. Choose another one."]})
 
 
 def generated_password() -> str:
-    """A password for a first sign-in: 120 random bits."""
+    """Return a password of 120 random bits for a first sign-in."""
     return secrets.token_urlsafe(15)
 
 
 def list_tenants(
     *, page: int, limit: int, name: str | None = None, slug: str | None = None, status: str | None = None
 ) -> Page:
-    """Tenants that are not deleted, newest first.
+    """Return tenants that are not deleted, newest first.
 
-    `name` is a part of the name, `slug` the whole slug, both in any case; `status` is a state of the tenant's database.
+    `name` matches a part of the name, `slug` the whole slug, both case-insensitively; `status` is a state of the tenant's
+    database.
     """
-    found = _standing()
+    found = _existing()
     if name is not None:
         found = found.filter(name__icontains=name)
     if slug is not None:
@@ -107,8 +110,8 @@ def list_tenants(
 
 
 def find_tenant(*, tenant_id: UUID) -> Tenant:
-    """One tenant with its database and default client; UnknownTenant if there is none."""
-    tenant = _standing().filter(pk=tenant_id).first()
+    """Return one tenant with its database and default client. Raises UnknownTenant."""
+    tenant = _existing().filter(pk=tenant_id).first()
     if tenant is None:
         raise UnknownTenant
     client = Client.objects.filter(tenant_id=tenant_id, is_default=True).values_list("id", flat=True).first()
@@ -116,27 +119,27 @@ def find_tenant(*, tenant_id: UUID) -> Tenant:
     return tenant
 
 
-def _standing() -> "QuerySet[Tenant]":
+def _existing() -> "QuerySet[Tenant]":
     return Tenant.objects.select_related("database__server").exclude(database__status=State.DELETED)
 
 
 def read_settings(*, tenant_id: UUID) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a tenant has set, and every setting with the value that applies. Raises UnknownTenant."""
+    """Return the tenant's own settings, and every setting with its effective value. Raises UnknownTenant."""
     tenant = lookup.find(tenant_id)
     return tenant.settings, effective(tenant.settings, tenant_name=tenant.name)
 
 
 def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:
-    """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null takes one back).
+    """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null restores a default).
 
-    A tenant's own admin changes settings only, and not all of them. Settings and status need a recent proof. Raises
-    UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also where something enrolled hangs on a setting),
+    A tenant's own admin can change only some settings. Settings and status need a recent proof. Raises
+    UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also if enrolled factors depend on a setting),
     WrongState, InsufficientAuthentication, NotAllowed.
     """
     changes = dict(changes)
     status, stated = changes.pop("status", None), changes.pop("settings", None)
     if by.kind != OPERATOR and (changes or status is not None):
-        raise NotAllowed("Only an operator can change more than the settings of a tenant.")
+        raise NotAllowed("Only operators can change more than the settings of a tenant.")
     if stated is not None:
         require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     if status is not None:
@@ -146,7 +149,7 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
         raise ValidationFailed(details={"status": ["Send active or suspended."]})
     try:
         with transaction.atomic():
-            # Two changes of settings at once must not lose one of them.
+            # The lock prevents lost updates of concurrent changes.
             tenant = (
                 Tenant.objects.select_for_update(of=("self",))
                 .filter(pk=tenant_id)
@@ -155,8 +158,8 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
             )
             if tenant is None:
                 raise UnknownTenant
-            for member, value in changes.items():
-                setattr(tenant, member, value)
+            for field, value in changes.items():
+                setattr(tenant, field, value)
             if stated is not None:
                 settings = merged(tenant.settings, stated, by_operator=by.kind == OPERATOR)
                 tenant_settings_changing.send(
@@ -182,13 +185,13 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
 
 
 def suspend_tenant(*, tenant_id: UUID, by: Principal) -> None:
-    """Shut a tenant from the next request on. Raises UnknownTenant, WrongState, InsufficientAuthentication."""
+    """Suspend a tenant; applies at the next request. Raises UnknownTenant, WrongState, InsufficientAuthentication."""
     require_assurance(Action.CHANGE_TENANT_STATE, by)
     provisioning.suspend_tenant(tenant_id=tenant_id)
 
 
 def resume_tenant(*, tenant_id: UUID, by: Principal) -> None:
-    """Open a suspended tenant again. Raises UnknownTenant, WrongState, InsufficientAuthentication."""
+    """Resume a suspended tenant. Raises UnknownTenant, WrongState, InsufficientAuthentication."""
     require_assurance(Action.CHANGE_TENANT_STATE, by)
     provisioning.resume_tenant(tenant_id=tenant_id)
 

@@ -1,4 +1,4 @@
-"""Shapes of tenants."""
+"""Serializers of tenants."""
 
 from typing import Any
 
@@ -34,14 +34,14 @@ class SettingsIn(JsonObject):
 
 
 class SettingsOut(JsonObject):
-    """What a tenant has set."""
+    """The tenant's own settings."""
 
     def openapi(self) -> dict[str, Any]:
         return json_schema(nullable=False)
 
 
 class EffectiveSettings(JsonObject):
-    """Every setting with the value that applies: the tenant's, else the default."""
+    """Every setting with its effective value: the tenant's, else the default."""
 
     def openapi(self) -> dict[str, Any]:
         return json_schema(nullable=False, complete=True)
@@ -65,8 +65,8 @@ class TenantOut(serializers.Serializer[Any]):
 
 
 class TenantListQuery(PageQuery):
-    name = Text(max_length=255, required=False, help_text="A part of the name, in any case.")
-    slug = Text(max_length=63, required=False, help_text="The whole slug, in any case.")
+    name = Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
+    slug = Text(max_length=63, required=False, help_text="Exact slug, case-insensitive.")
     status = QueryChoice([state.value for state in State if state is not State.DELETED], required=False)
 
 
@@ -84,17 +84,17 @@ class TenantChanges(serializers.Serializer[Any]):
     name = Text(max_length=255, trim=True, required=False)
     slug = Text(max_length=50, required=False)
     status = Text(max_length=16, required=False, help_text="active or suspended")
-    settings = SettingsIn(required=False, help_text="Merged into what is set; null restores a default.")
+    settings = SettingsIn(required=False, help_text="Merged into the current settings; null restores a default.")
 
 
 class SettingsChanges(serializers.Serializer[Any]):
-    settings = SettingsIn(help_text="Merged into what is set; null restores a default.")
+    settings = SettingsIn(help_text="Merged into the current settings; null restores a default.")
 
 
 class TenantSettingsOut(serializers.Serializer[Any]):
     tenant_id = serializers.UUIDField()
-    settings = SettingsOut(help_text="What the tenant has set.")
-    effective = EffectiveSettings(help_text="Every setting with the value that applies.")
+    settings = SettingsOut(help_text="The tenant's own settings.")
+    effective = EffectiveSettings(help_text="Every setting with its effective value.")
 
 
 class TenantDeletion(serializers.Serializer[Any]):
@@ -102,7 +102,7 @@ class TenantDeletion(serializers.Serializer[Any]):
     final_backup = Boolean(
         required=False,
         default=True,
-        help_text="Whether a final encrypted backup is written first. Without one nothing brings the tenant back.",
+        help_text="Whether a final encrypted backup is written first. Without it the tenant cannot be restored.",
     )
 
 
@@ -111,5 +111,5 @@ class TenantDeletedOut(serializers.Serializer[Any]):
     tenant_id = serializers.UUIDField()
     final_backup_until = serializers.DateTimeField(
         allow_null=True,
-        help_text="Until then an operator of the machine can bring the tenant back. Null: not possible.",
+        help_text="Until then the tenant can be restored from its final backup. Null: not possible.",
     )

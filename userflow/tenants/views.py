@@ -37,14 +37,14 @@ class TenantViewSet(ApiViewSet):
 
     @endpoint(query=serializers.TenantListQuery, returns={200: serializers.TenantListOut})
     def list(self, request: Request) -> Response:
-        """Tenants, newest first; by a part of the name, by slug or by status."""
+        """Tenants, newest first; filtered by part of the name, slug or status."""
         found = actions.list_tenants(**self.valid_query(serializers.TenantListQuery))
         rows: Any = found.rows
         return Response({"tenants": [serializers.record(t, t.client_id) for t in rows], **found.totals()})
 
     @endpoint(serializers.TenantIn, returns={201: serializers.TenantOut}, errors=[SlugTaken, RelyingPartyTaken, NoRoom])
     def create(self, request: Request) -> Response:
-        """Make a tenant; answered when its database is ready."""
+        """Create a tenant. The response is sent when its database is ready."""
         asked = self.valid(serializers.TenantIn)
         made = actions.open_tenant(name=asked["name"], slug=asked.get("slug"), tenant_settings=asked.get("settings"))
         return Response(serializers.record(made.tenant, made.client_id), status=201)
@@ -107,7 +107,7 @@ class TenantSettingsViewSet(ApiViewSet):
         if caller.kind == OPERATOR:
             require(caller, "tenants:read", OPERATOR)
         elif caller.kind != ADMIN:
-            raise NotAllowed("Settings are for operators and for admins of the tenant.")
+            raise NotAllowed("Only operators and admins of the tenant can read its settings.")
         return _settings(tenant)
 
     @endpoint(

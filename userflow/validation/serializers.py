@@ -1,4 +1,4 @@
-"""Shapes of the validation endpoints."""
+"""Serializers of the validation endpoints."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ ALL, ANY = "all", "any"
 
 
 class ScopeQuery(serializers.Serializer[Any]):
-    scope = Text(max_length=4096, help_text="One scope, or several with blanks between them: all are needed.")
+    scope = Text(max_length=4096, help_text="One scope, or several separated by spaces; all are required.")
 
     def validate_scope(self, value: str) -> list[str]:
         scopes = list(dict.fromkeys(value.split()))
@@ -20,7 +20,7 @@ class ScopeQuery(serializers.Serializer[Any]):
 
 
 class ResourceQuery(serializers.Serializer[Any]):
-    resource = Text(max_length=128, help_text="A resource (any action on it will do) or resource:action.")
+    resource = Text(max_length=128, help_text="A resource (any action on it is enough) or resource:action.")
 
 
 class Mode(Text):
@@ -56,15 +56,17 @@ class ValidOut(serializers.Serializer[Any]):
 
 class HoldsOut(serializers.Serializer[Any]):
     message = serializers.CharField()
-    required = serializers.ListField(  # type: ignore[assignment]  # a member of the answer, not the field's own flag
+    required = serializers.ListField(  # type: ignore[assignment]  # a field of the response, not the flag of Field
         child=serializers.CharField()
     )
-    held = serializers.ListField(child=serializers.CharField(), help_text="All that the caller holds now.")
+    held = serializers.ListField(child=serializers.CharField(), help_text="All permissions of the caller.")
 
 
 class ResourceOut(HoldsOut):
     resource = serializers.CharField()
-    actions = serializers.ListField(child=serializers.CharField(), help_text="What the caller may do on it.")
+    actions = serializers.ListField(
+        child=serializers.CharField(), help_text="Actions that the caller may perform on it."
+    )
 
 
 class PermissionsOut(HoldsOut):

@@ -1,4 +1,4 @@
-"""What a token is worth right now, for back ends that do not read tokens themselves. From the store, not the claims."""
+"""Token validation for back ends that do not parse tokens. Permissions come from the database, not from claims."""
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,9 +16,9 @@ class ValidationViewSet(ApiViewSet):
 
     @endpoint(returns={200: serializers.ValidOut})
     def validate(self, request: Request) -> Response:
-        """Whom the token speaks for and what they may do now."""
+        """Return the subject of the token and its current permissions."""
         caller = principal_at(request)
-        answer = {
+        body = {
             "message": "The token is valid.",
             "sub": caller.id,
             "kind": caller.kind,
@@ -30,7 +30,7 @@ class ValidationViewSet(ApiViewSet):
             "groups": caller.groups,
             "expires_at": moment(caller.claims["exp"]),
         }
-        return Response(answer, headers=NO_STORE)
+        return Response(body, headers=NO_STORE)
 
     @endpoint(query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing])
     def scope(self, request: Request) -> Response:
@@ -40,16 +40,16 @@ class ValidationViewSet(ApiViewSet):
 
     @endpoint(query=serializers.ResourceQuery, returns={200: serializers.ResourceOut}, errors=[PermissionsMissing])
     def resource(self, request: Request) -> Response:
-        """Whether the caller may do anything on the resource, or the one action named behind a colon."""
+        """Whether the caller may perform any action on the resource, or the action after the colon."""
         asked = self.valid_query(serializers.ResourceQuery)["resource"]
         caller = principal_at(request)
         name, colon, _ = asked.partition(":")
         found = sorted(held for held in caller.permissions if held.partition(":")[0] == name)
-        # Without an action, whichever the caller holds meets it; if there is none, the name itself is what is missing.
+        # Without an action, any permission on the resource is enough; if there is none, the resource itself is missing.
         required = [asked] if colon else (found or [asked])
-        answer = _held(caller, required)
+        body = _held(caller, required)
         return Response(
-            {**answer, "required": [asked], "resource": name, "actions": [held.partition(":")[2] for held in found]},
+            {**body, "required": [asked], "resource": name, "actions": [held.partition(":")[2] for held in found]},
             headers=NO_STORE,
         )
 
@@ -57,17 +57,17 @@ class ValidationViewSet(ApiViewSet):
     def permissions(self, request: Request) -> Response:
         """Whether the caller holds all of the permissions, or any of them."""
         asked = self.valid(serializers.PermissionsIn)
-        answer = _held(principal_at(request), asked["permissions"], mode=asked["mode"])
-        return Response({**answer, "mode": asked["mode"]}, headers=NO_STORE)
+        body = _held(principal_at(request), asked["permissions"], mode=asked["mode"])
+        return Response({**body, "mode": asked["mode"]}, headers=NO_STORE)
 
 
 def _held(caller: Principal, required: list[str], *, mode: str = serializers.ALL) -> dict[str, object]:
-    """What was required and what is held, if that is enough; PermissionsMissing (403) with the same facts if not."""
+    """Return required and held permissions. Raises PermissionsMissing with the same facts."""
     missing = [permission for permission in required if not caller.may(permission)]
     if len(missing) == len(required) or (missing and mode == serializers.ALL):
         raise PermissionsMissing(details={"required": required, "missing": missing, "held": sorted(caller.permissions)})
     return {
-        "message": "The token carries what was asked for.",
+        "message": "The token has the requested permissions.",
         "required": required,
         "held": sorted(caller.permissions),
     }

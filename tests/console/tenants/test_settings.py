@@ -68,7 +68,7 @@ def test_settings_of_every_form_are_kept_and_taken_back(operator: Staff, new_ten
         ("password_min_length", "many", "whole number"),
         ("webauthn_origins", "ftp://nowhere", "https origins"),
         ("password_reset_url", "javascript:alert(1)", "https address"),
-        ("slug", "Not A Slug", "no dash at either end"),
+        ("slug", "Not A Slug", "not starting or ending with a dash"),
         ("name", "", "required"),
     ],
 )

@@ -79,7 +79,7 @@ def test_an_operator_provisions_a_tenant_and_its_admin_gets_a_link(operator: Sta
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"slug": "Not A Slug"}, "no dash at either end"),
+        ({"slug": "Not A Slug"}, "not starting or ending with a dash"),
         ({"name": ""}, "required"),
         ({"email": "nobody"}, "valid email"),
     ],

@@ -222,7 +222,7 @@ def test_resending_is_limited_per_address_known_or_not(strict: TestTenant) -> No
 def test_a_changed_address_counts_only_once_proven_and_the_old_one_is_told(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
     answer = change(strict, person, new)
-    assert (answer.status_code, answer.json()["email"], "once it is proven" in answer.json()["message"]) == (
+    assert (answer.status_code, answer.json()["email"], "once it is verified" in answer.json()["message"]) == (
         200,
         person.email,
         True,

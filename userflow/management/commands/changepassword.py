@@ -1,4 +1,4 @@
-"""Set an admin user's password from the machine; in the place of Django's command of this name."""
+"""`changepassword`: set an admin user's password; replaces Django's command of this name."""
 
 import getpass
 from typing import Any
@@ -9,14 +9,14 @@ from identity_platform.api.errors import ApiError
 from tenants.management.terminal import NOT_TRIED
 from userflow.passwords.actions import set_admin_password
 
-TRIES = 3
+ATTEMPTS = 3
 
 
 class Command(BaseCommand):
-    """Audited, told to the user by mail, and the end of every session, as any other change of a password."""
+    """Audits the change, notifies the user by mail and ends all sessions, as any password change."""
 
     help = (
-        "Set the password of an admin user: it is asked for twice, every session of the user ends, and the user is told "
+        "Set the password of an admin user. Asks for it twice, ends all sessions of the user and notifies the user "
         "by mail. Example: changepassword ann"
     )
 
@@ -24,16 +24,16 @@ class Command(BaseCommand):
         parser.add_argument("username", help="username or e-mail address of the admin user")
 
     def handle(self, *args: Any, username: str, **options: Any) -> None:
-        for _ in range(TRIES):
+        for _ in range(ATTEMPTS):
             try:
                 password = getpass.getpass(f"New password of {username}: ")
-                again = getpass.getpass("Once more: ") if password else ""
+                again = getpass.getpass("Repeat password: ") if password else ""
             except EOFError:
                 password = again = ""
             if not password:
-                raise CommandError("No password was typed: nothing was changed.", returncode=NOT_TRIED)
+                raise CommandError("No password was entered. Nothing was changed.", returncode=NOT_TRIED)
             if again != password:
-                self.stderr.write("The two are not the same. Try again.")
+                self.stderr.write("The passwords do not match. Try again.")
                 continue
             try:
                 ended = set_admin_password(username=username, password=password)
@@ -43,6 +43,6 @@ class Command(BaseCommand):
                     raise CommandError(error.text, returncode=NOT_TRIED) from error
                 self.stderr.write("\n".join(problems))
                 continue
-            self.stdout.write(f"The password of {username} is changed. Sessions that ended: {ended}.")
+            self.stdout.write(f"The password of {username} is changed. Ended sessions: {ended}.")
             return
         raise CommandError("Nothing was changed.", returncode=NOT_TRIED)

@@ -1,4 +1,4 @@
-"""`deliver_events`: sends the webhook messages that wait in the tenants' outboxes."""
+"""`deliver_events`: send pending webhook messages from the tenants' outboxes."""
 
 import signal
 import threading
@@ -14,16 +14,16 @@ from userflow.webhooks.deliverer import Deliverer
 
 class Command(BaseCommand):
     help = (
-        "Send the webhook messages that wait, to each endpoint in its order, with retries, until SIGTERM or Ctrl-C; what "
-        "is in flight by then is finished. May run on several machines, and may be killed: nothing is lost. "
+        "Send pending webhook messages, in order per endpoint and with retries, until SIGTERM or Ctrl-C; deliveries in "
+        "flight are finished. Can run on several machines and can be killed without losing messages. "
         "Example: deliver_events --threads 32, or from a scheduler: deliver_events --once"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--threads", type=int, default=settings.WEBHOOK_THREADS, help="Endpoints served at the same moment."
+            "--threads", type=int, default=settings.WEBHOOK_THREADS, help="Endpoints served concurrently."
         )
-        parser.add_argument("--once", action="store_true", help="Send what is due now, and end.")
+        parser.add_argument("--once", action="store_true", help="Send due messages and exit.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         ending = threading.Event()

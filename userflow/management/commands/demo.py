@@ -11,11 +11,11 @@ from userflow.management import demo_exports
 
 class Command(BaseCommand):
     help = (
-        "Print the export lines of the first start again: the demo tenant, its admin and the operator. In embedded mode "
+        "Print the export lines of the first start again: the demo tenant, its admin and the operator. Embedded mode "
         "only. Example: demo"
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.EMBEDDED:
-            raise CommandError("The demo exists in embedded mode only: DATABASE_URL is set.", returncode=NOT_TRIED)
+            raise CommandError("The demo exists only in embedded mode, but DATABASE_URL is set.", returncode=NOT_TRIED)
         self.stdout.write("\n".join(demo_exports.lines()))

@@ -1,4 +1,4 @@
-"""`export_audit`: an audit trail as JSON lines."""
+"""`export_audit`: export an audit log as JSON lines."""
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
@@ -24,15 +24,15 @@ def _moment(text: str) -> datetime:
 
 class Command(BaseCommand):
     help = (
-        "Write a tenant's audit trail, or the platform's, to standard output: one JSON object a line, oldest first. The "
-        "export itself is written to the platform's trail. Example: export_audit acme --from 2030-01-01 > acme.jsonl"
+        "Write the audit log of a tenant or of the platform to standard output: one JSON object per line, oldest first. "
+        "The export is recorded in the platform's audit log. Example: export_audit acme --from 2030-01-01 > acme.jsonl"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         whose = parser.add_mutually_exclusive_group(required=True)
         whose.add_argument("tenant", nargs="?", help="Slug or id of a tenant.")
-        whose.add_argument("--platform", action="store_true", help="The platform's trail.")
-        parser.add_argument("--from", dest="since", type=_moment, help="From this moment on (UTC unless stated).")
+        whose.add_argument("--platform", action="store_true", help="The platform's audit log.")
+        parser.add_argument("--from", dest="since", type=_moment, help="At or after this moment (default UTC).")
         parser.add_argument("--to", dest="until", type=_moment, help="Before this moment.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -47,6 +47,6 @@ class Command(BaseCommand):
         except ApiError as error:
             raise CommandError(error.text, returncode=2) from error
         except BrokenPipeError:
-            # `export_audit acme | head` is a fair use.
+            # `export_audit acme | head` closes the pipe early.
             sys.exit(0)
         self.stderr.write(f"{terminal.counted(written, 'event')}.")

@@ -1,4 +1,4 @@
-"""`export_users`: a tenant's end users in a file, password hashes included."""
+"""`export_users`: export a tenant's end users with password hashes to a file."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -13,10 +13,10 @@ from userflow.transfer.exporting import COLUMNS, export_end_users
 
 class Command(BaseCommand):
     help = (
-        "Write a tenant's end users with their password hashes, groups and roles as CSV or JSON lines, as they are at one "
-        "moment; JSON lines also hold the roles and groups themselves, so that import_users --create-missing makes them. "
-        "Sessions and the secrets of second factors are never in it. The export is written to the platform's audit trail, and "
-        "the tenant's admins are told by mail when it has password hashes. "
+        "Write a tenant's end users with their password hashes, groups and roles as CSV or JSON lines, from one "
+        "snapshot. JSON lines also contain the roles and groups, so that import_users --create-missing creates them. "
+        "Sessions and secrets of second factors are never exported. The export is recorded in the platform's audit log, "
+        "and the tenant's admins are notified by mail if it contains password hashes. "
         "Exit code 2: nothing was written. Example: export_users acme people.jsonl"
     )
 

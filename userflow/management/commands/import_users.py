@@ -1,4 +1,4 @@
-"""`import_users`: end users of a file into a tenant."""
+"""`import_users`: import end users from a file into a tenant."""
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
@@ -11,23 +11,21 @@ from userflow.transfer.actions import import_end_users
 
 class Command(ImportCommand):
     help = (
-        "Bring end users from CSV or JSON lines into a tenant, with password hashes (bcrypt, scrypt, PBKDF2, argon2), groups "
-        "and roles. Members: email, and if wanted name, active, provider, password_hash, metadata, groups, roles, "
-        "client_id, email_verified, created_at, last_login, id. A bad row stays out and stands in the report, the others "
-        "come in. A killed import goes on where it was when the same command is run again. Exit code 0: all rows are in; "
-        "1: some are not; 2: nothing was tried. Example: import_users acme people.csv --dry-run --report bad.csv"
+        "Import end users from CSV or JSON lines into a tenant, with password hashes (bcrypt, scrypt, PBKDF2, argon2), groups "
+        "and roles. Fields: email, and optionally name, active, provider, password_hash, metadata, groups, roles, "
+        "client_id, email_verified, created_at, last_login, id. Invalid rows are skipped and listed in the report. "
+        "Run the same command again to continue an interrupted import. Exit code 0: all rows were imported; "
+        "1: some were not; 2: nothing was tried. Example: import_users acme people.csv --dry-run --report bad.csv"
     )
     what = "rows"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument(
-            "--create-missing", action="store_true", help="Make roles and groups that rows name and that are missing."
-        )
+        parser.add_argument("--create-missing", action="store_true", help="Create missing roles and groups.")
         parser.add_argument(
             "--default-client",
             action="store_true",
-            help="Users of clients that this tenant does not have get its default client.",
+            help="Assign users of unknown clients to the default client.",
         )
 
     def bring_in(self, stated: Mapping[str, Any], **how: Any) -> tuple[Tally, Report]:

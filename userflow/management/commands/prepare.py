@@ -1,4 +1,4 @@
-"""`prepare`: everything between an empty database server and the first request; harmless when it is done."""
+"""`prepare`: set up an empty database server for the first request; safe to repeat."""
 
 import os
 from argparse import ArgumentParser
@@ -28,16 +28,16 @@ PREPARE_LOCK = 7_215_005
 
 class Command(BaseCommand):
     help = (
-        "Migrate the global database, make the template database and the warm pool; in embedded mode also migrate "
-        "the tenants, make the first operator and a demo tenant, and print once what a newcomer needs. Example: prepare"
+        "Migrate the global database, create the template database and the warm pool. In embedded mode also migrate "
+        "the tenants, create the first operator and a demo tenant, and print their credentials once. Example: prepare"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--no-demo", action="store_true", help="No operator and no demo tenant.")
+        parser.add_argument("--no-demo", action="store_true", help="Create no operator and no demo tenant.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        # Two hosts of one platform may start at the same moment; the second finds everything done. The lock lives and
-        # dies with its connection, which is direct: behind a pooler it would belong to nobody.
+        # Two hosts of one platform may start at the same time; the second finds everything done. A session lock needs a
+        # direct connection: a pooler may switch connections between statements.
         with direct_to_global() as raw:
             raw.execute("SELECT pg_advisory_lock(%s)", [PREPARE_LOCK])
             self._prepare(demo=settings.EMBEDDED and not options["no_demo"])
@@ -50,7 +50,7 @@ class Command(BaseCommand):
             signing.key_set()
         except (SealBroken, DataKeyLocked) as problem:
             raise CommandError(
-                "ENCRYPTION_KEYS does not hold the key that sealed this database's secrets: add that key to the list."
+                "ENCRYPTION_KEYS does not contain the key that sealed this database's secrets. Add that key to the list."
             ) from problem
         server = main_server()
         ensure_template(server)
@@ -65,12 +65,12 @@ class Command(BaseCommand):
         return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
     def _upgrade_tenants(self) -> None:
-        """After a `git pull`; in production an operator does it, and looks at the report before going on."""
+        """Migrate tenants after a `git pull`. In production an operator runs `migrate_tenants` and checks its report."""
         for failure in fleet.migrate_tenants().failed:
             self.stderr.write(f"{failure.slug} keeps its old schema, see `migrate_tenants`: {failure.reason}")
 
     def _first_steps(self) -> None:
-        """Make the operator and the demo tenant, and print what a newcomer needs."""
+        """Create the operator and the demo tenant, and print their credentials."""
         operator = not AdminUser.objects.filter(tenant=None).exists()
         if operator:
             password = os.environ.get("DJANGO_SUPERUSER_PASSWORD") or generated_password()

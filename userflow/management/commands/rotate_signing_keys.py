@@ -1,4 +1,4 @@
-"""`rotate_signing_keys`: the next key of access and refresh tokens, while requests go on."""
+"""`rotate_signing_keys`: rotate the keys of access and refresh tokens while the platform runs."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -11,32 +11,32 @@ from userflow.sessions import signing
 
 class Command(BaseCommand):
     help = (
-        "Make the next signing key. It is published in the JWKS at once and signs ten minutes later, so that verifiers "
-        "that cache the JWKS know it in time; the keys before it verify until their last tokens have expired. Nobody is "
+        "Create the next signing key. It is published in the JWKS at once and signs ten minutes later, so that verifiers "
+        "that cache the JWKS know it in time. Older keys verify until their last tokens have expired. No user is "
         "signed out. Example: rotate_signing_keys, or rotate_signing_keys --status"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         what = parser.add_mutually_exclusive_group()
-        what.add_argument("--at-once", action="store_true", help="Sign with the new key from now on, without notice.")
-        what.add_argument("--status", action="store_true", help="Only show the keys that are valid now.")
+        what.add_argument("--at-once", action="store_true", help="Sign with the new key immediately.")
+        what.add_argument("--status", action="store_true", help="Show the valid keys and exit.")
         what.add_argument(
             "--withdraw",
             metavar="KID",
-            help="Refuse this key's tokens within seconds, because its private half has leaked: whoever holds one of "
-            "them signs in again.",
+            help="Reject this key's tokens within seconds, after its private key has leaked. Users with such tokens "
+            "must sign in again.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["withdraw"]:
             if not signing.withdraw_signing_key(kid=options["withdraw"]):
                 raise CommandError(
-                    "No valid key has this id: rotate_signing_keys --status lists them.", returncode=NOT_TRIED
+                    "No valid key has this id. List the keys with rotate_signing_keys --status.", returncode=NOT_TRIED
                 )
             self.stdout.write(f"{options['withdraw']} is withdrawn.")
         elif not options["status"]:
             key = signing.rotate_signing_keys(at_once=options["at_once"])
-            self.stdout.write(f"{key.kid} signs from {key.signs_from:%Y-%m-%d %H:%M:%S} UTC on.")
+            self.stdout.write(f"{key.kid} signs from {key.signs_from:%Y-%m-%d %H:%M:%S} UTC.")
         for known in signing.signing_key_status():
             until = f"verifies until {known.verifies_until:%Y-%m-%d %H:%M} UTC" if known.verifies_until else ""
             self.stdout.write(
