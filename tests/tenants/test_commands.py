@@ -152,7 +152,7 @@ def test_two_workers_do_not_make_twice_as_many(no_spares: None, another_process:
     [
         ([""], "name: This field may not be empty"),
         (["n" * 256], "name: .*255"),
-        (["A", "--slug", "No Slug"], "slug: Use 1 to 50 of a-z"),
+        (["A", "--slug", "No Slug"], "slug: Use 1 to 50 characters: a-z"),
         (["A", "--server", "nowhere"], "No database server has the name 'nowhere'"),
         (["A", "--admin-username", "ann", "--admin-email", "ann"], "--admin-email: .*e-mail"),
     ],
