@@ -17,7 +17,7 @@ def challenge(answer: Any) -> tuple[int, str | None]:
 @pytest.mark.parametrize(
     "path", ["/authmgr/validate", "/uflow/admin/users/me", "/exsvc/debug/auth", "/webauthn/factors"]
 )
-def test_invalid_token_is_told_apart_from_none(api: Api, tenant: TestTenant, path: str) -> None:
+def test_challenge_distinguishes_invalid_from_missing_token(api: Api, tenant: TestTenant, path: str) -> None:
     refresh = tenant.sign_in(tenant.register())["refresh_token"]
     assert challenge(api.get(path)) == (401, "Bearer")
     assert challenge(api.get(path, token="x.y.z")) == (401, INVALID)
@@ -35,7 +35,7 @@ def test_wrong_password_names_no_error_of_a_token(api: Api) -> None:
     assert challenge(api.post("/uflow/admin/auth/login", body)) == (401, "Bearer")
 
 
-def test_client_that_fails_to_authenticate_is_asked_for_basic(api: Api, tenant: TestTenant) -> None:
+def test_failed_client_authentication_challenges_with_basic(api: Api, tenant: TestTenant) -> None:
     form = {"grant_type": "client_credentials", "client_id": str(tenant.client_id), "client_secret": "wrong"}
     status, asked = challenge(api.post("/authmgr/token", form))
     assert (status, str(asked).split()[0]) == (401, "Basic")
@@ -49,7 +49,7 @@ def test_missing_permission_is_insufficient_scope(tenant: TestTenant) -> None:
     assert challenge(missing) == (403, 'Bearer error="insufficient_scope"')
 
 
-def test_what_no_token_may_do_has_no_challenge(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_forbidden_call_has_no_challenge(tenant: TestTenant, other_tenant: TestTenant) -> None:
     itself = tenant.api.delete(f"/uflow/admin/users/{tenant.admin.id}")
     foreign = tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)})
     assert challenge(itself) == challenge(foreign) == (403, None)

@@ -11,7 +11,7 @@ from tests.world import Api, TestTenant, statements
 PATH = "/authmgr/token"
 
 
-def test_basic_authentication_gives_a_token_with_all_scopes(api: Api, tenant: TestTenant) -> None:
+def test_client_token_by_basic_has_all_scopes(api: Api, tenant: TestTenant) -> None:
     client = make_client(tenant)
     answer = api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
     assert answer.status_code == 200, answer.content
@@ -24,7 +24,7 @@ def test_basic_authentication_gives_a_token_with_all_scopes(api: Api, tenant: Te
     assert (seen["kind"], seen["tenant_id"], seen["client_id"]) == ("client", str(tenant.id), client["client_id"])
 
 
-def test_the_body_may_carry_the_secret_and_a_narrower_scope(api: Api, tenant: TestTenant) -> None:
+def test_client_token_accepts_secret_and_scope_in_body(api: Api, tenant: TestTenant) -> None:
     client = make_client(tenant)
     asked = {"grant_type": "client_credentials", "client_id": client["client_id"], "scope": "services:read"}
     for sent in (form(**asked, client_secret=client["client_secret"]),):
@@ -35,7 +35,7 @@ def test_the_body_may_carry_the_secret_and_a_narrower_scope(api: Api, tenant: Te
 
 
 @pytest.mark.parametrize("scope", ["services:delete", "services:read services:write", "services:read  ", "*", "a\tb"])
-def test_a_scope_beyond_the_clients_is_invalid(api: Api, tenant: TestTenant, scope: str) -> None:
+def test_client_token_rejects_scope_not_granted(api: Api, tenant: TestTenant, scope: str) -> None:
     answer = api.post(PATH, **form(grant_type="client_credentials", scope=scope), headers=basic(make_client(tenant)))
     assert (answer.status_code, answer.json()["error"]) in {(400, "invalid_scope"), (400, "invalid_request")}
 
@@ -53,7 +53,7 @@ def test_a_scope_beyond_the_clients_is_invalid(api: Api, tenant: TestTenant, sco
         "Digest abc",
     ],
 )
-def test_a_client_that_proves_nothing_is_told_how_to(api: Api, header: str | None) -> None:
+def test_client_token_without_secret_is_challenged(api: Api, header: str | None) -> None:
     headers = {"Authorization": header} if header else {}
     answer = api.post(PATH, **form(grant_type="client_credentials"), headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
@@ -61,13 +61,13 @@ def test_a_client_that_proves_nothing_is_told_how_to(api: Api, header: str | Non
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_wrong_secret_unknown_and_inactive_client_are_answered_alike(api: Api, tenant: TestTenant) -> None:
+def test_client_token_errors_do_not_tell_clients_apart(api: Api, tenant: TestTenant) -> None:
     client, off = make_client(tenant), make_client(tenant)
     tenant.api.patch(f"/clientms/tenants/{tenant.id}/clients/{off['id']}/deactivate")
-    nobody = {**client, "client_id": "00000000-0000-4000-8000-000000000000"}
+    unknown = {**client, "client_id": "00000000-0000-4000-8000-000000000000"}
     answers = [
         api.post(PATH, **form(grant_type="client_credentials"), headers=headers)
-        for headers in (basic(client, "ics_wrong"), basic(nobody), basic(off))
+        for headers in (basic(client, "ics_wrong"), basic(unknown), basic(off))
     ]
     assert {(answer.status_code, answer.content) for answer in answers} == {(401, answers[0].content)}
     refused = PlatformEvent.objects.filter(action="client.refused", outcome="refused")
@@ -77,7 +77,7 @@ def test_wrong_secret_unknown_and_inactive_client_are_answered_alike(api: Api, t
     }
 
 
-def test_two_ways_of_authentication_at_once_are_refused(api: Api, tenant: TestTenant) -> None:
+def test_client_token_rejects_two_authentications(api: Api, tenant: TestTenant) -> None:
     client = make_client(tenant)
     sent = form(grant_type="client_credentials", client_secret=client["client_secret"])
     assert api.post(PATH, **sent, headers=basic(client)).json()["error"] == "invalid_request"
@@ -87,7 +87,7 @@ def test_two_ways_of_authentication_at_once_are_refused(api: Api, tenant: TestTe
     assert api.post(PATH, **same, headers=basic(client)).status_code == 200
 
 
-def test_a_public_client_cannot_speak_for_itself(api: Api, tenant: TestTenant) -> None:
+def test_client_token_rejects_public_clients(api: Api, tenant: TestTenant) -> None:
     answer = api.post(PATH, **form(grant_type="client_credentials", client_id=str(tenant.client_id)))
     assert (answer.status_code, answer.json()["error"]) == (400, "unauthorized_client")
 
@@ -103,7 +103,7 @@ def test_a_public_client_cannot_speak_for_itself(api: Api, tenant: TestTenant) -
         ({"grant_type": "client_credentials", "client_secret": "x"}, "invalid_request"),
     ],
 )
-def test_other_requests_are_refused_in_the_form_of_the_rfc(api: Api, sent: dict[str, str], error: str) -> None:
+def test_token_errors_have_rfc_6749_form(api: Api, sent: dict[str, str], error: str) -> None:
     answer = api.post(PATH, **form(**sent))
     assert answer.status_code == 400
     assert answer.json()["error"] == error
@@ -111,7 +111,7 @@ def test_other_requests_are_refused_in_the_form_of_the_rfc(api: Api, sent: dict[
     assert '"' not in answer.json()["error_description"]
 
 
-def test_the_description_names_the_parameter(api: Api) -> None:
+def test_token_error_names_the_parameter(api: Api) -> None:
     missing = api.post(PATH, **form(grant_type=""))
     assert missing.json()["error_description"] == "grant_type: This field is required."
     too_long = api.post(PATH, {"grant_type": "x" * 65, "scope": 5})
@@ -121,13 +121,13 @@ def test_the_description_names_the_parameter(api: Api) -> None:
     assert FORM in other.json()["error_description"]
 
 
-def test_a_parameter_sent_twice_is_refused(api: Api, tenant: TestTenant) -> None:
+def test_token_rejects_repeated_parameter(api: Api, tenant: TestTenant) -> None:
     raw = b"grant_type=client_credentials&grant_type=refresh_token"
     answer = api.post(PATH, raw=raw, content_type=FORM, headers=basic(make_client(tenant)))
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-def test_a_token_costs_two_statements_and_its_first_use_one_more(api: Api, tenant: TestTenant) -> None:
+def test_client_token_statement_counts(api: Api, tenant: TestTenant) -> None:
     client = make_client(tenant)
     with statements() as first:
         api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
@@ -136,7 +136,7 @@ def test_a_token_costs_two_statements_and_its_first_use_one_more(api: Api, tenan
     assert (first.counts, second.counts) == ((3, 0), (2, 0))
 
 
-def test_an_hour_of_use_is_noted_once_a_minute(api: Api, tenant: TestTenant) -> None:
+def test_client_usage_is_stored_once_a_minute(api: Api, tenant: TestTenant) -> None:
     client = make_client(tenant)
     where = f"/clientms/tenants/{tenant.id}/clients/{client['id']}"
     assert tenant.api.get(where).json()["last_used_at"] is None

@@ -43,7 +43,7 @@ def published() -> set[str]:
     return {key["kid"] for key in Api().get(JWKS).json()["keys"]}
 
 
-def test_the_next_key_is_published_before_it_signs(tenant: TestTenant) -> None:
+def test_next_key_is_published_before_it_signs(tenant: TestTenant) -> None:
     # It outruns those that other tests have announced: one of them might begin to sign in the middle of this one.
     command("--at-once")
     before = kid_of(sign_in_admin(tenant.admin.username)["access_token"])
@@ -58,7 +58,7 @@ def test_the_next_key_is_published_before_it_signs(tenant: TestTenant) -> None:
     assert tenant.api.get(VALIDATE).status_code == 200
 
 
-def test_a_rotation_at_once_outruns_one_that_was_announced(tenant: TestTenant) -> None:
+def test_immediate_rotation_overtakes_a_published_one(tenant: TestTenant) -> None:
     command()
     announced = SigningKey.objects.latest("created_at")
     command("--at-once")
@@ -68,7 +68,7 @@ def test_a_rotation_at_once_outruns_one_that_was_announced(tenant: TestTenant) -
     assert kid_of(sign_in_admin(tenant.admin.username)["access_token"]) == newest.kid
 
 
-def test_old_keys_verify_as_long_as_any_access_token_lives(tenant: TestTenant) -> None:
+def test_old_keys_verify_until_last_token_expires(tenant: TestTenant) -> None:
     signer = signing.key_set().signing_kid
     command("--at-once")
     until = SigningKey.objects.get(pk=signer).verifies_until
@@ -76,7 +76,7 @@ def test_old_keys_verify_as_long_as_any_access_token_lives(tenant: TestTenant) -
     assert timedelta(hours=23) < until - now() <= timedelta(hours=24)
 
 
-def test_requests_go_on_during_rotations(tenant: TestTenant) -> None:
+def test_requests_succeed_during_rotations(tenant: TestTenant) -> None:
     person = tenant.register()
     old = tenant.sign_in(person)
     stop, statuses = threading.Event(), []
@@ -114,7 +114,7 @@ def test_requests_go_on_during_rotations(tenant: TestTenant) -> None:
     assert set(statuses) == {200}
 
 
-def test_a_key_that_another_process_has_just_made_is_known_at_its_first_token(tenant: TestTenant) -> None:
+def test_key_of_another_process_is_read_at_first_token(tenant: TestTenant) -> None:
     signing.key_set()
     stale = signing._current
     command("--at-once")
@@ -125,7 +125,7 @@ def test_a_key_that_another_process_has_just_made_is_known_at_its_first_token(te
     assert Api(token=token).get(VALIDATE).status_code == 200
 
 
-def test_a_withdrawn_keys_tokens_are_refused_and_another_key_signs(tenant: TestTenant) -> None:
+def test_withdrawn_key_is_rejected_and_replaced(tenant: TestTenant) -> None:
     command("--at-once")
     leaked = signing.key_set().signing_kid
     token = sign_in_admin(tenant.admin.username)["access_token"]
@@ -138,7 +138,7 @@ def test_a_withdrawn_keys_tokens_are_refused_and_another_key_signs(tenant: TestT
         command(f"--withdraw={leaked}")
 
 
-def test_the_status_names_each_valid_key_and_no_secret() -> None:
+def test_key_status_lists_valid_keys_without_secrets() -> None:
     shown = command("--status")
     keys = {line.split()[0]: line for line in shown.splitlines()}
     assert set(keys) == published()
@@ -146,7 +146,7 @@ def test_the_status_names_each_valid_key_and_no_secret() -> None:
     assert sum(" signing " in line for line in keys.values()) == 1
 
 
-def test_the_key_set_can_be_cached_and_holds_no_private_part(api: Api) -> None:
+def test_jwks_is_cacheable_without_private_keys(api: Api) -> None:
     answer = api.get(JWKS)
     assert answer.headers["Cache-Control"] == "public, max-age=300"
     for key in answer.json()["keys"]:
@@ -156,7 +156,7 @@ def test_the_key_set_can_be_cached_and_holds_no_private_part(api: Api) -> None:
     assert b"PRIVATE" not in bytes(stored.private_sealed)
 
 
-def test_every_rotation_is_audited() -> None:
+def test_key_rotation_is_audited() -> None:
     command("--at-once")
     kid = signing.key_set().signing_kid
     assert PlatformEvent.objects.get(action="signing_key.rotated", target_id=kid).details == {"at_once": True}

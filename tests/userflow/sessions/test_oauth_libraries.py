@@ -47,7 +47,7 @@ def metadata(place: str) -> dict[str, Any]:
     return dict(requests.get(place + SUFFIX, timeout=60).json())
 
 
-def test_the_metadata_satisfies_authlib(metadata: dict[str, Any], place: str) -> None:
+def test_metadata_satisfies_authlib(metadata: dict[str, Any], place: str) -> None:
     AuthorizationServerMetadata(metadata).validate()
     assert metadata["token_endpoint"] == f"{place}/authmgr/token"
     assert set(metadata["grant_types_supported"]) == {"client_credentials", "refresh_token"}
@@ -55,7 +55,7 @@ def test_the_metadata_satisfies_authlib(metadata: dict[str, Any], place: str) ->
     assert "tenants:write" not in metadata["scopes_supported"]
 
 
-def test_the_metadata_does_not_follow_a_forged_host(api: Api) -> None:
+def test_metadata_ignores_forged_host(api: Api) -> None:
     answer = api.get(SUFFIX, headers={"Host": "localhost:666"})
     assert answer.status_code in (200, 400)
     assert b":666" not in answer.content
@@ -63,7 +63,7 @@ def test_the_metadata_does_not_follow_a_forged_host(api: Api) -> None:
 
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
-def test_authlib_gets_uses_introspects_and_revokes_a_clients_token(
+def test_authlib_gets_uses_and_revokes_client_token(
     metadata: dict[str, Any], place: str, tenant: TestTenant, method: str
 ) -> None:
     client = make_client(tenant)
@@ -84,7 +84,7 @@ def test_authlib_gets_uses_introspects_and_revokes_a_clients_token(
     assert session.get(f"{place}/authmgr/validate").status_code == 401
 
 
-def test_authlib_refreshes_a_users_token(metadata: dict[str, Any], place: str, tenant: TestTenant) -> None:
+def test_authlib_refreshes_user_token(metadata: dict[str, Any], place: str, tenant: TestTenant) -> None:
     pair = tenant.sign_in(tenant.register())
     session = AuthlibSession(str(tenant.client_id), token_endpoint_auth_method="none", token=pair)
     fresh = session.refresh_token(metadata["token_endpoint"], refresh_token=pair["refresh_token"])
@@ -92,7 +92,7 @@ def test_authlib_refreshes_a_users_token(metadata: dict[str, Any], place: str, t
     assert session.get(f"{place}/authmgr/profile").status_code == 200
 
 
-def test_requests_oauthlib_gets_a_clients_token(metadata: dict[str, Any], place: str, tenant: TestTenant) -> None:
+def test_requests_oauthlib_gets_client_token(metadata: dict[str, Any], place: str, tenant: TestTenant) -> None:
     client = make_client(tenant)
     session = OAuth2Session(client=BackendApplicationClient(client["client_id"], scope=["services:read"]))
     token = session.fetch_token(metadata["token_endpoint"], client_secret=client["client_secret"])
@@ -100,7 +100,7 @@ def test_requests_oauthlib_gets_a_clients_token(metadata: dict[str, Any], place:
     assert session.get(f"{place}/authmgr/validate").json()["kind"] == "client"
 
 
-def test_requests_oauthlib_understands_the_refusals(metadata: dict[str, Any], tenant: TestTenant) -> None:
+def test_requests_oauthlib_understands_errors(metadata: dict[str, Any], tenant: TestTenant) -> None:
     client = make_client(tenant)
     session = OAuth2Session(client=BackendApplicationClient(client["client_id"]))
     with pytest.raises(InvalidClientError):
@@ -118,9 +118,7 @@ def test_requests_oauthlib_understands_the_refusals(metadata: dict[str, Any], te
         )
 
 
-def test_requests_oauthlib_refreshes_by_itself_when_a_token_has_expired(
-    metadata: dict[str, Any], place: str, tenant: TestTenant
-) -> None:
+def test_requests_oauthlib_refreshes_expired_token(metadata: dict[str, Any], place: str, tenant: TestTenant) -> None:
     pair = {**tenant.sign_in(tenant.register()), "expires_in": -1}
     kept: list[dict[str, Any]] = []
     session = OAuth2Session(
@@ -134,7 +132,7 @@ def test_requests_oauthlib_refreshes_by_itself_when_a_token_has_expired(
     assert kept[0]["refresh_token"] != pair["refresh_token"]
 
 
-def test_a_verifier_needs_nothing_but_the_published_keys(metadata: dict[str, Any], tenant: TestTenant) -> None:
+def test_verifier_needs_only_published_keys(metadata: dict[str, Any], tenant: TestTenant) -> None:
     token = tenant.sign_in(tenant.register())["access_token"]
     keys = KeySet.import_key_set(requests.get(metadata["jwks_uri"], timeout=60).json())
     verified = jose.decode(token, keys, algorithms=["ES256"])

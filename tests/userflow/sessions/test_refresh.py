@@ -29,7 +29,7 @@ def eleven_seconds_pass(tenant: TestTenant) -> None:
         EndUserRefreshToken.objects.exclude(used_at=None).update(used_at=F("used_at") - timedelta(seconds=11))
 
 
-def test_a_refresh_gives_a_new_pair_of_the_same_session(tenant: TestTenant) -> None:
+def test_refresh_returns_new_pair_of_same_session(tenant: TestTenant) -> None:
     first = tenant.sign_in(tenant.register())
     answer = refresh(first["refresh_token"], client_id=str(tenant.client_id))
     assert answer.status_code == 200, answer.content
@@ -43,7 +43,7 @@ def test_a_refresh_gives_a_new_pair_of_the_same_session(tenant: TestTenant) -> N
     assert Api(token=first["access_token"]).get(VALIDATE).status_code == 401
 
 
-def test_twenty_uses_at_once_get_one_and_the_same_successor(tenant: TestTenant) -> None:
+def test_parallel_refreshes_get_same_successor(tenant: TestTenant) -> None:
     first = tenant.sign_in(tenant.register())["refresh_token"]
 
     def use(_: int) -> tuple[int, str]:
@@ -59,7 +59,7 @@ def test_twenty_uses_at_once_get_one_and_the_same_successor(tenant: TestTenant) 
     assert next(iter(answers))[0] == 200
 
 
-def test_a_use_after_ten_seconds_ends_the_session_and_is_audited(tenant: TestTenant) -> None:
+def test_refresh_reuse_ends_session_and_is_audited(tenant: TestTenant) -> None:
     person = tenant.register()
     first = tenant.sign_in(person)
     second = refresh(first["refresh_token"]).json()
@@ -80,13 +80,13 @@ def test_refresh_with_predecessor_of_used_token_is_reuse(tenant: TestTenant) -> 
     second = refresh(first["refresh_token"]).json()
     assert refresh(first["refresh_token"]).json()["refresh_token"] == second["refresh_token"]
     third = refresh(second["refresh_token"]).json()
-    # Within the ten seconds: whoever has used the successor had it, so this caller is somebody else.
+    # Within the ten seconds: the holder has used the successor, so this caller is another one.
     assert refresh(first["refresh_token"]).json()["error"] == "invalid_grant"
     assert Api(token=third["access_token"]).get(VALIDATE).status_code == 401
     assert refresh(third["refresh_token"]).json()["error"] == "invalid_grant"
 
 
-def test_an_admins_session_ends_alike(new_tenant: Any) -> None:
+def test_refresh_reuse_ends_admin_session(new_tenant: Any) -> None:
     own = new_tenant()
     from tests.world import sign_in_admin
 
@@ -102,7 +102,7 @@ def test_an_admins_session_ends_alike(new_tenant: Any) -> None:
     assert PlatformEvent.objects.filter(action="refresh_token.reused", tenant_id=own.id).count() == 1
 
 
-def test_no_refresh_token_and_no_answer_is_kept_in_clear(tenant: TestTenant) -> None:
+def test_refresh_tokens_are_stored_hashed_or_sealed(tenant: TestTenant) -> None:
     person = tenant.register()
     second = refresh(tenant.sign_in(person)["refresh_token"]).json()
     with in_tenant(tenant.id):
@@ -113,12 +113,12 @@ def test_no_refresh_token_and_no_answer_is_kept_in_clear(tenant: TestTenant) -> 
 
 
 @pytest.mark.parametrize("spoilt", ["", "x", "a.b.c"])
-def test_what_is_no_refresh_token_is_refused(spoilt: str) -> None:
+def test_refresh_rejects_other_strings(spoilt: str) -> None:
     answer = refresh(spoilt)
     assert (answer.status_code, answer.json()["error"]) in {(400, "invalid_grant"), (400, "invalid_request")}
 
 
-def test_a_token_is_bound_to_its_client(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_refresh_token_is_bound_to_its_client(tenant: TestTenant, other_tenant: TestTenant) -> None:
     token = tenant.sign_in(tenant.register())["refresh_token"]
     client = make_client(tenant)
     assert refresh(token, client_id=str(other_tenant.client_id)).json()["error"] == "invalid_grant"
@@ -128,7 +128,7 @@ def test_a_token_is_bound_to_its_client(tenant: TestTenant, other_tenant: TestTe
     assert refresh(token, client_id=str(tenant.client_id)).status_code == 200
 
 
-def test_a_confidential_clients_user_is_refreshed_by_that_client_only(tenant: TestTenant) -> None:
+def test_refresh_requires_secret_of_confidential_client(tenant: TestTenant) -> None:
     client = make_client(tenant)
     person = tenant.register()
     login = {"client_id": client["client_id"], "email": person.email, "password": person.password}
@@ -139,20 +139,20 @@ def test_a_confidential_clients_user_is_refreshed_by_that_client_only(tenant: Te
     assert refresh(token, headers=basic(client)).status_code == 200
 
 
-def test_a_refresh_with_a_scope_says_what_the_token_carries(tenant: TestTenant) -> None:
+def test_refresh_with_scope_returns_scope(tenant: TestTenant) -> None:
     answer = refresh(tenant.sign_in(tenant.register())["refresh_token"], scope="services:read")
     assert answer.status_code == 200
     assert "services:read" not in answer.json()["scope"].split()
 
 
-def test_a_user_who_is_gone_refreshes_no_more(tenant: TestTenant) -> None:
+def test_refresh_rejects_deleted_or_inactive_user(tenant: TestTenant) -> None:
     person = tenant.register()
     token = tenant.sign_in(person)["refresh_token"]
     tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
     assert refresh(token).json()["error"] == "invalid_grant"
 
 
-def test_a_suspended_tenant_refreshes_nobody(new_tenant: Any, operator: Api) -> None:
+def test_refresh_rejects_suspended_tenant(new_tenant: Any, operator: Api) -> None:
     from tests.world import sign_in_admin
 
     own = new_tenant()
@@ -162,7 +162,7 @@ def test_a_suspended_tenant_refreshes_nobody(new_tenant: Any, operator: Api) -> 
     assert {answer.status_code for answer in answers} <= {400, 401}
 
 
-def test_a_refresh_costs_few_statements(new_tenant: Any) -> None:
+def test_refresh_statement_counts(new_tenant: Any) -> None:
     # Of a tenant of the test's own: the first use in a minute also notes that the client is in use.
     tenant = new_tenant()
     token = tenant.sign_in(tenant.register())["refresh_token"]

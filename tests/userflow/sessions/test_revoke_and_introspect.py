@@ -33,7 +33,7 @@ def introspect(token: str, *, by: Api | None = None, headers: dict[str, str] | N
 
 
 @pytest.mark.parametrize("which", ["access_token", "refresh_token"])
-def test_revoking_either_token_of_a_user_ends_the_session(tenant: TestTenant, which: str) -> None:
+def test_revoke_of_either_user_token_ends_session(tenant: TestTenant, which: str) -> None:
     person = tenant.register()
     pair, other = tenant.sign_in(person), tenant.as_user(person)
     answer = revoke(pair[which], client_id=str(tenant.client_id), token_type_hint=which)
@@ -45,7 +45,7 @@ def test_revoking_either_token_of_a_user_ends_the_session(tenant: TestTenant, wh
         assert TenantEvent.objects.filter(action="session.revoked", actor_id=str(person.id)).count() == 1
 
 
-def test_revoking_a_clients_token_ends_that_one_only(tenant: TestTenant) -> None:
+def test_revoke_of_client_token_ends_only_that_one(tenant: TestTenant) -> None:
     client = make_client(tenant)
     one, two = own_token(client), own_token(client)
     assert revoke(one, headers=basic(client)).status_code == 200
@@ -55,7 +55,7 @@ def test_revoking_a_clients_token_ends_that_one_only(tenant: TestTenant) -> None
     assert PlatformEvent.objects.filter(action="client_token.revoked", target_id=client["id"]).count() == 2
 
 
-def test_an_admins_token_needs_no_client(new_tenant: Any) -> None:
+def test_revoke_of_admin_token_needs_no_client(new_tenant: Any) -> None:
     own = new_tenant()
     pair = sign_in_admin(own.admin.username)
     assert revoke(pair["refresh_token"]).status_code == 200
@@ -63,28 +63,28 @@ def test_an_admins_token_needs_no_client(new_tenant: Any) -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "a.b.c", "ä", "e30.e30.e30"])
-def test_unknown_tokens_are_no_error(token: str) -> None:
+def test_revoke_of_unknown_token_succeeds(token: str) -> None:
     assert revoke(token).status_code == 200
 
 
-def test_a_token_of_another_client_stays(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_revoke_rejects_token_of_other_client(tenant: TestTenant, other_tenant: TestTenant) -> None:
     pair = tenant.sign_in(tenant.register())
-    stranger, foreign = make_client(tenant), make_client(other_tenant)
-    for client in (stranger, foreign):
+    other, foreign = make_client(tenant), make_client(other_tenant)
+    for client in (other, foreign):
         answer = revoke(pair["refresh_token"], headers=basic(client))
         assert (answer.status_code, answer.json()["error"]) == (400, "unauthorized_client")
-    wrong = revoke(own_token(stranger), client_id=stranger["client_id"])
+    wrong = revoke(own_token(other), client_id=other["client_id"])
     assert (wrong.status_code, wrong.json()["error"]) == (401, "invalid_client")
-    assert revoke(own_token(stranger)).status_code == 401
+    assert revoke(own_token(other)).status_code == 401
     assert Api(token=pair["access_token"]).get(VALIDATE).status_code == 200
 
 
-def test_a_token_must_be_named(api: Api) -> None:
+def test_revoke_requires_token(api: Api) -> None:
     answer = api.post(REVOKE, **form(token_type_hint="access_token"))
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-def test_a_client_that_logs_out_ends_its_token_or_all_of_them(tenant: TestTenant) -> None:
+def test_client_logout_ends_one_or_all_tokens(tenant: TestTenant) -> None:
     client = make_client(tenant)
     one, two, three = (own_token(client) for _ in range(3))
     assert Api(token=one).post("/authmgr/logout").status_code == 200
@@ -100,7 +100,7 @@ def test_client_logout_leaves_other_clients_alone(tenant: TestTenant) -> None:
     assert [Api(token=token).get(VALIDATE).status_code for token in (one, other)] == [401, 200]
 
 
-def test_revoked_tokens_and_dead_keys_are_forgotten_when_they_have_expired(tenant: TestTenant) -> None:
+def test_expired_revocations_and_keys_are_deleted(tenant: TestTenant) -> None:
     one, two = (own_token(make_client(tenant)) for _ in range(2))
     jtis = []
     for token in (one, two):
@@ -121,7 +121,7 @@ def test_revoked_tokens_and_dead_keys_are_forgotten_when_they_have_expired(tenan
 # --- introspect ------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_sees_what_a_users_token_means_now(tenant: TestTenant) -> None:
+def test_introspection_returns_current_state(tenant: TestTenant) -> None:
     person = tenant.register()
     pair, client = tenant.sign_in(person), make_client(tenant)
     answer = introspect(pair["access_token"], headers=basic(client))
@@ -135,7 +135,7 @@ def test_a_client_sees_what_a_users_token_means_now(tenant: TestTenant) -> None:
     assert {"exp", "iat", "nbf", "iss", "jti", "sid", "roles", "permissions", "scope"} <= set(known)
 
 
-def test_a_refresh_token_is_active_until_it_is_used_and_never_shows_its_id(tenant: TestTenant) -> None:
+def test_introspection_of_refresh_token(tenant: TestTenant) -> None:
     pair, client = tenant.sign_in(tenant.register()), make_client(tenant)
     known = introspect(pair["refresh_token"], headers=basic(client)).json()
     assert (known["active"], known["token_type"]) == (True, "refresh_token")
@@ -144,14 +144,14 @@ def test_a_refresh_token_is_active_until_it_is_used_and_never_shows_its_id(tenan
     assert introspect(pair["refresh_token"], headers=basic(client)).json() == {"active": False}
 
 
-def test_admins_and_clients_with_a_bearer_and_operators_may_ask(tenant: TestTenant, operator: Api) -> None:
+def test_introspection_accepts_bearer_callers(tenant: TestTenant, operator: Api) -> None:
     token = tenant.sign_in(tenant.register())["access_token"]
     client = Api(token=own_token(make_client(tenant)))
     for caller in (tenant.api, client, operator):
         assert introspect(token, by=caller).json()["active"] is True
 
 
-def test_other_tenants_users_and_nobody_learn_nothing(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_introspection_hides_tokens_of_other_tenants(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = tenant.register()
     token = tenant.sign_in(person)["access_token"]
     foreign = make_client(other_tenant)
@@ -172,11 +172,11 @@ def test_other_tenants_users_and_nobody_learn_nothing(tenant: TestTenant, other_
     assert {(answer.status_code, answer.json()["error"]) for answer in refused} == {(401, "invalid_client")}
 
 
-def test_an_operators_token_is_unknown_to_tenants(tenant: TestTenant, operator: Api) -> None:
+def test_introspection_hides_operator_tokens_from_tenants(tenant: TestTenant, operator: Api) -> None:
     assert introspect(str(operator.token), by=tenant.api).json() == {"active": False}
 
 
-def test_what_no_longer_stands_is_inactive(tenant: TestTenant) -> None:
+def test_introspection_of_ended_session_is_inactive(tenant: TestTenant) -> None:
     client, person = make_client(tenant), tenant.register()
     pair = tenant.sign_in(person)
     Api(token=pair["access_token"]).post("/authmgr/logout")
@@ -188,7 +188,7 @@ def test_what_no_longer_stands_is_inactive(tenant: TestTenant) -> None:
         assert introspect(spent, headers=basic(client)).json() == {"active": False}
 
 
-def test_introspection_by_a_client_costs_three_statements_for_a_user(tenant: TestTenant) -> None:
+def test_introspection_statement_counts(tenant: TestTenant) -> None:
     token, client = tenant.sign_in(tenant.register())["access_token"], make_client(tenant)
     introspect(token, headers=basic(client))
     with statements() as seen:

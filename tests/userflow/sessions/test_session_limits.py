@@ -76,7 +76,7 @@ def test_refresh_extends_the_idle_limit_only(tenant: TestTenant) -> None:
     assert is_over(again)
 
 
-def test_shorter_tenant_limits_hold_for_sessions_that_are_open(new_tenant: Any, operator: Api) -> None:
+def test_shorter_tenant_limits_apply_to_open_sessions(new_tenant: Any, operator: Api) -> None:
     own = new_tenant()
     person, admin = own.sign_in(own.register()), sign_in_admin(own.admin.username)
     age(person, own, opened=7200, used=7200)

@@ -17,7 +17,7 @@ PATH = "/authmgr/sessions"
 VALIDATE = "/authmgr/validate"
 
 
-def test_a_user_sees_their_sessions_and_which_one_this_is(tenant: TestTenant) -> None:
+def test_session_list_marks_current_session(tenant: TestTenant) -> None:
     person = tenant.register()
     older, newer = tenant.as_user(person), tenant.as_user(person)
     listed = newer.get(PATH).json()
@@ -29,7 +29,7 @@ def test_a_user_sees_their_sessions_and_which_one_this_is(tenant: TestTenant) ->
     assert older.get(PATH, {"limit": 1, "page": 2}).json()["sessions"][0]["current"] is True
 
 
-def test_one_session_is_ended_and_the_others_stay(tenant: TestTenant) -> None:
+def test_delete_session_keeps_the_others(tenant: TestTenant) -> None:
     person = tenant.register()
     here, there = tenant.as_user(person), tenant.as_user(person)
     mine = next(s for s in here.get(PATH).json()["sessions"] if not s["current"])
@@ -43,7 +43,7 @@ def test_one_session_is_ended_and_the_others_stay(tenant: TestTenant) -> None:
         assert event.details == {"user_id": str(person.id)}
 
 
-def test_an_admin_sees_and_ends_those_of_a_user(tenant: TestTenant) -> None:
+def test_admin_lists_and_ends_sessions_of_user(tenant: TestTenant) -> None:
     person = tenant.register()
     api = tenant.as_user(person)
     listed = tenant.api.get(PATH, {"user_id": str(person.id)}).json()
@@ -52,7 +52,7 @@ def test_an_admin_sees_and_ends_those_of_a_user(tenant: TestTenant) -> None:
     assert api.get(VALIDATE).status_code == 401
 
 
-def test_another_tenants_sessions_are_like_unknown_ones(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_sessions_of_other_tenant_are_unknown(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = tenant.register()
     session = tenant.as_user(person).get(PATH).json()["sessions"][0]["id"]
     unknown = other_tenant.api.delete(f"{PATH}/{uuid4()}")
@@ -74,10 +74,10 @@ def test_admin_sessions_of_another_tenant_are_unknown(tenant: TestTenant, other_
 
 
 def test_end_session_checks_the_stated_user(tenant: TestTenant) -> None:
-    person, neighbour = tenant.register(), tenant.register()
+    person, other = tenant.register(), tenant.register()
     api = tenant.as_user(person)
     session = api.get(PATH).json()["sessions"][0]["id"]
-    assert tenant.api.delete(f"{PATH}/{session}", query={"user_id": str(neighbour.id)}).status_code == 404
+    assert tenant.api.delete(f"{PATH}/{session}", query={"user_id": str(other.id)}).status_code == 404
     assert tenant.api.delete(f"{PATH}/{session}", query={"user_id": str(person.id)}).status_code == 200
 
 
@@ -91,7 +91,7 @@ def test_sign_out_everywhere_leaves_other_users_alone(new_tenant: Any, kind: str
     assert [api.get("/authmgr/validate").status_code for api in apis] == [401, 200]
 
 
-def test_users_see_and_end_nobody_elses(tenant: TestTenant) -> None:
+def test_end_user_reaches_only_own_sessions(tenant: TestTenant) -> None:
     victim, other = tenant.register(), tenant.register()
     api, attacker = tenant.as_user(victim), tenant.as_user(other)
     session = api.get(PATH).json()["sessions"][0]["id"]
@@ -101,7 +101,7 @@ def test_users_see_and_end_nobody_elses(tenant: TestTenant) -> None:
     assert api.get(VALIDATE).status_code == 200
 
 
-def test_admin_users_sessions_need_the_right_for_admin_users_too(new_tenant: Any) -> None:
+def test_sessions_of_admins_need_admin_permissions(new_tenant: Any) -> None:
     own = new_tenant()
     mark = uuid4().hex[:8]
     member = {"email": f"m-{mark}@example.com", "first_name": "A", "last_name": "B", "password": "correct horse 9 bat"}
@@ -115,7 +115,7 @@ def test_admin_users_sessions_need_the_right_for_admin_users_too(new_tenant: Any
     assert manager.get(VALIDATE).status_code == 401
 
 
-def test_without_sessions_read_nobody_elses_are_shown(new_tenant: Any) -> None:
+def test_session_list_of_others_needs_permission(new_tenant: Any) -> None:
     own = new_tenant()
     person = own.register()
     role = AdminRole.objects.create(name=f"clerk-{uuid4().hex[:6]}", permissions=["endusers:read"])
@@ -124,7 +124,7 @@ def test_without_sessions_read_nobody_elses_are_shown(new_tenant: Any) -> None:
     assert own.api.get(PATH).status_code == 200
 
 
-def test_an_operator_names_the_tenant_or_means_admin_users(tenant: TestTenant, operator: Api) -> None:
+def test_operator_session_list_by_tenant_or_of_admins(tenant: TestTenant, operator: Api) -> None:
     person = tenant.register()
     tenant.as_user(person)
     named = operator.get(PATH, {"user_id": str(person.id), "tenant_id": str(tenant.id)})
@@ -138,7 +138,7 @@ def test_an_operator_names_the_tenant_or_means_admin_users(tenant: TestTenant, o
     assert operator.delete(f"{PATH}/{session}", query={"tenant_id": str(tenant.id)}).status_code == 200
 
 
-def test_a_client_has_none_of_its_own(tenant: TestTenant) -> None:
+def test_session_list_rejects_clients_own(tenant: TestTenant) -> None:
     client = Api(token=own_token(make_client(tenant, scopes=["sessions:read", "sessions:write"])))
     assert client.get(PATH).status_code == 403
     person = tenant.register()
@@ -154,8 +154,8 @@ def ended(api: Api, user_id: Any, **query: Any) -> tuple[int, Any]:
 
 
 def test_delete_sessions_ends_all_of_a_user(tenant: TestTenant) -> None:
-    person, neighbour = tenant.register(), tenant.register()
-    apis, other = [tenant.as_user(person), tenant.as_user(person)], tenant.as_user(neighbour)
+    person, second = tenant.register(), tenant.register()
+    apis, other = [tenant.as_user(person), tenant.as_user(person)], tenant.as_user(second)
     refresh = tenant.sign_in(person)["refresh_token"]
     assert ended(tenant.api, person.id) == (200, 3)
     assert [api.get(VALIDATE).status_code for api in (*apis, other)] == [401, 401, 200]
@@ -202,7 +202,7 @@ def test_delete_sessions_stays_in_the_tenant(tenant: TestTenant, other_tenant: T
     assert api.get(VALIDATE).status_code == 401
 
 
-def test_sessions_of_a_stronger_end_user_stay(new_tenant: Any) -> None:
+def test_delete_sessions_of_stronger_end_user_is_rejected(new_tenant: Any) -> None:
     own = new_tenant()
     strong, plain = own.register(), own.register()
     role = own.api.post("/authmgr/roles", {"name": "clerks", "permissions": ["services:read"]}).json()["id"]
@@ -217,7 +217,7 @@ def test_sessions_of_a_stronger_end_user_stay(new_tenant: Any) -> None:
     assert ended(manager, plain.id) == (200, 1)
 
 
-def test_sessions_of_a_stronger_admin_stay(new_tenant: Any) -> None:
+def test_delete_sessions_of_stronger_admin_is_rejected(new_tenant: Any) -> None:
     own = new_tenant()
     role = AdminRole.objects.create(
         name=f"half-{uuid4().hex[:6]}", permissions=["admins:read", "admins:write", "sessions:read", "sessions:write"]
@@ -235,7 +235,7 @@ def test_sessions_of_a_stronger_admin_stay(new_tenant: Any) -> None:
     assert api.get(VALIDATE).status_code == 401
 
 
-def test_a_list_costs_two_statements_beyond_the_authentication(tenant: TestTenant) -> None:
+def test_session_list_statement_counts(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
     with statements() as seen:
         api.get(PATH)

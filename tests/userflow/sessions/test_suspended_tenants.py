@@ -33,14 +33,14 @@ def test_client_credentials_of_a_suspended_tenant(
     new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
     tenant = new_tenant()
-    client, neighbour = make_client(tenant), make_client(other_tenant)
+    client, other = make_client(tenant), make_client(other_tenant)
     set_state(tenant, "suspended")
     assert told(by_client(client)) == (400, "unauthorized_client", True)
     assert told(by_client(client, "wrong")) == (401, "invalid_client", False)
-    assert told(by_client(client, neighbour["client_secret"])) == (401, "invalid_client", False)
+    assert told(by_client(client, other["client_secret"])) == (401, "invalid_client", False)
     public = Api().post(TOKEN, **form(grant_type="client_credentials", client_id=str(tenant.client_id)))
     assert told(public) == (400, "unauthorized_client", False)
-    assert by_client(neighbour).status_code == 200
+    assert by_client(other).status_code == 200
 
 
 def test_refresh_in_a_suspended_tenant(new_tenant: Callable[[], TestTenant], other_tenant: TestTenant) -> None:
@@ -48,15 +48,15 @@ def test_refresh_in_a_suspended_tenant(new_tenant: Callable[[], TestTenant], oth
     used = tenant.sign_in(tenant.register())["refresh_token"]
     token = by_refresh(used).json()["refresh_token"]
     admin = sign_in_admin(tenant.admin.username)["refresh_token"]
-    neighbour = other_tenant.sign_in(other_tenant.register())["refresh_token"]
+    other = other_tenant.sign_in(other_tenant.register())["refresh_token"]
     set_state(tenant, "suspended")
     for valid in (token, admin):
         assert told(by_refresh(valid)) == (400, "invalid_grant", True)
     # Who holds no valid token does not learn that the tenant is suspended.
     assert told(by_refresh(used)) == (400, "invalid_grant", False)
     assert told(by_refresh("nonsense", client_id=str(tenant.client_id))) == (400, "invalid_grant", False)
-    assert told(by_refresh(neighbour, client_id=str(tenant.client_id))) == (400, "invalid_grant", False)
-    assert by_refresh(neighbour).status_code == 200
+    assert told(by_refresh(other, client_id=str(tenant.client_id))) == (400, "invalid_grant", False)
+    assert by_refresh(other).status_code == 200
     set_state(tenant, "active")
     assert by_refresh(token).status_code == 200
 

@@ -1,4 +1,4 @@
-"""An admin whose tenant lets nobody in gets one answer, whether or not the password, token or passkey is right."""
+"""An admin of a closed tenant gets the same response whether or not the password, token or passkey is right."""
 
 import re
 import secrets
@@ -25,7 +25,7 @@ def login(username: str, password: str = PASSWORD) -> Any:
 
 
 @pytest.mark.parametrize("state", CLOSED)
-def test_login_tells_no_right_password_from_a_wrong_one(
+def test_login_does_not_tell_right_from_wrong_password(
     state: str, new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
     tenant = new_tenant()
@@ -40,7 +40,7 @@ def test_login_tells_no_right_password_from_a_wrong_one(
     assert sign_in_admin(other_tenant.admin.username)["access_token"]
 
 
-def test_right_passwords_count_as_tries_too(new_tenant: Callable[[], TestTenant]) -> None:
+def test_right_passwords_count_as_attempts(new_tenant: Callable[[], TestTenant]) -> None:
     one, other = new_tenant(), new_tenant()
     for tenant in (one, other):
         set_state(tenant, "suspended")
@@ -58,7 +58,7 @@ def test_admins_sign_in_while_their_tenant_moves(state: str, new_tenant: Callabl
 
 
 @pytest.mark.parametrize("state", CLOSED)
-def test_password_reset_tells_no_good_token_from_a_bad_one(state: str, new_tenant: Callable[[], TestTenant]) -> None:
+def test_reset_does_not_tell_valid_from_invalid_token(state: str, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     assert Api().post("/uflow/auth/admin/password/forgot", {"email": tenant.admin.email}).status_code == 200
     found = re.search(r"token=(\S+)", mails_to(tenant.admin.email)[-1].body)
@@ -73,7 +73,7 @@ def test_password_reset_tells_no_good_token_from_a_bad_one(state: str, new_tenan
     assert Api().post(path, {"token": token, "password": new}).status_code == 200
 
 
-def test_console_sign_in_tells_no_right_password_from_a_wrong_one(new_tenant: Callable[[], TestTenant]) -> None:
+def test_console_does_not_tell_right_from_wrong_password(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     staff = new_tenant_admin(tenant)
     set_state(tenant, "suspended")

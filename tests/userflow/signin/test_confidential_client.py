@@ -24,14 +24,14 @@ def assert_rejected(answer: Any) -> None:
     assert "access_token" not in answer.json()
 
 
-def test_login_takes_the_secret_by_basic_or_in_the_body(tenant: TestTenant) -> None:
+def test_login_accepts_secret_by_basic_or_in_body(tenant: TestTenant) -> None:
     client, person = make_client(tenant), tenant.register()
     assert login(client, person.email, headers=basic(client)).status_code == 200
     body = login(client, person.email, members={"client_secret": client["client_secret"]})
     assert (body.status_code, body.json()["client_id"]) == (200, client["client_id"])
 
 
-def test_login_without_the_right_secret_is_401_and_audited(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_login_rejects_and_audits_wrong_secret(tenant: TestTenant, other_tenant: TestTenant) -> None:
     client, foreign, person = make_client(tenant), make_client(other_tenant), tenant.register()
     assert_rejected(login(client, person.email))
     assert_rejected(login(client, person.email, members={"client_secret": "ics_wrong"}))
@@ -42,20 +42,20 @@ def test_login_without_the_right_secret_is_401_and_audited(tenant: TestTenant, o
     assert refused.count() == 5
 
 
-def test_login_with_two_secrets_is_400(tenant: TestTenant) -> None:
+def test_login_rejects_two_secrets(tenant: TestTenant) -> None:
     client, person = make_client(tenant), tenant.register()
     answer = login(client, person.email, headers=basic(client), members={"client_secret": client["client_secret"]})
     assert (answer.status_code, set(answer.json()["details"])) == (400, {"client_secret"})
 
 
-def test_login_through_a_public_client_takes_no_secret(tenant: TestTenant) -> None:
+def test_login_through_public_client_rejects_secret(tenant: TestTenant) -> None:
     person, public = tenant.register(), {"client_id": str(tenant.client_id)}
     assert_rejected(login(public, person.email, members={"client_secret": "ics_any"}))
     proxy = {"Authorization": "Basic c3RhZ2luZzpzZWNyZXQ="}
     assert login(public, person.email, headers=proxy).status_code == 200
 
 
-def test_a_rotated_secret_works_during_its_overlap_only(tenant: TestTenant) -> None:
+def test_rotated_secret_works_during_overlap_only(tenant: TestTenant) -> None:
     client, person = make_client(tenant), tenant.register()
     path = f"/clientms/tenants/{tenant.id}/clients/{client['id']}/secret"
     tenant.api.post(path, {"overlap_seconds": 60})
@@ -64,7 +64,7 @@ def test_a_rotated_secret_works_during_its_overlap_only(tenant: TestTenant) -> N
     assert_rejected(login(client, person.email, headers=basic(client)))
 
 
-def test_wrong_client_secrets_count_against_the_address(tenant: TestTenant, settings: Any) -> None:
+def test_wrong_client_secrets_limit_the_address(tenant: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "wrong_secret": (3, 600)}
     client, person, api = make_client(tenant), tenant.register(), Api()
     sent = {"client_id": client["client_id"], "email": person.email, "password": PASSWORD}
@@ -72,14 +72,14 @@ def test_wrong_client_secrets_count_against_the_address(tenant: TestTenant, sett
     assert statuses == [401, 401, 401, 401, 429] or statuses == [401, 401, 401, 429, 429]
 
 
-def test_the_second_step_needs_no_secret_again(tenant: TestTenant) -> None:
+def test_second_step_needs_no_secret(tenant: TestTenant) -> None:
     client, person = make_client(tenant), new_user(tenant).enrol_totp()
     ticket = login(client, person.email, headers=basic(client)).json()["mfa_token"]
     answer = Api().post("/webauthn/totp/verifyLogin", {**person.name, "code": person.code(1), "mfa_token": ticket})
     assert (answer.status_code, "access_token" in answer.json()) == (200, True)
 
 
-def test_a_passkey_sign_in_to_the_client_needs_the_secret(tenant: TestTenant) -> None:
+def test_passkey_sign_in_needs_client_secret(tenant: TestTenant) -> None:
     client, home = make_client(tenant), end_users_of(tenant)
     person, authenticator = user_with_passkey(tenant)
 
@@ -94,7 +94,7 @@ def test_a_passkey_sign_in_to_the_client_needs_the_secret(tenant: TestTenant) ->
     assert (signed_in.status_code, signed_in.json()["user_id"]) == (200, str(person.id))
 
 
-def test_a_sign_up_with_a_passkey_needs_the_secret(tenant: TestTenant) -> None:
+def test_passkey_sign_up_needs_client_secret(tenant: TestTenant) -> None:
     client, api = make_client(tenant, self_registration=True), Api()
     members = {"tenant_id": str(tenant.id), "client_id": client["client_id"], "password": PASSWORD}
     made = api.post("/uflow/user/clients/register", {**members, "email": f"{client['id']}@example.com"}).json()
@@ -111,7 +111,7 @@ def test_a_sign_up_with_a_passkey_needs_the_secret(tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("confidential", [False, True])
-def test_the_secret_costs_no_statement(tenant: TestTenant, confidential: bool) -> None:
+def test_client_secret_costs_no_statement(tenant: TestTenant, confidential: bool) -> None:
     client = make_client(tenant) if confidential else {"client_id": str(tenant.client_id), "client_secret": ""}
     how = {"headers": basic(client)} if confidential else {}
     person = tenant.register()

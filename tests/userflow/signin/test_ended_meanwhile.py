@@ -1,6 +1,6 @@
-"""A sign-in that is ended while a call of it waits: what would outlast the end is not done any more.
+"""A session that ends while one of its calls waits changes nothing that would outlast it.
 
-Somebody has stolen a session; its owner sets a new password, or ends the session. Who does that holds the user's row.
+A session was stolen; its owner resets the password or ends the session, which locks the user's row.
 """
 
 import secrets
@@ -67,13 +67,13 @@ def an_authenticator(thief: Api, person: TestUser) -> Callable[[], Any]:
     return lambda: thief.post("/webauthn/totp/confirmSetup", body)
 
 
-@pytest.mark.parametrize("deed", [new_address, an_authenticator])
-def test_an_end_users_address_and_factors_stay(
-    tenant: TestTenant, deed: Callable[[Api, TestUser], Callable[[], Any]]
+@pytest.mark.parametrize("change", [new_address, an_authenticator])
+def test_ended_session_changes_no_address_or_factor(
+    tenant: TestTenant, change: Callable[[Api, TestUser], Callable[[], Any]]
 ) -> None:
     person = new_user(tenant)
     thief = Api(token=person.token())
-    call = deed(thief, person)
+    call = change(thief, person)
     with in_tenant(tenant.id):
         answer = ended_while(END_USERS, person.id, call)
     assert answer.status_code == 401
@@ -81,7 +81,7 @@ def test_an_end_users_address_and_factors_stay(
     assert (row.email, row.mfa_methods) == (person.email, [])
 
 
-def test_a_factor_is_not_taken_away(tenant: TestTenant) -> None:
+def test_ended_session_removes_no_factor(tenant: TestTenant) -> None:
     person = new_user(tenant)
     token = person.token()
     owner = Api(token=person.enrol_totp(token=token).raised(token))
@@ -93,7 +93,7 @@ def test_a_factor_is_not_taken_away(tenant: TestTenant) -> None:
     assert "totp" in person.row().mfa_methods
 
 
-def test_the_code_of_a_phone_that_is_taken_away_is_worth_nothing(tenant: TestTenant) -> None:
+def test_code_of_removed_phone_is_rejected(tenant: TestTenant) -> None:
     person = new_user(tenant).enrol_phone()
     assert person.api.post("/webauthn/sms/requestCode", person.named_with_client).status_code == 200
     body = {**person.named_with_client, "code": code_to(person.phone)}
@@ -120,7 +120,7 @@ def test_sms_code_replaced_after_comparison_is_rejected(tenant: TestTenant) -> N
     assert person.api.post("/webauthn/sms/verify", new).status_code == 200
 
 
-def test_an_admin_users_address_stays(new_tenant: Callable[[], TestTenant]) -> None:
+def test_ended_session_changes_no_admin_address(new_tenant: Callable[[], TestTenant]) -> None:
     own = new_tenant()
     body = {"email": f"thief-{secrets.token_hex(5)}@example.com", "current_password": PASSWORD}
     answer = ended_while(ADMINS, own.admin.id, lambda: own.api.put("/authmgr/profile", body))
@@ -128,7 +128,7 @@ def test_an_admin_users_address_stays(new_tenant: Callable[[], TestTenant]) -> N
     assert ADMINS.users._default_manager.get(pk=own.admin.id).email == own.admin.email
 
 
-def test_a_change_by_the_old_password_does_not_undo_its_reset(tenant: TestTenant) -> None:
+def test_password_change_does_not_undo_reset(tenant: TestTenant) -> None:
     person = new_user(tenant)
     thief = Api(token=person.token())
     Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "tenant_id": str(tenant.id)})

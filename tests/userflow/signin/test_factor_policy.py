@@ -68,7 +68,7 @@ def test_operation_rejects_sessions_below_policy(strict: tuple[str, str], operat
             assert answer.status_code == 401, (answer.status_code, answer.content)
 
 
-def test_tenant_policy_holds_for_sessions_that_are_open(new_tenant: Any, operator: Api) -> None:
+def test_tenant_policy_applies_to_open_sessions(new_tenant: Any, operator: Api) -> None:
     tenant = new_tenant()
     client = make_client(tenant)
     pair, admin = tenant.sign_in(tenant.register()), sign_in_admin(tenant.admin.username)
@@ -95,7 +95,7 @@ def test_session_below_policy_enrolls_and_signs_in_again(new_tenant: Any, operat
     assert refresh(again["refresh_token"]).status_code == 200
 
 
-def test_operators_without_a_factor_reach_nothing(tenant: TestTenant, operator: Api, settings: Any) -> None:
+def test_operators_without_factor_are_rejected(tenant: TestTenant, operator: Api, settings: Any) -> None:
     ann = new_user(tenant)
     settings.OPERATORS_REQUIRE_FACTOR = True
     reset = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
@@ -112,7 +112,7 @@ def test_operators_without_a_factor_reach_nothing(tenant: TestTenant, operator: 
     assert operator.post("/webauthn/totp/beginSetup", ann.name).status_code == 403
 
 
-def test_operator_login_without_a_factor_gives_no_token(operator_name: str, settings: Any) -> None:
+def test_operator_login_without_factor_returns_no_token(operator_name: str, settings: Any) -> None:
     settings.OPERATORS_REQUIRE_FACTOR = True
     body = {"username": operator_name, "password": PASSWORD}
     answer = Api().post("/uflow/admin/auth/login", body)
@@ -124,7 +124,7 @@ def test_operator_login_without_a_factor_gives_no_token(operator_name: str, sett
     assert begun.status_code == 200
 
 
-def test_operators_policy_leaves_tenants_alone(tenant: TestTenant, settings: Any) -> None:
+def test_operator_policy_does_not_apply_to_tenants(tenant: TestTenant, settings: Any) -> None:
     settings.OPERATORS_REQUIRE_FACTOR = True
     assert tenant.api.get(PROFILE).status_code == 200
     assert tenant.as_user(tenant.register()).get(PROFILE).status_code == 200

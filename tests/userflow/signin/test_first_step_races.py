@@ -1,4 +1,4 @@
-"""A password that is replaced, or a user who is switched off, while the old password signs in: nothing is earned by it."""
+"""A login gets nothing when the password is replaced or the user deactivated while it runs."""
 
 import time
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from tests.world import PASSWORD, Api, TestTenant, statements
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
-CHANGES = {"another password": {"password": "argon2$another"}, "switched off": {"active": False}}
-# Somebody waits for the end of this very transaction.
+CHANGES = {"another password": {"password": "argon2$another"}, "deactivated": {"active": False}}
+# Another session waits for the end of this transaction.
 WAITED_FOR = "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid"
 
 
@@ -62,7 +62,7 @@ def end_user_during(person: TestUser, change: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_it_gets_no_ticket_for_the_second_step(tenant: TestTenant, change: str) -> None:
+def test_login_during_change_gets_no_second_step(tenant: TestTenant, change: str) -> None:
     ann = new_user(tenant).enrol_totp()
     answer = end_user_during(ann, CHANGES[change])
     assert (answer.status_code, answer.json().get("mfa_token")) == (401, None)
@@ -71,7 +71,7 @@ def test_it_gets_no_ticket_for_the_second_step(tenant: TestTenant, change: str) 
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_it_gets_no_ticket_to_enrol_a_factor(strict: TestTenant, change: str) -> None:
+def test_login_during_change_gets_no_enrollment_ticket(strict: TestTenant, change: str) -> None:
     ann = new_user(strict)
     ann.minutes_pass(60)
     answer = end_user_during(ann, CHANGES[change])
@@ -81,7 +81,7 @@ def test_it_gets_no_ticket_to_enrol_a_factor(strict: TestTenant, change: str) ->
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_an_admins_gets_none_either(strict: TestTenant, change: str) -> None:
+def test_admin_login_during_change_gets_no_ticket(strict: TestTenant, change: str) -> None:
     body = {"username": strict.admin.username, "password": PASSWORD}
     answer = signed_in_during(
         ADMINS,
@@ -113,7 +113,7 @@ def test_admin_login_during_first_enrollment_is_rejected(new_tenant: Callable[..
     assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
 
 
-def test_statements_of_a_first_step(strict: TestTenant, new_tenant: Callable[..., TestTenant]) -> None:
+def test_first_step_statement_counts(strict: TestTenant, new_tenant: Callable[..., TestTenant]) -> None:
     # Of a tenant of the test's own: the first one in a minute also notes that the client is in use.
     tenant = new_tenant()
     for person, most in ((new_user(tenant).enrol_totp(), 5), (new_user(strict), 8)):

@@ -26,7 +26,7 @@ def login(tenant: TestTenant, person: Person, **members: Any) -> dict[str, Any]:
     return {"client_id": str(tenant.client_id), "email": person.email, "password": PASSWORD, **members}
 
 
-def test_an_end_users_login_answers_tokens_and_who_it_is(api: Api, tenant: TestTenant) -> None:
+def test_end_user_login_returns_tokens_and_user(api: Api, tenant: TestTenant) -> None:
     person = tenant.register()
     answer = api.post(END_USER, login(tenant, person, tenant_id=str(tenant.id)))
     assert answer.status_code == 200
@@ -46,9 +46,7 @@ def test_an_end_users_login_answers_tokens_and_who_it_is(api: Api, tenant: TestT
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_unknown_wrong_inactive_and_foreign_are_one_answer(
-    api: Api, tenant: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_login_errors_do_not_tell_users_apart(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
     person, off = tenant.register(), tenant.register()
     tenant.api.delete(f"/uflow/user/enduser/{tenant.id}/{off.id}")
     closed = Client.objects.create(tenant_id=tenant.id, name="closed", active=False)
@@ -67,7 +65,7 @@ def test_unknown_wrong_inactive_and_foreign_are_one_answer(
     assert len({answer.content for answer in answers}) == 1
 
 
-def test_admins_sign_in_by_name_or_address_and_failures_are_one_answer(api: Api, tenant: TestTenant) -> None:
+def test_admin_login_by_name_or_address(api: Api, tenant: TestTenant) -> None:
     for name in (tenant.admin.username, tenant.admin.username.upper(), tenant.admin.email, tenant.admin.email.upper()):
         assert api.post(ADMIN, {"username": name, "password": PASSWORD}).status_code == 200
     wrong = api.post(ADMIN, {"username": tenant.admin.username, "password": "wrong wrong"})
@@ -75,7 +73,7 @@ def test_admins_sign_in_by_name_or_address_and_failures_are_one_answer(api: Api,
     assert (wrong.status_code, wrong.content) == (401, unknown.content)
 
 
-def test_an_admin_with_a_domain_of_other_letters_signs_in_by_the_address_as_it_was_given(tenant: TestTenant) -> None:
+def test_admin_login_by_internationalized_address(tenant: TestTenant) -> None:
     address = f"ines-{secrets.token_hex(4)}@bücher.example"
     body = {"username": address, "email": address, "password": PASSWORD, "first_name": "I", "last_name": "B"}
     made = tenant.api.post("/uflow/admin/users", body)
@@ -89,25 +87,23 @@ def test_an_admin_with_a_domain_of_other_letters_signs_in_by_the_address_as_it_w
 @pytest.mark.parametrize(
     "body", [{}, {"username": "x"}, {"password": "x"}, {"username": 5, "password": "x"}, {"username": ""}]
 )
-def test_an_incomplete_login_is_400(api: Api, body: dict[str, Any]) -> None:
+def test_login_rejects_missing_fields(api: Api, body: dict[str, Any]) -> None:
     assert api.post(ADMIN, body).status_code == 400
     assert api.post(END_USER, body).status_code == 400
 
 
-def test_five_wrong_passwords_lock_the_account_for_a_minute_and_nobody_else(tenant: TestTenant) -> None:
-    person, neighbour = tenant.register(), tenant.register()
+def test_five_wrong_passwords_lock_only_that_account(tenant: TestTenant) -> None:
+    person, other = tenant.register(), tenant.register()
     for _ in range(5):
         assert Api().post(END_USER, login(tenant, person, password="wrong wrong")).status_code == 401
     locked = Api().post(END_USER, login(tenant, person))
     assert locked.status_code == 429
     assert 1 <= int(locked.headers["Retry-After"]) <= 61
-    assert Api().post(END_USER, login(tenant, neighbour)).status_code == 200
+    assert Api().post(END_USER, login(tenant, other)).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["end_user", "admin"])
-def test_strangers_lock_nobody_out_where_they_have_signed_in_before(
-    new_tenant: Callable[[], TestTenant], kind: str
-) -> None:
+def test_lock_does_not_apply_to_known_network(new_tenant: Callable[[], TestTenant], kind: str) -> None:
     tenant, home = new_tenant(), Api()
     if kind == "admin":
         path, body = ADMIN, {"username": tenant.admin.username, "password": PASSWORD}
@@ -140,13 +136,13 @@ def test_login_network_of_another_user_is_unknown(new_tenant: Callable[[], TestT
     assert others_home.post(path, others).status_code == 200
 
 
-def test_a_name_that_nobody_has_locks_like_any_other(tenant: TestTenant) -> None:
-    nobody = Person(tenant.admin.id, f"nobody-{uuid4()}@example.com")
-    statuses = [Api().post(END_USER, login(tenant, nobody)).status_code for _ in range(6)]
+def test_unknown_name_locks_like_a_known_one(tenant: TestTenant) -> None:
+    unknown = Person(tenant.admin.id, f"nobody-{uuid4()}@example.com")
+    statuses = [Api().post(END_USER, login(tenant, unknown)).status_code for _ in range(6)]
     assert statuses == [401] * 5 + [429]
 
 
-def test_the_lock_doubles_and_a_right_password_clears_it(tenant: TestTenant) -> None:
+def test_lock_doubles_and_right_password_clears_it(tenant: TestTenant) -> None:
     person = tenant.register()
 
     def wait_over() -> None:
@@ -167,7 +163,7 @@ def test_the_lock_doubles_and_a_right_password_clears_it(tenant: TestTenant) -> 
     assert round(lock() / 60) == 1
 
 
-def test_sixty_guesses_at_once_evaluate_at_most_five(tenant: TestTenant) -> None:
+def test_parallel_guesses_compare_at_most_five(tenant: TestTenant) -> None:
     person = tenant.register()
 
     def guess(_: int) -> int:
@@ -182,7 +178,7 @@ def test_sixty_guesses_at_once_evaluate_at_most_five(tenant: TestTenant) -> None
     assert set(statuses) == {401, 429}
 
 
-def test_one_address_signs_in_at_most_120_times_a_minute(tenant: TestTenant) -> None:
+def test_login_limit_per_address(tenant: TestTenant) -> None:
     hasty = Api()
     body = {"client_id": "no-id"}
     for _ in range(3):
@@ -194,7 +190,7 @@ def test_one_address_signs_in_at_most_120_times_a_minute(tenant: TestTenant) -> 
     assert forged.status_code == 429
 
 
-def test_an_address_that_has_guessed_as_often_as_it_may_guesses_no_more(tenant: TestTenant, settings: Any) -> None:
+def test_wrong_secret_limit_per_address(tenant: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "wrong_secret": (3, 86_400)}
     guesser, person = Api(), tenant.register()
     wrong = login(tenant, person, password="wrong wrong")
@@ -205,7 +201,7 @@ def test_an_address_that_has_guessed_as_often_as_it_may_guesses_no_more(tenant: 
     assert Api().post(END_USER, login(tenant, person)).status_code == 200
 
 
-def test_refusals_are_audited_with_ids_only(tenant: TestTenant) -> None:
+def test_failed_logins_are_audited_with_ids_only(tenant: TestTenant) -> None:
     person = tenant.register()
     Api().post(END_USER, login(tenant, person, password="wrong wrong"))
     with in_tenant(tenant.id):
@@ -215,7 +211,7 @@ def test_refusals_are_audited_with_ids_only(tenant: TestTenant) -> None:
         assert event.request_id
 
 
-def test_unknown_and_wrong_cost_the_same(tenant: TestTenant) -> None:
+def test_unknown_user_and_wrong_password_cost_the_same(tenant: TestTenant) -> None:
     def spent(email: str) -> float:
         # The thread's own CPU: other processes of a busy machine do not count.
         began = time.thread_time()
@@ -230,11 +226,11 @@ def test_unknown_and_wrong_cost_the_same(tenant: TestTenant) -> None:
         known, unknown = (statistics.median(times) for times in zip(*pairs, strict=True))
         return known / unknown
 
-    # Without a dummy hash the unknown would cost a fourth, each time; a neighbour's load shows in one of them.
+    # Without a dummy hash the unknown would cost a fourth, each time; the load of another process shows in one of them only.
     assert any(0.7 < ratio() < 1.4 for _ in range(4))
 
 
-def test_sessions_and_last_login_are_stored(tenant: TestTenant) -> None:
+def test_login_stores_session_and_last_login(tenant: TestTenant) -> None:
     person = tenant.register()
     tenant.sign_in(person)
     with in_tenant(tenant.id):
@@ -243,7 +239,7 @@ def test_sessions_and_last_login_are_stored(tenant: TestTenant) -> None:
         assert EndUser.objects.get(pk=person.id).last_login == session.created_at
 
 
-def test_statements_of_a_login(new_tenant: Callable[[], TestTenant]) -> None:
+def test_login_statement_counts(new_tenant: Callable[[], TestTenant]) -> None:
     # Of a tenant of the test's own: the first one in a minute also notes that the client is in use.
     tenant = new_tenant()
     person = tenant.register()
@@ -255,7 +251,7 @@ def test_statements_of_a_login(new_tenant: Callable[[], TestTenant]) -> None:
     assert "INSERT INTO audit_tenantevent" in seen.own[1]
 
 
-def test_signing_out_ends_this_session_or_all(tenant: TestTenant) -> None:
+def test_logout_ends_one_or_all_sessions(tenant: TestTenant) -> None:
     person = tenant.register()
     one, two, three = (tenant.as_user(person) for _ in range(3))
     own = f"/uflow/user/enduser/{tenant.id}/{person.id}"
