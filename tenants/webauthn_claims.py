@@ -1,6 +1,6 @@
 """Which tenant uses which domains and origins for its passkeys. Each belongs to one tenant; the platform's to none.
 
-WebAuthn Level 3, section 5.1.3: every page on the domain of an RP ID can use its passkeys, whatever the page's port is.
+WebAuthn Level 3, section 5.1.3: every page on the domain of an RP ID can use its passkeys, on any port.
 So the domain of an RP ID and the host of an origin are the same name. Nested domains (`acme.example`, `login.acme.example`)
 are different names: one company can run several tenants under its domain, each ceremony accepts listed origins only, and a
 tenant that could reserve all names below its own could reserve a top-level domain.

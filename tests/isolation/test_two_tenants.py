@@ -54,7 +54,9 @@ def filled(path: str, tenant: TestTenant, user_id: object) -> str:
 
 
 @pytest.mark.parametrize(("method", "path"), operations(), ids=lambda value: str(value))
-def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tuple[TestTenant, TestTenant, str]) -> None:
+def test_no_operation_shows_other_tenants_data(
+    method: str, path: str, pair: tuple[TestTenant, TestTenant, str]
+) -> None:
     mine, theirs, word = pair
     people = theirs.api.get("/uflow/user/enduser/list", {"tenant_id": str(theirs.id)}).json()
     user_id = people["users"][0]["id"]
@@ -70,30 +72,32 @@ def test_no_operation_shows_a_neighbours_word(method: str, path: str, pair: tupl
     # The calls themselves may sign the caller out, so every operation has callers of its own.
     admin = sign_in_admin(mine.admin.username)["access_token"]
     for token in (None, admin, mine.as_user(mine.register()).token):
-        answer = Api(token=token).call(
+        response = Api(token=token).call(
             method,
             filled(path, theirs, user_id),
             None if method == "GET" else body,
             query={"tenant_id": str(theirs.id)} if method == "GET" else None,
             headers={"X-Tenant-ID": str(theirs.id)},
         )
-        assert answer.status_code < 500
+        assert response.status_code < 500
         # A response may repeat the address of the request, and nothing else of the other tenant.
-        assert word not in answer.content.decode(errors="replace").replace(body["email"], "")
+        assert word not in response.content.decode(errors="replace").replace(body["email"], "")
         if token and "{tenant_id}" in path:
-            assert answer.status_code in (403, 404)
+            assert response.status_code in (403, 404)
     after = theirs.api.get("/uflow/user/enduser/list", {"tenant_id": str(theirs.id)}).json()
     assert after == people
 
 
-def test_a_neighbours_passkey_domain_cannot_be_claimed(pair: tuple[TestTenant, TestTenant, str], operator: Api) -> None:
+def test_other_tenants_passkey_domain_cannot_be_claimed(
+    pair: tuple[TestTenant, TestTenant, str], operator: Api
+) -> None:
     mine, theirs, _ = pair
     domain, page = f"d-{secrets.token_hex(5)}.example", "/uflow/admin/tenants/"
     held = {"webauthn_rp_id": domain, "webauthn_origins": [f"https://login.{domain}"]}
     assert operator.patch(f"{page}{theirs.id}", {"settings": held}).status_code == 200
     for wanted in ({"webauthn_rp_id": domain}, {"webauthn_origins": [f"https://login.{domain}"]}):
-        answer = operator.patch(f"{page}{mine.id}", {"settings": wanted})
-        assert (answer.status_code, theirs.slug in answer.text) == (409, False)
+        response = operator.patch(f"{page}{mine.id}", {"settings": wanted})
+        assert (response.status_code, theirs.slug in response.text) == (409, False)
     assert operator.get(f"{page}{theirs.id}").json()["settings"].items() >= held.items()
     assert not operator.get(f"{page}{mine.id}").json()["settings"].keys() & held.keys()
     operator.patch(f"{page}{theirs.id}", {"settings": dict.fromkeys(held)})

@@ -1,4 +1,4 @@
-"""Runs management commands in processes of their own, and kills them where a test says.
+"""Run management commands in processes of their own, and kill them after a given step.
 
 Started once per release and forked for every command, because starting Django takes longer than the command.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def serve(database: str) -> None:
-    """For each line of JSON on standard input: `command` (a list) and `kill_after` (a step, or none)."""
+    """Run each line of JSON on standard input: `command` (a list) and `kill_after` (a step, or none)."""
     import django
 
     django.setup()

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command in another process ended."""
+    """The exit code and output of a command in another process."""
 
     code: int
     said: str
@@ -70,7 +70,7 @@ HOLDERS = (
 
 
 def _locks_are_let_go() -> None:
-    """Wait for the jobs that hold a lock at this moment: the server notices a little later that a process was killed."""
+    """Wait for jobs that hold a lock: the server notices a killed process with a delay."""
     for server in DatabaseServer.objects.filter(accepts_tenants=True):
         with suppress(psycopg.Error), databases.maintenance_connection(server) as raw:
             before = set(raw.execute(HOLDERS).fetchall())
@@ -88,14 +88,14 @@ def another_process(django_db_setup: None) -> Iterator[AnotherProcess]:
 
 @pytest.fixture(scope="session")
 def newer_release(django_db_setup: None) -> Iterator[AnotherProcess]:
-    """A release with one tenant migration more, in another process."""
+    """A release with one more tenant migration, in another process."""
     process = AnotherProcess("tests.tenants.newer_release.settings")
     yield process
     process.end()
 
 
 def make_tenants(number: int) -> list[Tenant]:
-    """So many tenants with databases of their own, the fast way: by way of the warm pool."""
+    """Many tenants, created quickly from the warm pool."""
     warm_pool.refill(main_server(), number)
     mark = secrets.token_hex(3)
     return [provisioning.create_tenant(name=f"Many {n}", slug=f"many-{mark}-{n}") for n in range(1, number + 1)]
@@ -103,14 +103,14 @@ def make_tenants(number: int) -> list[Tenant]:
 
 @pytest.fixture
 def no_spares() -> None:
-    """An empty warm pool, so that a tenant's database is copied while its maker waits."""
+    """An empty warm pool, so that creating a tenant copies the template."""
     WarmDatabase.objects.update(schema_version="0-000000000000")
     warm_pool.refill(main_server(), 0)
 
 
 @pytest.fixture
 def new_bare_tenant() -> Iterator[Callable[[], Tenant]]:
-    """Makes tenants that are deleted after the test, whatever was done to them."""
+    """Create tenants that are deleted after the test, in any state."""
     made: list[Tenant] = []
 
     def make() -> Tenant:
@@ -136,7 +136,7 @@ def second_url() -> Iterator[str]:
 
 @pytest.fixture
 def second(second_url: str) -> Iterator[DatabaseServer]:
-    """That server, with so much room that new tenants go there until the end of the test."""
+    """That server, with so much room that new tenants are created there during the test."""
     name = f"second-{secrets.token_hex(3)}"
     said_by("add_database_server", name, second_url, capacity=100_000)
     server = DatabaseServer.objects.get(name=name)
@@ -154,33 +154,33 @@ def second(second_url: str) -> Iterator[DatabaseServer]:
 
 
 def throw_away(tenant: Tenant) -> None:
-    """Delete a tenant in whatever state it is."""
+    """Delete a tenant in any state."""
     if TenantDatabase.objects.filter(pk=tenant.pk).exclude(status="deleted").update(status="suspended"):
         provisioning.delete_tenant(tenant_id=tenant.pk)
 
 
 def straight_to(tenant: Tenant) -> "psycopg.Connection[Any]":
-    """A connection of the test's own to a tenant's database, past the platform."""
+    """Open a direct connection to a tenant's database."""
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant.pk)
     params = servers.parameters(mapping.server_id, mapping.server.revision, direct=True)
     return psycopg.connect(**params | {"dbname": mapping.name}, autocommit=True)
 
 
 def invalidate(server: DatabaseServer, database: str) -> None:
-    """Leave a database as an interrupted DROP DATABASE does. Needs a superuser: on the second server only."""
+    """Make a database invalid, as an interrupted DROP DATABASE does. Needs the superuser of the second server."""
     databases.POOL.close_idle(database)
     with databases.maintenance_connection(server) as raw:
         raw.execute("UPDATE pg_database SET datconnlimit = -2, datistemplate = false WHERE datname = %s", [database])
 
 
 def databases_on(server: DatabaseServer) -> set[str]:
-    """The databases of this test run on a server."""
+    """Return the databases of this test run on a server."""
     with databases.maintenance_connection(server) as raw:
         return databases.names(raw)
 
 
 def said_by(*command: str, **options: Any) -> str:
-    """What a management command prints."""
+    """Return the output of a management command."""
     from io import StringIO
 
     out = StringIO()

@@ -1,4 +1,4 @@
-"""The commands as a person and a scheduler meet them."""
+"""Management commands, on a terminal and from a scheduler."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def status_of(tenant: Tenant) -> str:
 
 @contextmanager
 def typing(words: str, monkeypatch: Any) -> Iterator[None]:
-    """Somebody at a terminal who types this."""
+    """Type this at a terminal."""
     keyboard, screen = pty.openpty()
     os.write(keyboard, f"{words}\n".encode())
     with os.fdopen(screen, "r") as terminal:
@@ -55,12 +55,12 @@ def typing(words: str, monkeypatch: Any) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_explains_itself_with_an_example(name: str) -> None:
+def test_command_help_has_example(name: str) -> None:
     parser = load_command_class("tenants", name).create_parser("manage", name)
     assert f"Example: {name}" in parser.description or f"| {name}" in parser.description
 
 
-def test_tenants_are_listed(new_bare_tenant: Callable[[], Tenant]) -> None:
+def test_list_tenants_as_table_and_json(new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
     said_by("suspend_tenant", tenant.slug)
     [listed] = [row for row in json.loads(said_by("list_tenants", "--json")) if row["slug"] == tenant.slug]
@@ -79,7 +79,7 @@ def test_tenants_are_listed(new_bare_tenant: Callable[[], Tenant]) -> None:
     assert tenant.slug not in said_by("list_tenants", "--status", "active")
 
 
-def test_deleting_asks_for_the_slug(new_bare_tenant: Callable[[], Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delete_asks_for_slug(new_bare_tenant: Callable[[], Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
     tenant = new_bare_tenant()
     with typing("yes", monkeypatch), pytest.raises(CommandError, match="nothing was changed") as error:
         said_by("delete_tenant", tenant.slug)
@@ -89,7 +89,7 @@ def test_deleting_asks_for_the_slug(new_bare_tenant: Callable[[], Tenant], monke
     assert status_of(tenant) == "deleted"
 
 
-def test_without_a_terminal_nothing_is_deleted_unless_told(
+def test_delete_without_terminal_needs_yes(
     new_bare_tenant: Callable[[], Tenant], another_process: AnotherProcess
 ) -> None:
     tenant = new_bare_tenant()
@@ -100,7 +100,7 @@ def test_without_a_terminal_nothing_is_deleted_unless_told(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_worker_keeps_spares_in_stock_and_ends_when_asked(number: int, no_spares: None) -> None:
+def test_worker_refills_pool_and_stops_on_signal(number: int, no_spares: None) -> None:
     old = Job.objects.create(kind="provision")
     Job.objects.filter(pk=old.pk).update(created_at=now() - timedelta(days=91), seen_at=now() - timedelta(days=91))
     worker = subprocess.Popen(
@@ -130,7 +130,7 @@ def test_the_worker_keeps_spares_in_stock_and_ends_when_asked(number: int, no_sp
 
 
 def spares_within(seconds: float, wanted: int) -> set[str]:
-    """The names of the spares, once there are as many as wanted."""
+    """Wait until there are this many spares; return their names."""
     deadline = time.monotonic() + seconds
     while len(names := set(WarmDatabase.objects.filter(ready=True).values_list("name", flat=True))) < wanted:
         assert time.monotonic() < deadline, f"{len(names)} spares after {seconds} s"
@@ -138,7 +138,7 @@ def spares_within(seconds: float, wanted: int) -> set[str]:
     return names
 
 
-def test_two_workers_do_not_make_twice_as_many(no_spares: None, another_process: AnotherProcess) -> None:
+def test_two_workers_do_not_overfill_pool(no_spares: None, another_process: AnotherProcess) -> None:
     from tenants import databases, warm_pool
 
     with databases.job_lock(main_server(), databases.WARM_POOL_JOB):
@@ -157,29 +157,29 @@ def test_two_workers_do_not_make_twice_as_many(no_spares: None, another_process:
         (["A", "--admin-username", "ann", "--admin-email", "ann"], "--admin-email: .*e-mail"),
     ],
 )
-def test_a_tenant_of_nonsense_is_not_made(words: list[str], complaint: str) -> None:
-    with pytest.raises(CommandError, match=complaint) as refused:
+def test_create_rejects_invalid_values(words: list[str], complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint) as rejected:
         said_by("create_tenant", *words)
-    assert refused.value.returncode == 2
+    assert rejected.value.returncode == 2
 
 
-def test_tenants_are_not_listed_by_a_state_that_there_is_not() -> None:
+def test_list_rejects_unknown_state() -> None:
     with pytest.raises(CommandError, match="invalid choice: 'asleep'"):
         said_by("list_tenants", "--status", "asleep")
 
 
 @pytest.mark.parametrize("command", ["backup_tenant", "export_users", "import_users"])
-def test_a_file_takes_the_place_of_no_pipe(command: str, new_bare_tenant: Callable[[], Tenant], tmp_path: Path) -> None:
+def test_commands_reject_pipes_as_files(command: str, new_bare_tenant: Callable[[], Tenant], tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
-    with pytest.raises(CommandError, match="no regular file") as refused:
+    with pytest.raises(CommandError, match="no regular file") as rejected:
         said_by(command, new_bare_tenant().slug, str(pipe))
-    assert refused.value.returncode == 2
+    assert rejected.value.returncode == 2
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
 
 
-def test_a_table_that_no_narrow_terminal_holds_is_written_in_blocks(monkeypatch: Any) -> None:
+def test_table_too_wide_for_terminal_prints_blocks(monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     screen = Screen()
     terminal.table(OutputWrapper(screen), ("slug", "tenant_id"), [("acme", "6ef0e931-6aa1-47de-a094-76ddb1c05edb" * 2)])
@@ -187,15 +187,13 @@ def test_a_table_that_no_narrow_terminal_holds_is_written_in_blocks(monkeypatch:
 
 
 class Screen(StringIO):
-    """A terminal that keeps what was written."""
+    """A terminal that stores its output."""
 
     def isatty(self) -> bool:
         return True
 
 
-def test_embedded_servers_take_their_tenants_along_at_a_start(
-    new_bare_tenant: Callable[[], Tenant], settings: Any
-) -> None:
+def test_embedded_start_migrates_tenants(new_bare_tenant: Callable[[], Tenant], settings: Any) -> None:
     settings.EMBEDDED = True
     mapping = TenantDatabase.objects.filter(pk=new_bare_tenant().pk)
     mapping.update(schema_version="0-000000000000")

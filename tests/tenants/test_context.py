@@ -1,4 +1,4 @@
-"""The tenant that is entered is the tenant that is meant, or nothing works."""
+"""Tenant models use the entered tenant only, and fail without one."""
 
 import threading
 from uuid import uuid4
@@ -12,41 +12,41 @@ from tests.world import TestTenant
 from userflow.models import EndUser
 
 
-def test_a_tenant_model_without_a_tenant_is_refused() -> None:
+def test_tenant_model_without_tenant_raises() -> None:
     with pytest.raises(NoActiveTenant):
         EndUser.objects.count()
 
 
-def test_a_tenant_transaction_without_a_tenant_is_refused() -> None:
+def test_tenant_atomic_without_tenant_raises() -> None:
     with pytest.raises(NoActiveTenant):
         tenant_atomic()
 
 
-def test_djangos_own_transaction_on_the_alias_without_a_tenant_is_refused() -> None:
+def test_atomic_on_tenant_alias_without_tenant_raises() -> None:
     with pytest.raises(NoActiveTenant), transaction.atomic(using="tenant"):
         pass
 
 
-def test_an_unknown_tenant_is_refused() -> None:
+def test_unknown_tenant_is_rejected() -> None:
     with pytest.raises(UnknownTenant), in_tenant(uuid4()):
         pass
 
 
-def test_after_leaving_there_is_no_tenant(tenant: TestTenant) -> None:
+def test_leaving_block_exits_tenant(tenant: TestTenant) -> None:
     with in_tenant(tenant.id):
         EndUser.objects.count()
     with pytest.raises(NoActiveTenant):
         EndUser.objects.count()
 
 
-def test_after_an_error_there_is_no_tenant(tenant: TestTenant) -> None:
+def test_error_exits_tenant(tenant: TestTenant) -> None:
     with pytest.raises(ZeroDivisionError), in_tenant(tenant.id), tenant_atomic():
         1 / 0  # noqa: B018  # raises
     with pytest.raises(NoActiveTenant):
         EndUser.objects.count()
 
 
-def test_each_tenant_sees_its_own_people(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_each_tenant_sees_its_own_users(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person, other_person = tenant.register(), other_tenant.register()
     with in_tenant(tenant.id):
         assert set(EndUser.objects.filter(pk__in=[person.id, other_person.id]).values_list("pk", flat=True)) == {
@@ -58,7 +58,7 @@ def test_each_tenant_sees_its_own_people(tenant: TestTenant, other_tenant: TestT
         assert EndUser.objects.filter(pk=person.id).exists()
 
 
-def test_another_tenant_inside_an_open_transaction_is_refused(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_entering_other_tenant_inside_transaction_raises(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = tenant.register()
     with in_tenant(tenant.id), tenant_atomic():
         with pytest.raises(TenantSwitchInTransaction), in_tenant(other_tenant.id):
@@ -68,12 +68,12 @@ def test_another_tenant_inside_an_open_transaction_is_refused(tenant: TestTenant
         assert EndUser.objects.get(pk=person.id).name == "Still Here"
 
 
-def test_the_same_tenant_may_be_entered_again_inside_its_transaction(tenant: TestTenant) -> None:
+def test_same_tenant_can_be_reentered_inside_transaction(tenant: TestTenant) -> None:
     with in_tenant(tenant.id), tenant_atomic(), in_tenant(tenant.id):
         assert EndUser.objects.count() >= 0
 
 
-def test_a_tenant_left_inside_a_transaction_keeps_nothing_and_leaves_no_open_door(tenant: TestTenant) -> None:
+def test_exit_inside_transaction_rolls_back_and_closes(tenant: TestTenant) -> None:
     person = tenant.register()
     block = transaction.atomic(using="tenant")
 
@@ -91,7 +91,7 @@ def test_a_tenant_left_inside_a_transaction_keeps_nothing_and_leaves_no_open_doo
         assert EndUser.objects.get(pk=person.id).name != "Never Written"
 
 
-def test_a_thread_does_not_inherit_the_tenant(tenant: TestTenant) -> None:
+def test_thread_does_not_inherit_tenant(tenant: TestTenant) -> None:
     found: list[BaseException] = []
 
     def look() -> None:

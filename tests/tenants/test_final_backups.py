@@ -1,4 +1,4 @@
-"""Deleting a tenant keeps a final encrypted backup for some days, and it brings the tenant back."""
+"""Deleting a tenant keeps an encrypted final backup for some days, from which it can be restored."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -28,9 +28,9 @@ def folder(settings: Any, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def furnished(django_db_setup: None) -> Any:
+def populated(django_db_setup: None) -> Any:
     """A tenant with a user, an admin, and a service that has a credential."""
-    tenant = build_tenant("furnished")
+    tenant = build_tenant("populated")
     person = tenant.register()
     made = tenant.api.post(
         "/exsvc/api/v1/services", {"name": "Payments", "type": "payment", "base_url": "https://a.example"}
@@ -51,13 +51,13 @@ def delete(tenant: TestTenant, **options: Any) -> str:
 
 
 def states(tenant: TestTenant) -> tuple[str, bool]:
-    """The tenant's state, and whether its data key is there."""
+    """Return the tenant's state, and whether its data key exists."""
     status = TenantDatabase.objects.get(pk=tenant.id).status
     return status, DataKey.objects.filter(owner=str(tenant.id)).exists()
 
 
-def test_delete_keeps_encrypted_backup_and_says_so(folder: Path, furnished: tuple[TestTenant, Person, str]) -> None:
-    tenant, person, _ = furnished
+def test_delete_keeps_encrypted_backup_and_reports_it(folder: Path, populated: tuple[TestTenant, Person, str]) -> None:
+    tenant, person, _ = populated
     said = delete(tenant)
     file = file_of(tenant)
     assert f"restore_deleted_tenant {file}" in said
@@ -69,8 +69,8 @@ def test_delete_keeps_encrypted_backup_and_says_so(folder: Path, furnished: tupl
     assert not AdminUser.objects.filter(tenant_id=tenant.id).exists()
 
 
-def test_restore_deleted_brings_everything_back(folder: Path, furnished: tuple[TestTenant, Person, str]) -> None:
-    tenant, person, path = furnished
+def test_restore_deleted_restores_everything(folder: Path, populated: tuple[TestTenant, Person, str]) -> None:
+    tenant, person, path = populated
     slug, before = tenant.slug, tenant.sign_in(person)
     assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 200
     delete(tenant)
@@ -108,8 +108,8 @@ def test_delete_keeps_backup_of_very_many_services(folder: Path, new_tenant: Cal
     assert rows.count('"registry.service"') == number
 
 
-def test_an_expired_backup_is_deleted_with_its_key(folder: Path, furnished: tuple[TestTenant, Person, str]) -> None:
-    tenant, *_ = furnished
+def test_an_expired_backup_is_deleted_with_its_key(folder: Path, populated: tuple[TestTenant, Person, str]) -> None:
+    tenant, *_ = populated
     delete(tenant)
     file = file_of(tenant)
     copy = file.rename(folder.parent / file.name)
@@ -123,8 +123,8 @@ def test_an_expired_backup_is_deleted_with_its_key(folder: Path, furnished: tupl
         said_by("restore_deleted_tenant", str(copy))
 
 
-def test_purge_removes_files_that_no_key_opens(folder: Path, furnished: tuple[TestTenant, Person, str]) -> None:
-    tenant, *_ = furnished
+def test_purge_removes_files_without_key(folder: Path, populated: tuple[TestTenant, Person, str]) -> None:
+    tenant, *_ = populated
     delete(tenant)
     file = file_of(tenant)
     FinalBackup.objects.filter(pk=tenant.id).delete()
@@ -147,25 +147,25 @@ def test_delete_without_backup_leaves_nothing(
     assert (states(tenant), folder.exists()) == (("deleted", False), False)
 
 
-def test_a_failed_backup_deletes_nothing(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
+def test_failed_backup_deletes_nothing(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     folder.write_text("in the way")
-    with pytest.raises(CommandError, match="--no-final-backup") as refused:
+    with pytest.raises(CommandError, match="--no-final-backup") as rejected:
         delete(tenant)
-    assert refused.value.returncode == 2
+    assert rejected.value.returncode == 2
     assert states(tenant) == ("active", True)
     assert tenant.sign_in(tenant.register())["access_token"]
 
 
-def test_delete_over_rest_says_how_to_go_without_backup(
+def test_delete_over_rest_names_option_without_backup(
     folder: Path, operator: Api, new_tenant: Callable[[], TestTenant]
 ) -> None:
     tenant = new_tenant()
     folder.write_text("in the way")
     path, body = f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug}
-    refused = operator.delete(path, body)
-    assert (refused.status_code, "final_backup: false" in refused.json()["message"]) == (503, True)
-    assert str(folder) not in refused.content.decode()
+    rejected = operator.delete(path, body)
+    assert (rejected.status_code, "final_backup: false" in rejected.json()["message"]) == (503, True)
+    assert str(folder) not in rejected.content.decode()
     assert states(tenant) == ("active", True)
     answered = operator.delete(path, {**body, "final_backup": False})
     assert (answered.status_code, answered.json()["final_backup_until"]) == (200, None)
@@ -183,9 +183,9 @@ def deleting_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.mark.parametrize("step", ["written out", "backed up", "deleting", "dropped"])
 def test_a_killed_deletion_is_finished_with_its_backup(
-    step: str, furnished: tuple[TestTenant, Person, str], deleting_process: AnotherProcess
+    step: str, populated: tuple[TestTenant, Person, str], deleting_process: AnotherProcess
 ) -> None:
-    tenant, person, _ = furnished
+    tenant, person, _ = populated
     slug = tenant.slug
     assert deleting_process.run("delete_tenant", slug, "--yes", kill_after=step).code == 9
     delete(tenant)
@@ -198,9 +198,9 @@ def test_a_killed_deletion_is_finished_with_its_backup(
 
 @pytest.mark.parametrize("step", ["reserved", "created", "read in", "switched"])
 def test_a_killed_restore_of_a_deleted_tenant_is_repeated(
-    step: str, furnished: tuple[TestTenant, Person, str], deleting_process: AnotherProcess
+    step: str, populated: tuple[TestTenant, Person, str], deleting_process: AnotherProcess
 ) -> None:
-    tenant, person, _ = furnished
+    tenant, person, _ = populated
     slug = tenant.slug
     delete(tenant)
     file = str(file_of(tenant))
@@ -223,9 +223,9 @@ def test_restore_deleted_rejects_other_files(
     for name in ("notes.zip", f"deleted-{alive.id}.backup"):
         other = tmp_path / name
         other.write_bytes(content)
-        with pytest.raises(CommandError) as refused:
+        with pytest.raises(CommandError) as rejected:
             said_by("restore_deleted_tenant", str(other))
-        assert refused.value.returncode == 2
+        assert rejected.value.returncode == 2
     for broken in (b"", content[:-1], content[:200] + b"\x00" + content[201:]):
         file.write_bytes(broken)
         with pytest.raises(CommandError, match="cannot be decrypted"):
@@ -245,9 +245,7 @@ def test_restore_deleted_needs_a_free_slug(folder: Path, new_tenant: Callable[[]
     assert Tenant.objects.get(pk=tenant.id).slug == f"{slug}-2"
 
 
-def test_a_tenant_without_database_is_deleted_without_backup(
-    folder: Path, new_tenant: Callable[[], TestTenant]
-) -> None:
+def test_delete_without_database_writes_no_backup(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, tenant.row.database.name)
@@ -259,7 +257,7 @@ def test_delete_over_rest_names_the_end_of_the_backup(
     folder: Path, operator: Api, new_tenant: Callable[[], TestTenant]
 ) -> None:
     tenant = new_tenant()
-    answer = operator.delete(f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug}).json()
-    days = datetime.fromisoformat(answer["final_backup_until"]) - now()
+    response = operator.delete(f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug}).json()
+    days = datetime.fromisoformat(response["final_backup_until"]) - now()
     assert timedelta(days=6, hours=23) < days <= timedelta(days=7)
-    assert str(folder) not in str(answer)
+    assert str(folder) not in str(response)

@@ -1,4 +1,4 @@
-"""A new release meets 100 tenants, one of which does not go along."""
+"""A new release migrates 100 tenants, one of which fails."""
 
 import secrets
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ TABLE = "newer_release_note"
 
 @pytest.fixture(scope="module")
 def many_tenants(django_db_setup: None, django_db_blocker: Any) -> list[Tenant]:
-    """The 100 of the fleet, and some more for a test each."""
+    """100 tenants, and some more for single tests."""
     with django_db_blocker.unblock():
         return make_tenants(FLEET + 45)
 
 
 @pytest.fixture(scope="module")
 def ships(many_tenants: list[Tenant]) -> list[Tenant]:
-    """The 100 tenants that the new release meets; in the 37th its new table is there already."""
+    """The 100 tenants that the new release migrates. The 37th already has its new table."""
     ships = many_tenants[:FLEET]
     with straight_to(ships[STUBBORN - 1]) as raw:
         raw.execute(f"CREATE TABLE {TABLE} (x int)")
@@ -58,7 +58,7 @@ def has_table(ship: Tenant) -> bool:
         return raw.execute("SELECT to_regclass(%s) IS NOT NULL", [TABLE]).fetchone() == (True,)
 
 
-def test_one_of_a_hundred_fails_and_the_others_do_not(ships: list[Tenant], newer_release: AnotherProcess) -> None:
+def test_one_failing_tenant_of_a_hundred_stops_no_other(ships: list[Tenant], newer_release: AnotherProcess) -> None:
     first = newer_release.run("migrate_tenants", *only(ships))
     stubborn = ships[STUBBORN - 1]
     assert first.code == 1
@@ -84,7 +84,7 @@ def test_one_of_a_hundred_fails_and_the_others_do_not(ships: list[Tenant], newer
     assert newer_release.run("migrate_tenants", *only(ships)).said == "0 migrated, 0 skipped, 0 failed.\n"
 
 
-def test_a_failing_canary_spares_the_others(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
+def test_failing_canary_stops_run(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
     canary, *others = many_tenants[FLEET : FLEET + 3]
     with straight_to(canary) as raw:
         raw.execute(f"CREATE TABLE {TABLE} (x int)")
@@ -92,14 +92,12 @@ def test_a_failing_canary_spares_the_others(many_tenants: list[Tenant], newer_re
     assert ended.code == 1
     assert "The canary failed: 2 tenants not tried." in ended.said
     assert not any(has_table(other) for other in others)
-    # It has failed once, so it is nobody's canary any more.
+    # A tenant that has failed is no longer the canary.
     assert newer_release.run("migrate_tenants", *only([canary, *others])).code == 1
     assert all(has_table(other) for other in others)
 
 
-def test_a_suspended_tenant_is_migrated_and_stays_suspended(
-    many_tenants: list[Tenant], newer_release: AnotherProcess
-) -> None:
+def test_migrate_keeps_suspended_tenant_suspended(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
     tenant = many_tenants[FLEET + 10]
     said_by("suspend_tenant", tenant.slug)
     assert newer_release.run("migrate_tenants", "--only", tenant.slug).code == 0
@@ -109,7 +107,7 @@ def test_a_suspended_tenant_is_migrated_and_stays_suspended(
 
 
 @pytest.mark.parametrize(("step", "number"), [("migrating", 20), ("migrated", 21)])
-def test_a_migration_that_was_killed_is_taken_up_by_the_next_run(
+def test_next_run_continues_killed_migration(
     step: str, number: int, many_tenants: list[Tenant], newer_release: AnotherProcess
 ) -> None:
     tenant = many_tenants[FLEET + number]
@@ -122,7 +120,7 @@ def test_a_migration_that_was_killed_is_taken_up_by_the_next_run(
     assert has_table(tenant)
 
 
-def test_a_dry_run_changes_nothing(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
+def test_dry_run_changes_nothing(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
     tenant = many_tenants[FLEET + 30]
     ended = newer_release.run("migrate_tenants", "--dry-run", "--only", tenant.slug)
     assert ended.code == 0
@@ -132,7 +130,7 @@ def test_a_dry_run_changes_nothing(many_tenants: list[Tenant], newer_release: An
     assert not has_table(tenant)
 
 
-def test_an_unreachable_canary_spares_nobody(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
+def test_unreachable_canary_stops_no_other_tenant(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
     dark, other = many_tenants[FLEET + 31 : FLEET + 33]
     name = f"dark-{secrets.token_hex(3)}"
     url = "postgresql://nobody@127.0.0.1:1/?connect_timeout=1"
@@ -148,13 +146,13 @@ def test_an_unreachable_canary_spares_nobody(many_tenants: list[Tenant], newer_r
     assert has_table(other)
 
 
-def test_an_unknown_slug_is_refused(newer_release: AnotherProcess) -> None:
+def test_unknown_slug_is_rejected(newer_release: AnotherProcess) -> None:
     ended = newer_release.run("migrate_tenants", "--only", "there-is-no-such-tenant")
     assert ended.code == 2
     assert "there-is-no-such-tenant" in ended.said
 
 
-def test_a_tenant_that_another_job_works_on_is_passed_over(many_tenants: list[Tenant]) -> None:
+def test_migrate_skips_tenant_with_running_job(many_tenants: list[Tenant]) -> None:
     from tenants import databases
 
     tenant = many_tenants[FLEET + 40]
@@ -165,7 +163,7 @@ def test_a_tenant_that_another_job_works_on_is_passed_over(many_tenants: list[Te
     assert mapping_of(tenant).status == "active"
 
 
-def test_nothing_to_do_over_a_thousand_tenants_is_one_statement(django_db_setup: None) -> None:
+def test_migrate_without_work_is_one_statement(django_db_setup: None) -> None:
     server = main_server()
     tenants = [Tenant(name="Row", slug=f"row-{number}") for number in range(1000)]
     Tenant.objects.bulk_create(tenants)

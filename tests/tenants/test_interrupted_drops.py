@@ -10,7 +10,7 @@ def tenant_on(server: DatabaseServer, name: str) -> Tenant:
     return provisioning.create_tenant(name=name, server=server.name)
 
 
-def test_repair_mends_interrupted_drops_among_healthy(second: DatabaseServer) -> None:
+def test_repair_finishes_interrupted_drops_only(second: DatabaseServer) -> None:
     healthy, left, broken = (tenant_on(second, name) for name in ("Healthy", "Left", "Broken"))
     TenantDatabase.objects.filter(pk=left.pk).update(status="deleting")
     warm_pool.refill(second, 2)
@@ -33,7 +33,7 @@ def test_repair_mends_interrupted_drops_among_healthy(second: DatabaseServer) ->
     assert [line.split("\t")[0] for line in found] == ["failed"]
 
 
-def test_repair_makes_an_invalid_template_again(second: DatabaseServer) -> None:
+def test_repair_recreates_invalid_template(second: DatabaseServer) -> None:
     template = databases.ensure_template(second)
     invalidate(second, template)
     assert f"{template}\t" in check()[1]
@@ -41,13 +41,13 @@ def test_repair_makes_an_invalid_template_again(second: DatabaseServer) -> None:
     assert tenant_on(second, "After").database.name in databases_on(second)
 
 
-def test_a_tenant_is_made_despite_an_invalid_template(second: DatabaseServer, no_spares: None) -> None:
+def test_create_replaces_invalid_template(second: DatabaseServer, no_spares: None) -> None:
     invalidate(second, databases.ensure_template(second))
     tenant = tenant_on(second, "Despite")
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "active"
 
 
-def test_refill_makes_an_invalid_spare_again(second: DatabaseServer) -> None:
+def test_refill_recreates_invalid_spare(second: DatabaseServer) -> None:
     warm_pool.refill(second, 1)
     spare = WarmDatabase.objects.get(server=second)
     WarmDatabase.objects.filter(pk=spare.pk).update(ready=False)

@@ -19,13 +19,13 @@ DELETING = ["deleting", "dropped"]
 
 
 def wrong_with(*subjects: str) -> list[str]:
-    """What the check finds about these tenants and databases, and every orphan."""
+    """Return the findings about these tenants and databases, and all orphans."""
     found = repairs.find_problems()
     return [f"{f.kind} {f.subject}" for f in found if f.subject in subjects or f.kind is repairs.Kind.ORPHAN]
 
 
 @pytest.mark.parametrize("step", MAKING[:-1])
-def test_a_making_that_was_killed_is_finished_by_the_same_command(
+def test_killed_provisioning_is_finished_by_same_command(
     step: str, no_spares: None, another_process: AnotherProcess
 ) -> None:
     slug, admin = f"killed-{secrets.token_hex(4)}", f"admin-{secrets.token_hex(4)}"
@@ -41,7 +41,7 @@ def test_a_making_that_was_killed_is_finished_by_the_same_command(
     throw_away(tenant_named(slug))
 
 
-def test_a_making_that_was_killed_after_its_last_step_is_done(no_spares: None, another_process: AnotherProcess) -> None:
+def test_provisioning_killed_after_last_step_is_complete(no_spares: None, another_process: AnotherProcess) -> None:
     slug = f"killed-{secrets.token_hex(4)}"
     assert another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="activated").code == 9
     assert another_process.run("create_tenant", "Killed", "--slug", slug).code != 0
@@ -50,9 +50,7 @@ def test_a_making_that_was_killed_after_its_last_step_is_done(no_spares: None, a
     throw_away(tenant_named(slug))
 
 
-def test_a_making_that_was_killed_can_be_finished_by_the_check(
-    no_spares: None, another_process: AnotherProcess
-) -> None:
+def test_repair_finishes_killed_provisioning(no_spares: None, another_process: AnotherProcess) -> None:
     slug = f"killed-{secrets.token_hex(4)}"
     another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="copied")
     assert wrong_with(slug) == [f"interrupted provisioning {slug}"]
@@ -63,7 +61,7 @@ def test_a_making_that_was_killed_can_be_finished_by_the_check(
     throw_away(tenant_named(slug))
 
 
-def test_a_making_that_was_killed_can_be_deleted(no_spares: None, another_process: AnotherProcess) -> None:
+def test_killed_provisioning_can_be_deleted(no_spares: None, another_process: AnotherProcess) -> None:
     slug = f"killed-{secrets.token_hex(4)}"
     another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="copied")
     database = TenantDatabase.objects.get(tenant__slug=slug).name
@@ -72,7 +70,7 @@ def test_a_making_that_was_killed_can_be_deleted(no_spares: None, another_proces
 
 
 @pytest.mark.parametrize("step", DELETING)
-def test_a_deletion_that_was_killed_is_finished_by_the_same_command(step: str, another_process: AnotherProcess) -> None:
+def test_killed_deletion_is_finished_by_same_command(step: str, another_process: AnotherProcess) -> None:
     slug = f"killed-{secrets.token_hex(4)}"
     tenant = provisioning.create_tenant(name="Killed", slug=slug)
     assert another_process.run("delete_tenant", slug, "--yes", kill_after=step).code == 9
@@ -85,7 +83,7 @@ def test_a_deletion_that_was_killed_is_finished_by_the_same_command(step: str, a
         tenant_named(slug)
 
 
-def test_a_deletion_that_was_killed_can_be_finished_over_http(operator: Api, another_process: AnotherProcess) -> None:
+def test_killed_deletion_can_be_finished_over_http(operator: Api, another_process: AnotherProcess) -> None:
     slug = f"killed-{secrets.token_hex(4)}"
     tenant = provisioning.create_tenant(name="Killed", slug=slug)
     another_process.run("delete_tenant", slug, "--yes", kill_after="dropped")
@@ -94,9 +92,7 @@ def test_a_deletion_that_was_killed_can_be_finished_over_http(operator: Api, ano
 
 
 @pytest.mark.parametrize("step", ["reserved", "copied", "limited"])
-def test_a_refill_that_was_killed_is_finished_by_the_next_one(
-    step: str, no_spares: None, another_process: AnotherProcess
-) -> None:
+def test_next_refill_finishes_killed_refill(step: str, no_spares: None, another_process: AnotherProcess) -> None:
     assert another_process.run("tenant_worker", "--once", "--size", "1", kill_after=step).code == 9
     [spare] = WarmDatabase.objects.all()
     assert wrong_with(spare.name) == [f"unfinished spare {spare.name}"]

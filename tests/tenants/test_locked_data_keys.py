@@ -1,4 +1,4 @@
-"""A data key that this process cannot open is a 503 on every path that needs it, and never a 500."""
+"""A data key that cannot be decrypted is a 503 on every path that needs it, never a 500."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ Call = Callable[[], Any]
 
 @pytest.fixture(params=[*LOST, "no row"])
 def lock(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
-    """Makes an owner's data key unusable until the end of the test."""
+    """Make an owner's data key unusable until the end of the test."""
     kept: list[dict[str, Any]] = []
 
     def lose(owner: str) -> None:
@@ -81,7 +81,7 @@ def secret_calls(tenant: TestTenant, user: TestUser, phoned: TestUser, refresh_t
 
 
 @pytest.mark.needs("python-ldap")
-def test_a_tenants_locked_data_key_is_503_everywhere(
+def test_locked_tenant_data_key_is_503_everywhere(
     new_tenant: Callable[[], TestTenant],
     other_tenant: TestTenant,
     lock: Callable[[str], None],
@@ -91,15 +91,15 @@ def test_a_tenants_locked_data_key_is_503_everywhere(
     plain = tenant.register()
     calls = secret_calls(tenant, user, phoned, tenant.sign_in(plain)["refresh_token"])
     lock(str(tenant.id))
-    answers = {name: call() for name, call in calls.items()}
-    assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(calls, 503)
-    assert all(answer.headers["Retry-After"] == "30" for answer in answers.values())
-    assert answers["credential read"].json()["error"]["code"] == "UNAVAILABLE"
-    assert answers["refresh"].json()["error"] == "temporarily_unavailable"
+    responses = {name: call() for name, call in calls.items()}
+    assert {name: response.status_code for name, response in responses.items()} == dict.fromkeys(calls, 503)
+    assert all(response.headers["Retry-After"] == "30" for response in responses.values())
+    assert responses["credential read"].json()["error"]["code"] == "UNAVAILABLE"
+    assert responses["refresh"].json()["error"] == "temporarily_unavailable"
     assert login(other_tenant, neighbour.email).status_code == 200
 
 
-def test_a_locked_data_key_uses_up_no_tries(new_tenant: Callable[[], TestTenant], lock: Callable[[str], None]) -> None:
+def test_locked_data_key_uses_no_attempts(new_tenant: Callable[[], TestTenant], lock: Callable[[str], None]) -> None:
     tenant = new_tenant()
     user = new_user(tenant).enrol_totp()
     row = DataKey.objects.get(pk=str(tenant.id))
@@ -113,14 +113,14 @@ def test_a_locked_data_key_uses_up_no_tries(new_tenant: Callable[[], TestTenant]
 
 
 @pytest.mark.parametrize("lock", list(LOST), indirect=True)
-def test_the_platforms_locked_data_key_is_503(tenant: TestTenant, lock: Callable[[str], None]) -> None:
+def test_locked_platform_data_key_is_503(tenant: TestTenant, lock: Callable[[str], None]) -> None:
     lock(DataKey.PLATFORM)
     signing.forget()
     body = {"username": tenant.admin.username, "password": PASSWORD}
-    answers = [
+    responses = [
         Api().get("/.well-known/jwks.json"),
         Api().post("/uflow/admin/auth/login", body),
         tenant.api.get("/uflow/admin/users/me"),
         Api().post("/uflow/admin/auth/login", {**body, "username": f"nobody-{secrets.token_hex(4)}"}),
     ]
-    assert [answer.status_code for answer in answers] == [503] * len(answers)
+    assert [response.status_code for response in responses] == [503] * len(responses)

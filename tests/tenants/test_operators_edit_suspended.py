@@ -1,4 +1,4 @@
-"""Operators edit and erase the users of a suspended tenant; the tenant's own users stay locked out."""
+"""Operators edit and erase the users of a suspended tenant; the tenant's own users cannot sign in."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,15 +52,15 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-def test_an_operator_changes_users_of_a_suspended_tenant(
+def test_operator_changes_users_of_suspended_tenant(
     change: str, closed: TestTenant, user: Person, other_tenant: TestTenant, operator: Api
 ) -> None:
     neighbour = other_tenant.register()
     assert CHANGES[change](closed.api, closed, user).status_code == 403
     assert CHANGES[change](other_tenant.api, closed, user).status_code == 403
     assert CHANGES[change](operator, closed, neighbour).status_code == 404
-    answer = CHANGES[change](operator, closed, user)
-    assert answer.status_code == 200, answer.content
+    response = CHANGES[change](operator, closed, user)
+    assert response.status_code == 200, response.content
     found = operator.get(record(closed, user))
     assert found.status_code == (404 if change == "hard delete" else 200)
     assert change in ("hard delete", "profile") or found.json()["active"] is False
@@ -72,12 +72,12 @@ def test_operators_change_no_users_in_other_states(state: str, closed: TestTenan
     person = closed.register()
     row = TenantDatabase.objects.filter(pk=closed.id)
     row.update(status=state)
-    answers = [change(operator, closed, person).status_code for change in CHANGES.values()]
+    responses = [change(operator, closed, person).status_code for change in CHANGES.values()]
     row.update(status="active")
-    assert answers == [503] * len(CHANGES)
+    assert responses == [503] * len(CHANGES)
 
 
-def test_an_operator_ends_sessions_of_a_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_operator_ends_sessions_of_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant = new_tenant()
     person, other = tenant.register(), tenant.register()
     for someone in (person, person, other):
@@ -94,20 +94,20 @@ def test_an_operator_ends_sessions_of_a_suspended_tenant(new_tenant: Callable[[]
     assert tenant.api.get("/authmgr/sessions", named(tenant, other)).status_code == 403
 
 
-def test_an_operator_resets_factors_in_a_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_operator_resets_factors_in_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant = new_tenant()
     person, other = new_user(tenant).enrol_totp(), new_user(tenant).enrol_totp()
     suspend_tenant(tenant_id=tenant.id)
     body = {"tenant_id": str(tenant.id), "user_id": str(person.id), "reason": "lost phone"}
     assert tenant.api.post("/webauthn/factors/reset", body).status_code == 403
-    answer = operator.post("/webauthn/factors/reset", body)
-    assert (answer.status_code, answer.json()["removed"]["totp"]) == (200, 1), answer.content
+    response = operator.post("/webauthn/factors/reset", body)
+    assert (response.status_code, response.json()["removed"]["totp"]) == (200, 1), response.content
     assert mails_to(person.email)
     resume_tenant(tenant_id=tenant.id)
     assert (person.row().mfa_methods, other.row().mfa_methods) == ([], ["totp", "backup_code"])
 
 
-def test_an_operator_edits_admins_of_a_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_operator_edits_admins_of_suspended_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant = new_tenant()
     body = {"username": f"second-{tenant.id.hex[:8]}", "email": f"second-{tenant.id.hex[:8]}@example.com"}
     names = {"password": PASSWORD, "first_name": "S", "last_name": "T"}
@@ -119,7 +119,7 @@ def test_an_operator_edits_admins_of_a_suspended_tenant(new_tenant: Callable[[],
     assert tenant.api.put(f"/uflow/admin/users/{second}", {"first_name": "Own"}).status_code == 403
 
 
-def test_what_operators_change_there_is_audited(closed: TestTenant, user: Person, operator: Api) -> None:
+def test_operator_changes_in_suspended_tenant_are_audited(closed: TestTenant, user: Person, operator: Api) -> None:
     CHANGES["soft delete"](operator, closed, user)
     query = {"tenant_id": str(closed.id), "target": str(user.id)}
     events = operator.get("/uflow/admin/audit", query).json()["events"]

@@ -38,12 +38,12 @@ def many_tenants(django_db_setup: None, django_db_blocker: Any) -> list[Tenant]:
 
 
 def backend_of(tenant_id: UUID) -> int:
-    """The server process behind the tenant's connection, seen by entering the tenant."""
+    """Return the server process of the tenant's connection."""
     with in_tenant(tenant_id):
-        return int(answer("SELECT pg_backend_pid()"))
+        return int(response("SELECT pg_backend_pid()"))
 
 
-def answer(statement: str) -> Any:
+def response(statement: str) -> Any:
     with connections["tenant"].cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetchone()[0]
@@ -64,7 +64,7 @@ def threads_of_this_process() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def test_a_random_walk_over_300_tenants_stays_in_the_budget(many_tenants: list[Tenant]) -> None:
+def test_random_use_of_300_tenants_stays_within_budget(many_tenants: list[Tenant]) -> None:
     most, most_threads, wrong = 0, 0, []
     walkers, steps = 6, 150
     before = threads_of_this_process()
@@ -75,7 +75,7 @@ def test_a_random_walk_over_300_tenants_stays_in_the_budget(many_tenants: list[T
         for _ in range(steps):
             tenant = choose.choice(many_tenants)
             with in_tenant(tenant.pk) as tenant:
-                if answer("SELECT current_database()") != tenant.database:
+                if response("SELECT current_database()") != tenant.database:
                     wrong.append(tenant.slug)
             most = max(most, POOL.open)
             most_threads = max(most_threads, threads_of_this_process())
@@ -90,11 +90,11 @@ def test_a_random_walk_over_300_tenants_stays_in_the_budget(many_tenants: list[T
     assert most_threads <= before + walkers
 
 
-def test_a_tenant_gets_its_connection_back(tenant: TestTenant) -> None:
+def test_tenant_reuses_its_connection(tenant: TestTenant) -> None:
     assert backend_of(tenant.id) == backend_of(tenant.id)
 
 
-def test_the_least_recently_used_connection_makes_room(many_tenants: list[Tenant]) -> None:
+def test_least_recently_used_connection_is_closed_first(many_tenants: list[Tenant]) -> None:
     first, second, *others = [tenant.pk for tenant in many_tenants[: BUDGET + 1]]
     kept, given_up = backend_of(first), backend_of(second)
     for tenant_id in others[:-1]:
@@ -106,17 +106,17 @@ def test_the_least_recently_used_connection_makes_room(many_tenants: list[Tenant
     assert backend_of(second) != given_up
 
 
-def test_a_connection_that_the_server_closed_is_not_used_again(tenant: TestTenant) -> None:
+def test_connection_closed_by_server_is_not_reused(tenant: TestTenant) -> None:
     pid = backend_of(tenant.id)
     terminate(pid)
     assert tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)}).status_code == 200
     assert backend_of(tenant.id) != pid
 
 
-def test_a_connection_that_breaks_in_use_does_not_go_back(tenant: TestTenant) -> None:
+def test_broken_connection_is_not_pooled(tenant: TestTenant) -> None:
     def lose_the_connection() -> None:
         with in_tenant(tenant.id), tenant_atomic():
-            terminate(answer("SELECT pg_backend_pid()"))
+            terminate(response("SELECT pg_backend_pid()"))
             EndUser.objects.count()
 
     with pytest.raises(DatabaseError):
@@ -127,12 +127,12 @@ def test_a_connection_that_breaks_in_use_does_not_go_back(tenant: TestTenant) ->
 
 @contextmanager
 def budget_in_use(tenants: list[Tenant]) -> Iterator[threading.Event]:
-    """As many threads as the budget has connections, each with one, until the block or the event says they may go."""
+    """Hold the whole budget in threads until the block ends or the event is set."""
     entered, free = threading.Barrier(BUDGET + 1), threading.Event()
 
     def stay(tenant: Tenant) -> None:
         with in_tenant(tenant.pk):
-            answer("SELECT 1")
+            response("SELECT 1")
             entered.wait(60)
             free.wait(60)
         connections.close_all()
@@ -148,22 +148,22 @@ def budget_in_use(tenants: list[Tenant]) -> Iterator[threading.Event]:
             done.result()
 
 
-def test_with_the_whole_budget_in_use_a_request_waits_two_seconds_and_is_told_to_come_again(
+def test_request_waits_two_seconds_for_exhausted_budget_then_503(
     many_tenants: list[Tenant], tenant: TestTenant
 ) -> None:
     with budget_in_use(many_tenants):
         began = time.monotonic()
-        refused = tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)})
+        rejected = tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)})
         waited = time.monotonic() - began
-    assert refused.status_code == 503
-    assert refused.json()["error"] == "Service Unavailable"
-    assert int(refused.headers["Retry-After"]) >= 1
+    assert rejected.status_code == 503
+    assert rejected.json()["error"] == "Service Unavailable"
+    assert int(rejected.headers["Retry-After"]) >= 1
     # The connections are held for half a minute and more.
     assert 1.9 <= waited < 15
     assert tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)}).status_code == 200
 
 
-def test_whoever_waits_gets_the_first_connection_that_is_given_back(many_tenants: list[Tenant]) -> None:
+def test_waiter_gets_first_released_connection(many_tenants: list[Tenant]) -> None:
     for _ in range(5):  # again where the machine was busy
         with budget_in_use(many_tenants) as free:
             threading.Timer(0.3, free.set).start()
@@ -188,27 +188,27 @@ def run(statement: str) -> None:
 
 
 @pytest.mark.parametrize(("what", "soil", "look", "dirty"), DIRT, ids=[d[0] for d in DIRT])
-def test_nothing_of_a_session_is_left_for_the_next_one(
+def test_session_state_is_not_reused(
     tenant: TestTenant, what: str, soil: Callable[[], None], look: str, dirty: Any
 ) -> None:
     with in_tenant(tenant.id):
         soil()
-        assert answer(look) == dirty
+        assert response(look) == dirty
     with in_tenant(tenant.id):
-        assert answer(look) != dirty
+        assert response(look) != dirty
 
 
-def test_a_setting_of_a_transaction_ends_with_it(tenant: TestTenant) -> None:
+def test_set_local_ends_with_transaction(tenant: TestTenant) -> None:
     with in_tenant(tenant.id):
         with tenant_atomic():
             run("SET LOCAL statement_timeout = '17s'")
-        pid = answer("SELECT pg_backend_pid()")
+        pid = response("SELECT pg_backend_pid()")
     assert backend_of(tenant.id) == pid
     with in_tenant(tenant.id):
-        assert answer("SELECT current_setting('statement_timeout')") != "17s"
+        assert response("SELECT current_setting('statement_timeout')") != "17s"
 
 
-def test_an_aborted_transaction_is_undone_before_the_next_one_comes(tenant: TestTenant) -> None:
+def test_aborted_transaction_is_rolled_back_on_release(tenant: TestTenant) -> None:
     person = tenant.register()
 
     def fail_half_way() -> None:
@@ -222,18 +222,18 @@ def test_an_aborted_transaction_is_undone_before_the_next_one_comes(tenant: Test
         assert EndUser.objects.get(pk=person.id).name != "Never Written"
 
 
-def test_limits_hold_on_every_connection_without_being_set(tenant: TestTenant) -> None:
+def test_timeouts_apply_to_every_connection(tenant: TestTenant) -> None:
     with in_tenant(tenant.id):
         limits = [
-            answer(f"SELECT setting::int FROM pg_settings WHERE name = '{name}'")
+            response(f"SELECT setting::int FROM pg_settings WHERE name = '{name}'")
             for name in ("statement_timeout", "lock_timeout")
         ]
-        zone = answer("SELECT current_setting('timezone')")
+        zone = response("SELECT current_setting('timezone')")
     assert limits == [settings.TENANT_STATEMENT_TIMEOUT_MS] * 2
     assert zone == "UTC"
 
 
-def test_a_budget_that_the_server_cannot_hold_is_an_error(settings: Any) -> None:
+def test_check_rejects_budget_over_max_connections(settings: Any) -> None:
     assert budget_fits(databases=["default"]) == []
     settings.WEB_WORKERS = 200
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
@@ -254,7 +254,7 @@ def test_check_counts_all_hosts_and_keeps_slots(settings: Any) -> None:
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
 
 
-def test_what_the_process_repeats_is_prepared_at_its_first_use_on_a_new_connection(tenant: TestTenant) -> None:
+def test_repeated_statement_is_prepared_on_new_connection(tenant: TestTenant) -> None:
     mark = f"repeated_{random.getrandbits(32)}"
 
     def run() -> None:
@@ -262,7 +262,7 @@ def test_what_the_process_repeats_is_prepared_at_its_first_use_on_a_new_connecti
             cursor.execute(f"SELECT %s::int AS {mark}", [1])
 
     def prepared() -> int:
-        return int(answer(f"SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%AS {mark}'"))
+        return int(response(f"SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%AS {mark}'"))
 
     with in_tenant(tenant.id):
         run()

@@ -1,4 +1,4 @@
-"""Making tenants: a claim where a spare waits, a copy where none does, one winner where two want the same slug."""
+"""Creating tenants: from a spare database, from the template, and with the same slug at the same time."""
 
 import secrets
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def a_slug() -> str:
     return f"slug-{secrets.token_hex(4)}"
 
 
-def test_a_spare_is_claimed_without_a_word_to_the_database_server(new_bare_tenant: Callable[[], Tenant]) -> None:
+def test_create_claims_spare_without_create_database(new_bare_tenant: Callable[[], Tenant]) -> None:
     warm_pool.refill(main_server(), 1)
     waiting = set(WarmDatabase.objects.values_list("name", flat=True))
     with CaptureQueriesContext(connection) as statements:
@@ -37,7 +37,7 @@ def test_a_spare_is_claimed_without_a_word_to_the_database_server(new_bare_tenan
         assert EndUser.objects.count() == 0
 
 
-def test_without_a_spare_the_template_is_copied(no_spares: None, new_bare_tenant: Callable[[], Tenant]) -> None:
+def test_create_without_spare_copies_template(no_spares: None, new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
     assert tenant.database.status == "active"
     with in_tenant(tenant.pk):
@@ -63,7 +63,7 @@ def test_each_spare_is_claimed_once(django_db_blocker: Any) -> None:
 
 
 @pytest.mark.parametrize("spares", [0, 4])
-def test_one_slug_wanted_at_once_goes_to_one(spares: int, no_spares: None, operator: Api) -> None:
+def test_concurrent_creates_with_one_slug_give_one_tenant(spares: int, no_spares: None, operator: Api) -> None:
     warm_pool.refill(main_server(), spares)
     slug, before = a_slug(), databases_on(main_server())
 
@@ -74,8 +74,8 @@ def test_one_slug_wanted_at_once_goes_to_one(spares: int, no_spares: None, opera
             connections.close_all()
 
     with ThreadPoolExecutor(4) as pool:
-        answers = sorted(pool.map(ask, range(4)))
-    assert answers == [201, 409, 409, 409]
+        responses = sorted(pool.map(ask, range(4)))
+    assert responses == [201, 409, 409, 409]
     [mapping] = TenantDatabase.objects.select_related("tenant").filter(tenant__slug=slug)
     assert databases_on(main_server()) - before <= {mapping.name}
     assert not [f for f in repairs.find_problems() if f.kind in (repairs.Kind.ORPHAN, repairs.Kind.PROVISIONING)]
@@ -83,7 +83,7 @@ def test_one_slug_wanted_at_once_goes_to_one(spares: int, no_spares: None, opera
 
 
 @pytest.mark.parametrize("spares", [0, 1])
-def test_a_refused_making_leaves_nothing(spares: int, no_spares: None, tenant: TestTenant) -> None:
+def test_rejected_create_leaves_nothing(spares: int, no_spares: None, tenant: TestTenant) -> None:
     warm_pool.refill(main_server(), spares)
     slug, before, keys = a_slug(), databases_on(main_server()), DataKey.objects.count()
     taken = {"username": tenant.admin.username, "email": "new@example.com", "password": tenant.admin.password}
@@ -94,7 +94,7 @@ def test_a_refused_making_leaves_nothing(spares: int, no_spares: None, tenant: T
     assert DataKey.objects.count() == keys
 
 
-def test_a_slug_of_our_own_making_gives_way(operator: Api) -> None:
+def test_taken_generated_slug_gets_suffix(operator: Api) -> None:
     name = f"Ünïque Name {secrets.token_hex(4)}"
     made = [operator.post("/uflow/admin/tenants", {"name": name}).json() for _ in range(2)]
     assert made[0]["slug"] == f"uenique-{name.lower().partition(' ')[2].replace(' ', '-')}"
@@ -115,12 +115,12 @@ def test_a_slug_of_our_own_making_gives_way(operator: Api) -> None:
         ("ä" * 60, "ae" * 25),
     ],
 )
-def test_a_generated_slug_spells_latin_letters_in_ascii(name: str, start: str, operator: Api) -> None:
+def test_generated_slug_is_ascii(name: str, start: str, operator: Api) -> None:
     made = operator.post("/uflow/admin/tenants", {"name": name})
     assert (made.status_code, made.json()["slug"][: len(start)][:45]) == (201, start[:45])
 
 
-def test_deleting_takes_all_of_the_tenant_and_nothing_of_another(
+def test_delete_removes_one_tenant_and_keeps_others(
     new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
     tenant, others = new_tenant(), AdminUser.objects.filter(tenant_id=other_tenant.id).count()
@@ -136,7 +136,7 @@ def test_deleting_takes_all_of_the_tenant_and_nothing_of_another(
     assert Api().post("/uflow/auth/enduser/login", login).status_code == 401
 
 
-def test_a_deleted_slug_is_free_again() -> None:
+def test_deleted_slug_is_free() -> None:
     slug = a_slug()
     first = provisioning.create_tenant(name="First", slug=slug)
     provisioning.delete_tenant(tenant_id=first.pk)
@@ -145,7 +145,7 @@ def test_a_deleted_slug_is_free_again() -> None:
     throw_away(second)
 
 
-def test_deleted_tenants_take_no_room() -> None:
+def test_deleted_tenants_use_no_capacity() -> None:
     server = DatabaseServer.objects.create(name=f"small-{secrets.token_hex(3)}", host="nowhere", capacity=1)
     tenant = Tenant.objects.create(name="Gone", slug=a_slug())
     mapping = TenantDatabase.objects.create(tenant=tenant, server=server, name="gone", status="deleted")

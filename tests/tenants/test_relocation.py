@@ -1,4 +1,4 @@
-"""Backing up, bringing back and moving, with people in the tenant, and killed on the way."""
+"""Back up, restore and move tenants in use, also with killed jobs."""
 
 import os
 import threading
@@ -51,7 +51,7 @@ def wrong() -> list[str]:
     return [str(finding.kind) for finding in repairs.find_problems() if finding.kind in kinds]
 
 
-def test_a_backup_brings_back_what_was(settled: TestTenant, tmp_path: Path) -> None:
+def test_restore_returns_to_backup(settled: TestTenant, tmp_path: Path) -> None:
     kept, file, before = settled.register(), tmp_path / "settled.zip", mapping_of(settled).name
     opened = open_things(settled, kept)
     said_by("backup_tenant", settled.slug, str(file))
@@ -62,11 +62,11 @@ def test_a_backup_brings_back_what_was(settled: TestTenant, tmp_path: Path) -> N
     said_by("restore_tenant", settled.slug, str(file), yes=True)
     assert people(settled) == {kept.id}
     assert settled.sign_in(kept)["access_token"]
-    refused = Api().post(
+    rejected = Api().post(
         "/uflow/auth/enduser/login",
         {"client_id": str(settled.client_id), "email": late.email, "password": late.password},
     )
-    assert refused.status_code == 401
+    assert rejected.status_code == 401
     assert before not in databases_on(main_server())
     assert settled.register().id in people(settled)
     assert wrong() == []
@@ -92,25 +92,25 @@ def open_things(tenant: TestTenant, person: Person) -> dict[str, str]:
 
 
 def tried(opened: dict[str, str]) -> dict[str, int]:
-    """What each of them is answered now."""
+    """Return the responses to each of them."""
     password = {"password": "another horse 9 battery"}
-    answers = {
+    responses = {
         "access": Api(token=opened["access"]).get("/authmgr/validate"),
         "refresh": Api().post("/authmgr/token", {"grant_type": "refresh_token", "refresh_token": opened["refresh"]}),
         "reset": Api().post("/uflow/auth/enduser/password/reset", {"token": opened["reset"], **password}),
         "invitation": Api().post("/uflow/invitations/accept", {"token": opened["invitation"], **password}),
     }
-    return {name: answer.status_code for name, answer in answers.items()}
+    return {name: response.status_code for name, response in responses.items()}
 
 
-def test_a_backup_is_for_its_owner_alone(settled: TestTenant, tmp_path: Path) -> None:
+def test_backup_file_is_private(settled: TestTenant, tmp_path: Path) -> None:
     file = tmp_path / "settled.zip"
     said_by("backup_tenant", settled.slug, str(file))
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["settled.zip"]
 
 
-def test_what_a_killed_backup_left_goes_with_the_next_one_beside_it(
+def test_next_backup_removes_leftovers_of_killed_backup(
     settled: TestTenant, another_process: AnotherProcess, tmp_path: Path
 ) -> None:
     slug = settled.slug
@@ -127,7 +127,7 @@ def test_what_a_killed_backup_left_goes_with_the_next_one_beside_it(
     assert sorted(tmp_path.iterdir()) == [people, today]
 
 
-def test_a_lost_database_comes_back_from_its_backup(settled: TestTenant, tmp_path: Path) -> None:
+def test_restore_recovers_lost_database(settled: TestTenant, tmp_path: Path) -> None:
     person, file = settled.register(), tmp_path / "settled.zip"
     said_by("backup_tenant", settled.slug, str(file))
     with databases.maintenance_connection(main_server()) as raw:
@@ -140,7 +140,7 @@ def test_a_lost_database_comes_back_from_its_backup(settled: TestTenant, tmp_pat
     assert settled.sign_in(person)["access_token"]
 
 
-def test_a_backup_of_another_tenant_and_a_file_that_is_none_are_refused(
+def test_restore_rejects_foreign_backup_and_other_files(
     settled: TestTenant, other_tenant: TestTenant, tmp_path: Path
 ) -> None:
     others, nonsense = tmp_path / "others.zip", tmp_path / "nonsense.zip"
@@ -153,7 +153,7 @@ def test_a_backup_of_another_tenant_and_a_file_that_is_none_are_refused(
     assert mapping_of(settled).status == "active"
 
 
-def test_a_tenant_moves_with_its_people_and_works_there(settled: TestTenant, second: DatabaseServer) -> None:
+def test_moved_tenant_works_with_its_users(settled: TestTenant, second: DatabaseServer) -> None:
     person, before = settled.register(), mapping_of(settled).name
     token = settled.as_user(person)
     said_by("move_tenant", settled.slug, second.name)
@@ -166,7 +166,7 @@ def test_a_tenant_moves_with_its_people_and_works_there(settled: TestTenant, sec
     assert wrong() == []
 
 
-def test_a_suspended_tenant_moves_and_stays_suspended(settled: TestTenant, second: DatabaseServer) -> None:
+def test_move_keeps_suspended_tenant_suspended(settled: TestTenant, second: DatabaseServer) -> None:
     person = settled.register()
     said_by("suspend_tenant", settled.slug)
     said_by("move_tenant", settled.slug, second.name)
@@ -177,7 +177,7 @@ def test_a_suspended_tenant_moves_and_stays_suspended(settled: TestTenant, secon
 
 @contextmanager
 def at_the_step(step: str, act: Callable[[], object]) -> Iterator[None]:
-    """Do something else, in a thread of its own, between two steps of a job."""
+    """Run a function in another thread between two steps of a job."""
 
     def listen(ended: str) -> None:
         if ended == step:
@@ -195,22 +195,20 @@ def _and_hang_up(act: Callable[[], object]) -> None:
         connections.close_all()
 
 
-def test_all_that_was_answered_with_a_success_while_a_tenant_moved_is_there_and_opens(
-    settled: TestTenant, second: DatabaseServer, settings: Any
-) -> None:
+def test_move_keeps_every_acknowledged_write(settled: TestTenant, second: DatabaseServer, settings: Any) -> None:
     settings.WEBHOOK_ENDPOINTS_PER_TENANT = 1_000_000
     settings.WEBHOOK_ALLOWED_NETWORKS, settings.WEBHOOK_PLAIN_HTTP = ["127.0.0.0/8"], True
-    api, over, refused = settled.api, threading.Event(), set()
+    api, over, rejected = settled.api, threading.Event(), set()
     written: dict[UUID, str] = {}
 
     def write() -> None:
         while not over.is_set():
             # Its secret is sealed with the tenant's data key.
-            answer = api.post("/uflow/webhooks/endpoints", {"url": "http://127.0.0.1:9/in", "events": ["*"]})
-            if answer.status_code == 201:
-                written[UUID(answer.json()["id"])] = answer.json()["secret"]
+            response = api.post("/uflow/webhooks/endpoints", {"url": "http://127.0.0.1:9/in", "events": ["*"]})
+            if response.status_code == 201:
+                written[UUID(response.json()["id"])] = response.json()["secret"]
             else:
-                refused.add(answer.status_code)
+                rejected.add(response.status_code)
 
     with ThreadPoolExecutor(2) as pool:
         writers = [pool.submit(_and_hang_up, write) for _ in range(2)]
@@ -221,7 +219,7 @@ def test_all_that_was_answered_with_a_success_while_a_tenant_moved_is_there_and_
         finally:
             over.set()
         assert [writer.result() for writer in writers] == [None, None]
-    assert (refused, len(written) > 0) == ({503}, True)
+    assert (rejected, len(written) > 0) == ({503}, True)
     with in_tenant(settled.id):
         found = WebhookEndpoint.objects.in_bulk(list(written))
         opened = {
@@ -231,9 +229,7 @@ def test_all_that_was_answered_with_a_success_while_a_tenant_moved_is_there_and_
     assert opened == written
 
 
-def test_a_suspended_tenants_trail_is_whole_when_it_was_sealed_during_its_move(
-    settled: TestTenant, second: DatabaseServer
-) -> None:
+def test_trail_sealed_during_move_of_suspended_tenant_is_intact(settled: TestTenant, second: DatabaseServer) -> None:
     slug = settled.slug
     settled.register()
     said_by("suspend_tenant", slug)
@@ -248,7 +244,7 @@ def test_a_suspended_tenants_trail_is_whole_when_it_was_sealed_during_its_move(
     assert (audit("seal_audit"), audit("verify_audit")) == (0, 0)
 
 
-def test_a_suspended_tenant_is_not_opened_while_it_moves(settled: TestTenant, second: DatabaseServer) -> None:
+def test_resume_is_rejected_during_move(settled: TestTenant, second: DatabaseServer) -> None:
     slug = settled.slug
     said_by("suspend_tenant", slug)
 
@@ -263,7 +259,7 @@ def test_a_suspended_tenant_is_not_opened_while_it_moves(settled: TestTenant, se
 
 
 @pytest.mark.parametrize("repair", [True, False])
-def test_a_suspended_tenant_whose_move_was_killed_can_be_written_into_again(
+def test_repair_makes_suspended_tenant_writable_again(
     settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess, repair: bool
 ) -> None:
     slug = settled.slug
@@ -277,13 +273,13 @@ def test_a_suspended_tenant_whose_move_was_killed_can_be_written_into_again(
     assert (settled.register().id in people(settled), wrong()) == (True, [])
 
 
-def test_a_tenant_that_is_there_already_is_not_moved(settled: TestTenant) -> None:
+def test_move_to_current_server_is_rejected(settled: TestTenant) -> None:
     with pytest.raises(CommandError, match="already"):
         said_by("move_tenant", settled.slug, "main")
     assert mapping_of(settled).status == "active"
 
 
-def test_a_move_that_fails_leaves_everything_as_it_was(settled: TestTenant, second: DatabaseServer) -> None:
+def test_failed_move_changes_nothing(settled: TestTenant, second: DatabaseServer) -> None:
     person, spares = settled.register(), WarmDatabase.objects.count()
     # A row that its own table's rule would not take any more: reading in ends with an error.
     with straight_to(settled.row) as raw:
@@ -306,7 +302,7 @@ def test_a_move_that_fails_leaves_everything_as_it_was(settled: TestTenant, seco
     ["DELETE FROM userflow_rolebinding WHERE user_id = %s", "DROP TABLE userflow_rolebinding"],
     ids=["a row", "a table"],
 )
-def test_move_rejects_a_copy_that_lacks(settled: TestTenant, second: DatabaseServer, lose: str) -> None:
+def test_move_rejects_copy_with_fewer_rows(settled: TestTenant, second: DatabaseServer, lose: str) -> None:
     settled.register()
     person, before = settled.register(), mapping_of(settled).name
 
@@ -324,7 +320,7 @@ def test_move_rejects_a_copy_that_lacks(settled: TestTenant, second: DatabaseSer
     assert wrong() == []
 
 
-def test_nothing_is_written_while_a_tenant_moves(
+def test_writes_are_rejected_during_move(
     settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
     person = settled.register()
@@ -342,7 +338,7 @@ def test_nothing_is_written_while_a_tenant_moves(
 
 
 @pytest.mark.parametrize("step", MOVING)
-def test_a_move_that_was_killed_is_finished_by_the_same_command(
+def test_killed_move_is_finished_by_same_command(
     step: str, settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
     person = settled.register()
@@ -357,7 +353,7 @@ def test_a_move_that_was_killed_is_finished_by_the_same_command(
 
 
 @pytest.mark.parametrize("late", ["restore_tenant", "move_tenant"])
-def test_who_waits_for_a_restore_goes_on_with_what_it_made(
+def test_job_after_restore_uses_restored_database(
     late: str, settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess, tmp_path: Path
 ) -> None:
     slug, file = settled.slug, str(tmp_path / "settled.zip")
@@ -385,9 +381,7 @@ def waits_for_a_lock() -> bool:
         return raw.execute(asked).fetchone() == (True,)
 
 
-def test_a_repair_that_was_long_asked_about_does_not_close_a_tenant_that_was_restored_meanwhile(
-    settled: TestTenant, tmp_path: Path
-) -> None:
+def test_repair_keeps_tenant_restored_while_operator_was_asked(settled: TestTenant, tmp_path: Path) -> None:
     slug, file = settled.slug, str(tmp_path / "settled.zip")
     said_by("backup_tenant", slug, file)
     with databases.maintenance_connection(main_server()) as raw:
@@ -398,7 +392,7 @@ def test_a_repair_that_was_long_asked_about_does_not_close_a_tenant_that_was_res
     assert mapping_of(settled).status == "active"
 
 
-def test_a_move_that_was_killed_can_be_given_up(
+def test_repair_undoes_killed_move(
     settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
     another_process.run("move_tenant", settled.slug, second.name, kill_after="read in")

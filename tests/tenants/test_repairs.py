@@ -1,4 +1,4 @@
-"""`check_tenants` finds what is wrong, repairs what it may, and drops only what it is told to."""
+"""`check_tenants` finds problems, repairs them, and drops orphans only when asked to."""
 
 import secrets
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def found_about(subject: str) -> list[str]:
 
 
 def check(**options: bool) -> tuple[int, str]:
-    """Exit code and words of check_tenants."""
+    """Return the exit code and output of check_tenants."""
     from io import StringIO
 
     from django.core.management import call_command
@@ -42,11 +42,11 @@ def drop_database(name: str) -> None:
         databases.drop(raw, name)
 
 
-def test_nothing_is_said_of_a_healthy_tenant(new_bare_tenant: Callable[[], Tenant]) -> None:
+def test_check_reports_no_healthy_tenant(new_bare_tenant: Callable[[], Tenant]) -> None:
     assert found_about(new_bare_tenant().slug) == []
 
 
-def test_an_orphan_is_found_and_dropped_only_when_asked_for() -> None:
+def test_orphan_is_dropped_only_with_option() -> None:
     name = warm_pool.new_database_name()
     make_database(name)
     code, said = check()
@@ -58,7 +58,7 @@ def test_an_orphan_is_found_and_dropped_only_when_asked_for() -> None:
     assert found_about(name) == []
 
 
-def test_nothing_is_dropped_without_a_word_from_a_person() -> None:
+def test_drop_orphans_needs_confirmation() -> None:
     name = warm_pool.new_database_name()
     make_database(name)
     with pytest.raises(CommandError, match="--yes"):
@@ -67,7 +67,7 @@ def test_nothing_is_dropped_without_a_word_from_a_person() -> None:
     drop_database(name)
 
 
-def test_a_tenant_without_its_database_is_marked_failed_and_comes_back_with_it(
+def test_missing_database_marks_tenant_failed_until_it_returns(
     new_bare_tenant: Callable[[], Tenant],
 ) -> None:
     tenant = new_bare_tenant()
@@ -82,7 +82,7 @@ def test_a_tenant_without_its_database_is_marked_failed_and_comes_back_with_it(
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "active"
 
 
-def test_a_suspended_tenant_without_its_database_stays_suspended(new_bare_tenant: Callable[[], Tenant]) -> None:
+def test_suspended_tenant_without_database_stays_suspended(new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
     said_by("suspend_tenant", tenant.slug)
     drop_database(tenant.database.name)
@@ -95,7 +95,7 @@ def test_a_suspended_tenant_without_its_database_stays_suspended(new_bare_tenant
     ("left", "kind"),
     [("migrating", "interrupted migration"), ("moving", "interrupted move"), ("deleting", "interrupted deletion")],
 )
-def test_what_a_crash_left_is_found_and_finished(left: str, kind: str, new_bare_tenant: Callable[[], Tenant]) -> None:
+def test_repair_finishes_interrupted_jobs(left: str, kind: str, new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
     TenantDatabase.objects.filter(pk=tenant.pk).update(status=left)
     assert found_about(tenant.slug) == [kind]
@@ -104,7 +104,7 @@ def test_what_a_crash_left_is_found_and_finished(left: str, kind: str, new_bare_
     assert ended == ("deleted" if left == "deleting" else "active")
 
 
-def test_a_job_that_runs_is_left_alone(new_bare_tenant: Callable[[], Tenant]) -> None:
+def test_repair_skips_running_job(new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
     TenantDatabase.objects.filter(pk=tenant.pk).update(status="migrating")
     with databases.job_lock(main_server(), tenant.pk):
@@ -112,7 +112,7 @@ def test_a_job_that_runs_is_left_alone(new_bare_tenant: Callable[[], Tenant]) ->
     assert found_about(tenant.slug) == ["interrupted migration"]
 
 
-def test_a_job_that_has_ended_has_let_go_of_its_lock() -> None:
+def test_finished_job_releases_its_lock() -> None:
     subject = secrets.token_hex(8)
     with databases.maintenance_connection(main_server()) as raw:
         for _ in range(100):
@@ -121,18 +121,18 @@ def test_a_job_that_has_ended_has_let_go_of_its_lock() -> None:
             assert not databases.is_job_running(raw, subject)
 
 
-def test_old_templates_go_and_newer_ones_stay() -> None:
-    old, newer, half_made = (
+def test_repair_drops_old_templates_and_keeps_newer_ones() -> None:
+    old, newer, unfinished = (
         f"{template_prefix()}{version}" for version in ("0_0123456789ab", "9999_0123456789ab", "9999_ab_making")
     )
-    for name in (old, newer, half_made):
+    for name in (old, newer, unfinished):
         make_database(name)
     check(repair=True, yes=True)
-    assert databases_on(main_server()) & {old, newer, half_made} == {newer}
+    assert databases_on(main_server()) & {old, newer, unfinished} == {newer}
     drop_database(newer)
 
 
-def test_a_spare_that_is_gone_is_forgotten() -> None:
+def test_repair_forgets_missing_spare() -> None:
     warm_pool.refill(main_server(), 1)
     spare = WarmDatabase.objects.filter(ready=True).first()
     assert spare is not None
@@ -142,7 +142,7 @@ def test_a_spare_that_is_gone_is_forgotten() -> None:
     assert not WarmDatabase.objects.filter(name=spare.name).exists()
 
 
-def test_a_server_that_does_not_answer_is_named() -> None:
+def test_check_names_unreachable_server() -> None:
     from tenants.servers import seal_url
 
     name = f"dark-{secrets.token_hex(3)}"

@@ -1,4 +1,4 @@
-"""Several database servers: the mapping names the tenant's, new tenants go where there is most room."""
+"""Several database servers: new tenants go to the one with most room."""
 
 import secrets
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.world import Api, TestTenant
 from userflow.models import EndUser
 
 
-def test_new_tenants_go_to_the_server_with_most_room(
+def test_create_uses_server_with_most_room(
     second: DatabaseServer, operator: Api, new_tenant: Callable[[], TestTenant]
 ) -> None:
     tenant = new_tenant()
@@ -34,7 +34,7 @@ def test_new_tenants_go_to_the_server_with_most_room(
     assert mapping["database_host"] == second.host
 
 
-def test_a_tenant_can_be_put_on_a_named_server(second: DatabaseServer) -> None:
+def test_create_on_named_server(second: DatabaseServer) -> None:
     slug = f"named-{secrets.token_hex(3)}"
     said_by("create_tenant", "Named", "--slug", slug, "--server", "main")
     tenant = Tenant.objects.get(slug=slug)
@@ -44,7 +44,7 @@ def test_a_tenant_can_be_put_on_a_named_server(second: DatabaseServer) -> None:
         call_command("create_tenant", "Nowhere", "--server", "nowhere", stdout=StringIO())
 
 
-def test_each_server_has_spares_of_its_own(second: DatabaseServer) -> None:
+def test_each_server_has_its_own_spares(second: DatabaseServer) -> None:
     said_by("tenant_worker", "--once", "--size", "2")
     spares = WarmDatabase.objects.filter(server=second, ready=True)
     assert set(spares.values_list("name", flat=True)) <= databases_on(second)
@@ -54,7 +54,7 @@ def test_each_server_has_spares_of_its_own(second: DatabaseServer) -> None:
     assert tenant.database.server == second
 
 
-def test_refill_goes_past_a_server_that_fails(second: DatabaseServer) -> None:
+def test_refill_continues_after_failing_server(second: DatabaseServer) -> None:
     name = f"a-broken-{secrets.token_hex(3)}"
     broken = DatabaseServer.objects.create(name=name, host="broken", url_sealed=b"does not open")
     made, problems = warm_pool.refill_all(1)
@@ -64,7 +64,7 @@ def test_refill_goes_past_a_server_that_fails(second: DatabaseServer) -> None:
     assert made >= 1
 
 
-def test_new_addresses_of_a_server_count_from_the_next_request_on(
+def test_replaced_server_url_applies_to_next_request(
     second: DatabaseServer, second_url: str, new_tenant: Callable[[], TestTenant]
 ) -> None:
     tenant = new_tenant()
@@ -82,13 +82,13 @@ def name_of_connection(tenant: TestTenant) -> Any:
         return cursor.fetchone()[0]
 
 
-def test_the_urls_are_sealed(second: DatabaseServer, second_url: str) -> None:
+def test_server_urls_are_sealed(second: DatabaseServer, second_url: str) -> None:
     assert second.url_sealed is not None
     assert second_url.encode() not in bytes(second.url_sealed)
     assert b"postgresql" not in bytes(second.url_sealed)
 
 
-def test_a_migration_reaches_every_server(second: DatabaseServer, new_tenant: Callable[[], TestTenant]) -> None:
+def test_migrate_covers_every_server(second: DatabaseServer, new_tenant: Callable[[], TestTenant]) -> None:
     from tenants import fleet
     from tenants.models import TenantDatabase
     from tenants.schema import schema_version
@@ -108,7 +108,7 @@ def test_a_migration_reaches_every_server(second: DatabaseServer, new_tenant: Ca
         ("postgresql://nobody@127.0.0.1:1/?connect_timeout=1", "The connection failed"),
     ],
 )
-def test_a_server_that_cannot_take_tenants_is_refused(url: str, says: str) -> None:
+def test_add_rejects_unfit_server(url: str, says: str) -> None:
     name = f"unfit-{secrets.token_hex(3)}"
     with pytest.raises(CommandError, match=says) as error:
         call_command("add_database_server", name, url, stdout=StringIO())
@@ -116,7 +116,7 @@ def test_a_server_that_cannot_take_tenants_is_refused(url: str, says: str) -> No
     assert not DatabaseServer.objects.filter(name=name).exists()
 
 
-def test_a_login_that_may_not_make_databases_is_refused(second: DatabaseServer, second_url: str) -> None:
+def test_add_rejects_login_without_createdb(second: DatabaseServer, second_url: str) -> None:
     role = f"weak_{secrets.token_hex(3)}"
     with databases.maintenance_connection(second) as raw:
         raw.execute(f"CREATE ROLE {role} LOGIN")
@@ -125,7 +125,7 @@ def test_a_login_that_may_not_make_databases_is_refused(second: DatabaseServer, 
         call_command("add_database_server", "weak", weak, stdout=StringIO())
 
 
-def test_a_known_name_is_not_given_other_urls_by_accident(second: DatabaseServer, second_url: str) -> None:
+def test_add_rejects_known_server_name(second: DatabaseServer, second_url: str) -> None:
     with pytest.raises(CommandError, match="has this name"):
         call_command("add_database_server", second.name, second_url, stdout=StringIO())
     assert warm_pool.refill(second, 0) == 0
@@ -147,7 +147,7 @@ def test_check_warns_of_a_server_it_cannot_reach(second: DatabaseServer, setting
     DatabaseServer.objects.filter(pk=second.pk).update(url_sealed=second.url_sealed, revision=3)
 
 
-def test_replace_keeps_what_is_not_stated(second: DatabaseServer, second_url: str) -> None:
+def test_replace_keeps_values_not_given(second: DatabaseServer, second_url: str) -> None:
     said_by("add_database_server", second.name, second_url, admin_url=f"{second_url}&application_name=a", replace=True)
     said_by("change_database_server", second.name, capacity=42, accepts=False)
     said_by("add_database_server", second.name, f"{second_url}&application_name=b", replace=True)
@@ -158,13 +158,13 @@ def test_replace_keeps_what_is_not_stated(second: DatabaseServer, second_url: st
     assert (kept.capacity, kept.admin_url_sealed) == (7, None)
 
 
-def test_a_new_server_takes_a_thousand_tenants(second_url: str) -> None:
+def test_new_server_has_capacity_of_1000(second_url: str) -> None:
     name = f"default-{secrets.token_hex(3)}"
     assert "up to 1000 tenants" in said_by("add_database_server", name, second_url)
     DatabaseServer.objects.get(name=name).delete()
 
 
-def test_a_server_that_takes_no_more_gets_none(second: DatabaseServer) -> None:
+def test_full_or_closed_server_gets_no_tenant(second: DatabaseServer) -> None:
     assert said_by("change_database_server", second.name, capacity=0) == f"{second.name} takes up to 0 tenants.\n"
     assert provisioning_goes_to() == main_server()
     said_by("change_database_server", second.name, capacity=100_000, accepts=False)

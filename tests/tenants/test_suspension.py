@@ -1,4 +1,4 @@
-"""A suspended tenant is shut from the next request on, for everybody but operators; its data stays."""
+"""A suspended tenant rejects everyone but operators from the next request on; its data is kept."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from tests.world import Api, Person, TestTenant
 
 @pytest.fixture(scope="module")
 def shut(django_db_setup: None, django_db_blocker: object) -> TestTenant:
-    """A tenant of this module's own; each test opens it again."""
+    """A tenant for this module. Each test resumes it."""
     from tests.world import build_tenant
 
     with django_db_blocker.unblock():  # type: ignore[attr-defined]  # pytest-django's blocker is untyped
@@ -19,13 +19,13 @@ def shut(django_db_setup: None, django_db_blocker: object) -> TestTenant:
 
 
 def suspend(tenant: TestTenant, operator: Api) -> None:
-    answer = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "suspended"})
-    assert (answer.status_code, answer.json()["status"]) == (200, "suspended")
+    response = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "suspended"})
+    assert (response.status_code, response.json()["status"]) == (200, "suspended")
 
 
 def resume(tenant: TestTenant, operator: Api) -> None:
-    answer = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "active"})
-    assert (answer.status_code, answer.json()["status"]) == (200, "active")
+    response = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "active"})
+    assert (response.status_code, response.json()["status"]) == (200, "active")
 
 
 def login(tenant: TestTenant, person: Person) -> int:
@@ -33,7 +33,7 @@ def login(tenant: TestTenant, person: Person) -> int:
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
 
-def test_tokens_and_logins_stop_at_the_next_request_and_work_again_after_it(shut: TestTenant, operator: Api) -> None:
+def test_suspension_stops_tokens_and_logins_until_resumed(shut: TestTenant, operator: Api) -> None:
     person = shut.register()
     user = shut.as_user(person)
     mine = f"/uflow/user/enduser/{shut.id}/{person.id}"
@@ -54,7 +54,7 @@ def test_tokens_and_logins_stop_at_the_next_request_and_work_again_after_it(shut
     assert login(shut, person) == 200
 
 
-def test_nobody_registers_meanwhile(shut: TestTenant, operator: Api) -> None:
+def test_registration_is_rejected_while_suspended(shut: TestTenant, operator: Api) -> None:
     suspend(shut, operator)
     body = {
         "tenant_id": str(shut.id),
@@ -63,21 +63,21 @@ def test_nobody_registers_meanwhile(shut: TestTenant, operator: Api) -> None:
         "password": shut.admin.password,
         "name": "Late Comer",
     }
-    refused = Api().post("/uflow/user/clients/register", body)
+    rejected = Api().post("/uflow/user/clients/register", body)
     resume(shut, operator)
-    assert refused.status_code == 403
+    assert rejected.status_code == 403
     people = shut.api.get("/uflow/user/enduser/list", {"tenant_id": str(shut.id), "email": "late@example.com"})
     assert people.json()["total"] == 0
 
 
-def test_another_tenant_is_not_touched(shut: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+def test_suspension_affects_one_tenant_only(shut: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
     suspend(shut, operator)
-    answer = other_tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)})
+    response = other_tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)})
     resume(shut, operator)
-    assert answer.status_code == 200
+    assert response.status_code == 200
 
 
-def test_an_operator_still_looks_at_it(shut: TestTenant, operator: Api) -> None:
+def test_operator_reads_suspended_tenant(shut: TestTenant, operator: Api) -> None:
     person = shut.register()
     suspend(shut, operator)
     listed = operator.get("/uflow/user/enduser/list", {"tenant_id": str(shut.id), "email": person.email})
@@ -89,7 +89,7 @@ def test_an_operator_still_looks_at_it(shut: TestTenant, operator: Api) -> None:
     assert (mapping.status_code, mapping.json()["status"]) == (200, "suspended")
 
 
-def test_the_commands_do_the_same(shut: TestTenant) -> None:
+def test_suspend_and_resume_commands(shut: TestTenant) -> None:
     slug = shut.slug
     assert said_by("suspend_tenant", slug) == f"{slug} is suspended.\n"
     assert shut.api.get("/uflow/admin/users/me").status_code == 403
@@ -98,13 +98,13 @@ def test_the_commands_do_the_same(shut: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("command", ["suspend_tenant", "resume_tenant", "delete_tenant"])
-def test_a_slug_that_nobody_has_is_refused(command: str) -> None:
+def test_migrate_rejects_unknown_slug(command: str) -> None:
     with pytest.raises(CommandError, match="No tenant has the slug nobody") as error:
         said_by(command, "nobody")
     assert error.value.returncode == 2
 
 
-def test_only_a_suspended_tenant_is_resumed(new_tenant: Callable[[], TestTenant]) -> None:
+def test_deleted_tenant_cannot_be_resumed(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     said_by("suspend_tenant", tenant.slug)
     said_by("delete_tenant", tenant.slug, yes=True)

@@ -1,4 +1,4 @@
-"""The global database hangs or is locked: a request is told to come again within three seconds, and holds no thread."""
+"""The global database hangs or is locked: requests get 503 within three seconds and hold no thread."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_eve
 
 
 def ask(statement: str) -> list[int]:
-    """A column of the server's, on a connection that has nothing to do with the database."""
+    """Return one column of a query on the server's maintenance database."""
     with databases.maintenance_connection(main_server()) as raw:
         return [row[0] for row in raw.execute(statement, [connection.settings_dict["NAME"]]).fetchall()]
 
 
 @contextmanager
 def hanging() -> Iterator[None]:
-    """What answers for it has stopped, as when a machine is paused: connections stand, and nothing comes."""
+    """Stop the server processes of the connections, as on a paused machine."""
     stopped = ask(BACKENDS)
     try:
         for pid in stopped:
@@ -41,26 +41,26 @@ def hanging() -> Iterator[None]:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """A table that every request of an admin reads is held by somebody who does not let go."""
+    """Lock a table that every request of an admin reads."""
     with psycopg.connect(**connection.get_connection_params()) as raw:
         raw.execute("LOCK TABLE userflow_adminuser IN ACCESS EXCLUSIVE MODE")
         yield
-        # Whoever has given up waits on the server no more either. (What Django does at the start of a request; its
+        # A cancelled statement no longer waits on the server. (What Django does at the start of a request; its
         # test client leaves it out.)
         close_old_connections()
         assert within(5, lambda: ask(WAITING) == [0])
 
 
 @pytest.mark.parametrize("fault", [hanging, locked])
-def test_a_request_is_told_to_come_again(fault: Callable[[], AbstractContextManager[None]], tenant: TestTenant) -> None:
+def test_global_outage_is_503(fault: Callable[[], AbstractContextManager[None]], tenant: TestTenant) -> None:
     for _ in range(3):  # again where the machine was busy
         assert tenant.api.get("/authmgr/profile").status_code == 200
         with fault():
             began = time.monotonic()
-            refused = tenant.api.get("/authmgr/profile")
+            rejected = tenant.api.get("/authmgr/profile")
             waited = time.monotonic() - began
-        assert refused.status_code == 503
-        assert int(refused.headers["Retry-After"]) >= 1
+        assert rejected.status_code == 503
+        assert int(rejected.headers["Retry-After"]) >= 1
         close_old_connections()
         if waited < 3:
             break

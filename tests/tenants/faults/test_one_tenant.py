@@ -1,4 +1,4 @@
-"""One tenant's database dropped, locked or slow: that tenant is told to come again, the others notice nothing."""
+"""One tenant's database is dropped, locked or slow: that tenant gets 503, the others are not affected."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def struck(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[Test
 
 @contextmanager
 def gone(tenant: TestTenant) -> Iterator[None]:
-    """The database does not exist while this lasts."""
+    """Drop the database during the block."""
     with databases.maintenance_connection(main_server()) as raw:
         database = tenant.row.database.name
         raw.execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS false')
@@ -44,7 +44,7 @@ def gone(tenant: TestTenant) -> Iterator[None]:
 
 @contextmanager
 def locked(tenant: TestTenant) -> Iterator[None]:
-    """Its users' table is held by somebody who does not let go."""
+    """Lock the table of users."""
     with straight_to(tenant.row) as raw, raw.transaction():
         raw.execute("LOCK TABLE userflow_enduser IN ACCESS EXCLUSIVE MODE")
         yield
@@ -52,7 +52,7 @@ def locked(tenant: TestTenant) -> Iterator[None]:
 
 @contextmanager
 def slow(tenant: TestTenant) -> Iterator[None]:
-    """Reading a user takes longer than anybody waits."""
+    """Make reading a user take longer than the statement timeout."""
     with straight_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME TO enduser_kept")
         raw.execute("CREATE VIEW userflow_enduser AS SELECT k.* FROM enduser_kept k, pg_sleep(20)")
@@ -63,7 +63,7 @@ def slow(tenant: TestTenant) -> Iterator[None]:
 
 @contextmanager
 def behind(tenant: TestTenant) -> Iterator[None]:
-    """A release runs ahead of the database: a column that its code reads is not there yet."""
+    """Rename a column that the code reads, as if a migration were missing."""
     mapping = TenantDatabase.objects.filter(pk=tenant.id)
     with straight_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME email_key TO address_key")
@@ -77,7 +77,7 @@ def behind(tenant: TestTenant) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", [gone, locked, slow, behind])
-def test_the_tenant_is_told_to_come_again_and_the_others_notice_nothing(
+def test_outage_of_one_tenant_is_503_for_it_only(
     fault: Fault, struck: tuple[TestTenant, Person, Api], other_tenant: TestTenant
 ) -> None:
     tenant, person, user = struck
@@ -100,28 +100,28 @@ def test_the_tenant_is_told_to_come_again_and_the_others_notice_nothing(
         knocking = [pool.submit(knock, api) for api in apis.values()]
         other = other_tenant.api.get(f"/uflow/user/enduser/{other_tenant.id}/{other_person.id}")
         ready = Api().get("/uflow/ready")
-        answers = [answer.result() for answer in knocking]
-    for refused, waited in answers:
-        assert refused.status_code == 503
-        assert refused.headers["Content-Type"] == "application/json"
-        assert set(refused.json()) == {"error", "message"}
-        assert int(refused.headers["Retry-After"]) >= 1
+        responses = [response.result() for response in knocking]
+    for rejected, waited in responses:
+        assert rejected.status_code == 503
+        assert rejected.headers["Content-Type"] == "application/json"
+        assert set(rejected.json()) == {"error", "message"}
+        assert int(rejected.headers["Retry-After"]) >= 1
         # A good two seconds; who is not told waits twenty, or for ever.
         assert waited < 10
     assert (other.status_code, ready.status_code) == (200, 200)
     assert {api: knock_again().status_code for api, knock_again in apis.items()} == dict.fromkeys(apis, 200)
 
 
-def test_a_column_that_is_missing_in_a_current_database_is_a_fault_of_ours(
+def test_missing_column_in_current_database_is_500(
     struck: tuple[TestTenant, Person, Api],
 ) -> None:
     tenant, person, user = struck
     path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
     with straight_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME created_at TO began_at")
-        answer = user.get(path)
+        response = user.get(path)
         raw.execute("ALTER TABLE userflow_enduser RENAME began_at TO created_at")
-    assert answer.status_code == 500
+    assert response.status_code == 500
     assert user.get(path).status_code == 200
 
 
@@ -142,11 +142,11 @@ def test_closed_connections_are_replaced(struck: tuple[TestTenant, Person, Api],
 
 
 @pytest.mark.parametrize("state", ["migrating", "moving", "provisioning", "failed"])
-def test_a_tenant_that_is_worked_on_says_so(state: str, struck: tuple[TestTenant, Person, Api]) -> None:
+def test_tenant_under_maintenance_is_503(state: str, struck: tuple[TestTenant, Person, Api]) -> None:
     tenant, person, _ = struck
     TenantDatabase.objects.filter(pk=tenant.id).update(status=state)
     login = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}
-    answer = Api().post("/uflow/auth/enduser/login", login)
+    response = Api().post("/uflow/auth/enduser/login", login)
     TenantDatabase.objects.filter(pk=tenant.id).update(status="active")
-    assert answer.status_code == 503
-    assert "Retry-After" in answer.headers
+    assert response.status_code == 503
+    assert "Retry-After" in response.headers
