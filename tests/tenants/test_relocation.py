@@ -311,7 +311,7 @@ def test_move_rejects_copy_with_fewer_rows(settled: TestTenant, second: Database
         with databases.connection_to(second, copy.name) as raw:
             raw.execute(lose, [person.id] if "%s" in lose else None)
 
-    with at_the_step("read in", lose_it), pytest.raises(CommandError, match="rows as the original") as error:
+    with at_the_step("read in", lose_it), pytest.raises(CommandError, match="fewer rows than the original") as error:
         said_by("move_tenant", settled.slug, second.name)
     assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).name) == (main_server(), before)
