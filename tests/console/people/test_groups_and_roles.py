@@ -134,7 +134,7 @@ def test_built_in_roles_are_not_deleted(tenant: TestTenant, staff: Staff) -> Non
     assert "Built-in roles cannot be deleted or renamed." in text_of(answer)
 
 
-def test_nobody_grants_what_they_do_not_hold(tenant: TestTenant) -> None:
+def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
     weak = operator_in(tenant, "endusers:read", "groups:read", "groups:write", "roles:read", "roles:write")
     strong = made(tenant, "roles", permissions=["endusers:delete"])
     person, name = tenant.register(), f"n-{secrets.token_hex(4)}"

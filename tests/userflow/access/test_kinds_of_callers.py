@@ -5,7 +5,7 @@ import secrets
 from tests.world import TestTenant
 
 
-def test_who_holds_a_permission_but_is_of_the_wrong_kind_is_told_so(tenant: TestTenant) -> None:
+def test_wrong_kind_of_caller_gets_a_clear_message(tenant: TestTenant) -> None:
     person = tenant.register()
     role = {"name": f"desk-{secrets.token_hex(4)}", "permissions": ["groups:read"]}
     made = tenant.api.post("/authmgr/roles", role).json()

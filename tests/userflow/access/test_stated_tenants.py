@@ -9,16 +9,14 @@ from tests.world import PASSWORD, Api, TestTenant
 
 
 @pytest.mark.parametrize("path", ["/authmgr/groups", "/uflow/admin/users/me", "/exsvc/api/v1/services"])
-def test_a_foreign_tenant_in_the_query_is_refused_also_where_nobody_reads_it(
-    tenant: TestTenant, other_tenant: TestTenant, path: str
-) -> None:
+def test_query_with_foreign_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant, path: str) -> None:
     refused = [tenant.api.get(path, {"tenant_id": str(stranger)}) for stranger in (other_tenant.id, uuid4())]
     assert [answer.status_code for answer in refused] == [403, 403]
     assert tenant.api.get(path, {"tenant_id": str(tenant.id).upper()}).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["tenant%5Fid", "%74enant_id", "limit=1&tenant%5fid"])
-def test_a_foreign_tenant_in_the_query_is_refused_however_its_name_is_spelled(
+def test_query_with_respelled_foreign_tenant_is_rejected(
     tenant: TestTenant, other_tenant: TestTenant, name: str
 ) -> None:
     path = "/uflow/admin/users/me"
@@ -39,7 +37,7 @@ def test_an_end_user_names_no_foreign_tenant_either(tenant: TestTenant, other_te
 
 
 @pytest.mark.parametrize("path", ["/uflow/user/clients/register", "/webauthn/totp/verify"])
-def test_a_token_names_no_foreign_tenant_where_none_is_needed_either(
+def test_optional_token_with_foreign_tenant_is_rejected(
     tenant: TestTenant, other_tenant: TestTenant, path: str
 ) -> None:
     asked = {each.id: tenant.api.post(f"{path}?tenant_id={each.id}", {}) for each in (tenant, other_tenant)}
@@ -58,7 +56,7 @@ def test_a_tenant_header_without_a_value_is_not_every_tenant(operator: Api, path
     assert operator.get(path, headers={"X-Tenant-ID": ""}).status_code == 400
 
 
-def test_an_operator_who_names_a_tenant_in_the_header_only_makes_no_operator(operator: Api, tenant: TestTenant) -> None:
+def test_create_rejects_tenant_in_header_only(operator: Api, tenant: TestTenant) -> None:
     name = f"ambiguous-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "A", "last_name": "B"}
     answer = operator.post("/uflow/admin/users", body, headers={"X-Tenant-ID": str(tenant.id)})

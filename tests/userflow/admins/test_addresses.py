@@ -115,7 +115,7 @@ def test_conflicts_tell_neither_name_nor_place(
     assert len({answer.content for answer in answers}) == 1
 
 
-def test_a_changed_address_is_unverified_until_its_mail_is_followed(new_tenant: Callable[[], TestTenant]) -> None:
+def test_changed_admin_address_is_unverified(new_tenant: Callable[[], TestTenant]) -> None:
     own, email = new_tenant(), address()
     body = {"email": email, "current_password": PASSWORD}
     assert own.api.put(f"{USERS}/{own.admin.id}", body).json()["email"] == email
@@ -133,9 +133,7 @@ def test_a_changed_address_of_an_admin_with_a_factor_waits(new_tenant: Callable[
     assert AdminUser.objects.get(pk=own.admin.id).email == email
 
 
-def test_a_reset_link_verifies_the_address_of_the_user_that_it_names(
-    tenant: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_reset_link_verifies_address_of_its_user(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
     first, second = made(tenant, email).json(), made(other_tenant, email).json()
     assert Api().post("/uflow/auth/admin/password/forgot", {"email": email}).status_code == 200

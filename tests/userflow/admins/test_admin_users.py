@@ -57,7 +57,7 @@ def test_an_admin_makes_an_admin_of_the_own_tenant(tenant: TestTenant) -> None:
     assert login["user"] == {"id": answer.json()["id"], "username": sent["username"], "email": sent["email"]}
 
 
-def test_an_operator_makes_admins_anywhere_and_operators_without_a_tenant(operator: Api, tenant: TestTenant) -> None:
+def test_operator_creates_admins_and_operators(operator: Api, tenant: TestTenant) -> None:
     assert operator.post(PATH, body(tenant_id=str(tenant.id))).json()["tenant_id"] == str(tenant.id)
     sent = body()
     assert operator.post(PATH, sent).json()["tenant_id"] is None
@@ -95,7 +95,7 @@ def test_twenty_at_once_make_one_admin(tenant: TestTenant) -> None:
         assert sorted(pool.map(create, range(20))) == [201] + [409] * 19
 
 
-def test_a_username_cannot_pose_as_somebody_elses_address(tenant: TestTenant) -> None:
+def test_username_cannot_be_another_users_address(tenant: TestTenant) -> None:
     victim = made(tenant)
     assert tenant.api.post(PATH, body(username=victim["email"])).status_code == 400
     own = body()
@@ -109,7 +109,7 @@ def test_weak_passwords_are_400(tenant: TestTenant) -> None:
     assert tenant.api.post(PATH, {**sent, "password": sent["username"]}).status_code == 400
 
 
-def test_nobody_grants_what_they_do_not_hold(tenant: TestTenant, operator: Api) -> None:
+def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant, operator: Api) -> None:
     assert tenant.api.post(PATH, body(roles=["operator"])).status_code == 400
     assert operator.post(PATH, body(tenant_id=str(tenant.id), roles=["operator"])).status_code == 400
     assert tenant.api.post(PATH, body(roles=["no such role"])).status_code == 400
@@ -240,7 +240,7 @@ def test_two_admins_who_switch_each_other_off_leave_one(new_tenant: Any) -> None
     assert AdminUser.objects.filter(tenant_id=tenant.id, active=True).count() == 1
 
 
-def test_edits_and_deactivations_at_once_do_not_wait_for_each_other_for_ever(tenant: TestTenant) -> None:
+def test_concurrent_edits_and_deactivations_do_not_deadlock(tenant: TestTenant) -> None:
     path = f"{PATH}/{made(tenant)['id']}"
     start = Barrier(4)
 
@@ -305,7 +305,7 @@ def test_a_name_that_only_looks_alike_in_capitals_is_another_name(tenant: TestTe
     assert tenant.api.post(PATH, body(username=mine["username"].upper())).status_code == 409
 
 
-def test_the_command_line_says_in_one_line_why_there_is_no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_createsuperuser_reports_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"root-{secrets.token_hex(4)}"
     for member, value in {"USERNAME": name, "EMAIL": f"{name}@example.com", "PASSWORD": PASSWORD}.items():
         monkeypatch.setenv(f"DJANGO_SUPERUSER_{member}", value)
@@ -328,9 +328,7 @@ def test_the_command_line_says_in_one_line_why_there_is_no_operator(monkeypatch:
 
 
 @pytest.mark.parametrize("meanwhile", [{"active": False}, {"password": "argon2$another"}, {"mfa_methods": ["totp"]}])
-def test_an_edit_takes_nothing_back_that_happens_at_the_same_moment(
-    tenant: TestTenant, meanwhile: dict[str, Any]
-) -> None:
+def test_concurrent_edit_undoes_nothing(tenant: TestTenant, meanwhile: dict[str, Any]) -> None:
     ben = AdminUser.objects.filter(pk=made(tenant)["id"])
     answer = signed_in_during(
         ADMINS,

@@ -55,7 +55,7 @@ def test_a_public_client_is_the_default_and_has_no_secret(tenant: TestTenant) ->
     assert tenant.api.get(path(tenant, made["id"])).json() == made
 
 
-def test_a_confidential_clients_secret_is_shown_once_and_stored_hashed(tenant: TestTenant) -> None:
+def test_client_secret_is_shown_once_and_stored_hashed(tenant: TestTenant) -> None:
     answer = create(tenant, type="confidential", tags=["web", "eu", "web"], project_id="p1", owner_id="team-7")
     made = answer.json()
     assert set(made) == MEMBERS | {"client_secret"}
@@ -147,7 +147,7 @@ def test_redirect_uris_that_lead_astray_are_refused(tenant: TestTenant, uri: str
 
 
 @pytest.mark.parametrize("scope", ["services:fly", "tenants:read", "tenants:write", "nothing:here", "x", "services:*"])
-def test_a_scope_that_nobody_here_knows_is_refused(tenant: TestTenant, scope: str) -> None:
+def test_unknown_scope_is_rejected(tenant: TestTenant, scope: str) -> None:
     answer = create(tenant, type="confidential", scopes=[scope])
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["scopes"])
 
@@ -161,7 +161,7 @@ def test_a_scope_of_the_tenants_own_roles_can_be_given(tenant: TestTenant, other
     assert create(other_tenant, type="confidential", scopes=[own]).status_code == 400
 
 
-def test_nobody_grants_what_they_do_not_hold(new_tenant: Any) -> None:
+def test_grant_beyond_own_permissions_is_rejected(new_tenant: Any) -> None:
     own = new_tenant()
     strong = make_client(own, scopes=["admins:write"])
     clerk = AdminRole.objects.create(
@@ -288,7 +288,7 @@ def test_deactivating_stops_sign_in_and_ends_tokens_for_good(tenant: TestTenant)
     assert elsewhere.get(VALIDATE).status_code == 200
 
 
-def test_a_client_of_a_suspended_tenant_can_be_switched_off_for_good(new_tenant: Any, operator: Api) -> None:
+def test_deactivate_client_of_suspended_tenant(new_tenant: Any, operator: Api) -> None:
     own = new_tenant()
     user = own.as_user(own.register())
     operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"})
@@ -367,7 +367,7 @@ def test_the_secret_before_works_until_the_overlap_ends(tenant: TestTenant) -> N
     assert (signs_in(client, old), signs_in(client, new)) == (False, True)
 
 
-def test_a_second_rotation_ends_the_first_secret_and_none_overlaps_if_so_wished(tenant: TestTenant) -> None:
+def test_rotation_keeps_at_most_one_previous_secret(tenant: TestTenant) -> None:
     client = make_client(tenant)
     first = client["client_secret"]
     second = tenant.api.post(path(tenant, client["id"], "secret"), {"overlap_seconds": 60}).json()["client_secret"]
@@ -406,7 +406,7 @@ def calls(api: Api, tenant: Any, client: Any) -> list[Any]:
     ]
 
 
-def test_nobody_users_and_other_tenants_are_kept_out(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_anonymous_end_users_and_other_tenants_are_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
     mine = make_client(tenant)["id"]
     user = tenant.as_user(tenant.register())
     assert {answer.status_code for answer in calls(Api(), tenant.id, mine)} == {401}

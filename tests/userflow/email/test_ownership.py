@@ -82,7 +82,7 @@ def test_reset_removes_what_a_stranger_has_set_up(tenant: TestTenant) -> None:
     assert len(mails_to(person.email, "the way you sign in has changed")) == 2
 
 
-def test_strangers_passkey_survives_neither_verification_nor_reset(tenant: TestTenant) -> None:
+def test_attackers_passkey_ends_at_verification_and_reset(tenant: TestTenant) -> None:
     person = tenant.register()
     key = end_users_of(tenant).enrol(tenant.as_user(person), person)
     assert verify(person).status_code == 200

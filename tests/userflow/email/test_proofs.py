@@ -78,7 +78,7 @@ def another_code(code: str) -> str:
     return f"{(int(code) + 1) % 1_000_000:06d}"
 
 
-def test_nobody_gets_in_before_the_address_is_proven(strict: TestTenant) -> None:
+def test_login_requires_verified_address(strict: TestTenant) -> None:
     person = strict.register()
     refused = sign_in(strict, person.email)
     assert (refused.status_code, "Verify your e-mail address first" in refused.json()["message"]) == (403, True)
@@ -95,7 +95,7 @@ def test_the_code_does_the_same(strict: TestTenant) -> None:
     assert sign_in(strict, person.email).status_code == 200
 
 
-def test_right_passwords_of_an_unproven_user_lock_nobody_out(strict: TestTenant) -> None:
+def test_correct_password_of_unverified_user_locks_nothing(strict: TestTenant) -> None:
     person = strict.register()
     assert [sign_in(strict, person.email).status_code for _ in range(12)] == [403] * 12
 
@@ -127,7 +127,7 @@ def test_of_parallel_proofs_one_wins(strict: TestTenant) -> None:
         assert sorted(pool.map(attempt, range(10))) == [200] + [400] * 9
 
 
-def test_after_five_wrong_codes_the_right_one_is_no_good_but_the_link_is(strict: TestTenant) -> None:
+def test_five_wrong_codes_void_the_code_but_not_the_link(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     wrong = another_code(code_in(sent))
@@ -219,7 +219,7 @@ def test_resending_is_limited_per_address_known_or_not(strict: TestTenant) -> No
         assert int(answers[-1].headers["Retry-After"]) > 0
 
 
-def test_a_changed_address_counts_only_once_proven_and_the_old_one_is_told(strict: TestTenant) -> None:
+def test_pending_address_applies_once_verified(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
     answer = change(strict, person, new)
     assert (answer.status_code, answer.json()["email"], "once it is verified" in answer.json()["message"]) == (
@@ -259,7 +259,7 @@ def test_resend_and_verify_reject_inactive_users(strict: TestTenant) -> None:
         assert verify(token=token).status_code == 400
 
 
-def test_where_it_is_off_a_changed_address_counts_at_once_and_the_old_one_is_told(tenant: TestTenant) -> None:
+def test_address_applies_at_once_without_verification(tenant: TestTenant) -> None:
     person, new = tenant.register(), new_address()
     assert change(tenant, person, new).json()["email"] == new
     assert len(mails_to(person.email, TOLD)) == 1
@@ -274,7 +274,7 @@ def test_an_admins_change_waits_as_well(strict: TestTenant) -> None:
     assert verify(token=token_in(last_proof(new))).status_code == 200
 
 
-def test_a_taken_address_is_409_when_asked_for_and_when_taken_meanwhile(strict: TestTenant) -> None:
+def test_change_to_taken_address_is_409(strict: TestTenant) -> None:
     person, neighbour, new = proven(strict), proven(strict), new_address()
     assert change(strict, person, neighbour.email.upper()).status_code == 409
     assert change(strict, person, new).status_code == 200
@@ -297,7 +297,7 @@ def resend(tenant: TestTenant, email: str) -> None:
     assert Api().post(RESEND, {"tenant_id": str(tenant.id), "email": email}).status_code == 200
 
 
-def test_asking_again_serves_who_has_the_address_and_none_of_those_who_want_it(strict: TestTenant) -> None:
+def test_resend_serves_owner_of_the_address_only(strict: TestTenant) -> None:
     new, rivals = new_address(), [proven(strict) for _ in range(4)]
     for rival in rivals:
         change(strict, rival, new)
@@ -339,7 +339,7 @@ def test_asking_again_does_not_lengthen_the_life_of_a_change(strict: TestTenant)
     assert verify(token=token).status_code == 400
 
 
-def test_a_change_that_is_given_up_while_it_is_sent_again_stays_given_up(strict: TestTenant) -> None:
+def test_resend_does_not_revive_cancelled_change(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
     change(strict, person, new)
     with ThreadPoolExecutor(1) as pool:
@@ -400,7 +400,7 @@ def test_an_old_sign_in_changes_no_address_at_this_door_either(strict: TestTenan
         assert api.put(path, {"email": person.email, "name": "Some Two"}).status_code == 200
 
 
-def test_nobody_sends_mails_to_strangers_without_end(strict: TestTenant) -> None:
+def test_invitation_mails_are_limited(strict: TestTenant) -> None:
     person = proven(strict)
     api = strict.as_user(person)
     most, _ = settings.LIMITS["email_resend"]
@@ -410,7 +410,7 @@ def test_nobody_sends_mails_to_strangers_without_end(strict: TestTenant) -> None
     assert answers == [200] * most + [429]
 
 
-def test_a_namesake_in_another_tenant_uses_nobodys_changes_up(strict: TestTenant, settings: Any) -> None:
+def test_change_limit_is_counted_per_tenant(strict: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "email_resend": (1, 3600)}
     person, there = proven(strict), strict_tenant()
     # An import keeps the ids that it states, so an admin elsewhere may have somebody of the same id.
@@ -424,9 +424,7 @@ def test_a_namesake_in_another_tenant_uses_nobodys_changes_up(strict: TestTenant
     assert change(strict, person, new_address()).status_code == 200
 
 
-def test_nobody_has_strangers_told_of_changes_without_end(
-    tenant: TestTenant, other_tenant: TestTenant, settings: Any
-) -> None:
+def test_change_notifications_are_limited(tenant: TestTenant, other_tenant: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "mail": (3, 3600), "email_resend": (20, 3600)}
     stranger = new_address()
     for place, told in ((tenant, 3), (other_tenant, 6)):
@@ -438,7 +436,7 @@ def test_nobody_has_strangers_told_of_changes_without_end(
         assert (len(mails_to(stranger, TOLD)), len(mails_to(stranger, PROOF))) == (told, told)
 
 
-def test_who_was_there_before_the_setting_proves_the_address_by_asking(new_tenant: Callable[[], TestTenant]) -> None:
+def test_existing_user_verifies_address_by_resend(new_tenant: Callable[[], TestTenant]) -> None:
     from tenants.models import Tenant
 
     tenant = new_tenant()
@@ -468,7 +466,7 @@ def test_an_erased_or_deactivated_user_proves_nothing(strict: TestTenant) -> Non
     assert verify(token=token_in(last_proof(switched_off.email))).status_code == 400
 
 
-def test_token_and_code_are_stored_as_hashes_and_stay_out_of_the_trail(strict: TestTenant) -> None:
+def test_token_and_code_are_stored_hashed_and_not_audited(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     with in_tenant(strict.id):

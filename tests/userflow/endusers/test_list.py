@@ -43,7 +43,7 @@ def listed(village: TestTenant, **query: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def test_default_page_is_ten_newest_first_with_the_specified_fields(village: TestTenant) -> None:
+def test_default_page_is_ten_newest_first(village: TestTenant) -> None:
     page = listed(village)
     assert {k: page[k] for k in ("page", "limit", "total", "total_pages")} == {
         "page": 1,
@@ -158,9 +158,7 @@ def test_who_may_list(api: Api, operator: Api, village: TestTenant, other_tenant
     assert village.api.get(GET).status_code == 400
 
 
-def test_a_foreign_tenant_is_the_same_403_whether_or_not_it_exists(
-    village: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_foreign_and_unknown_tenant_get_the_same_403(village: TestTenant, other_tenant: TestTenant) -> None:
     nowhere = village.api.get(GET, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
     foreign = village.api.get(GET, {"tenant_id": str(other_tenant.id)})
     assert (nowhere.status_code, nowhere.content) == (403, foreign.content)
@@ -268,7 +266,7 @@ SELECT gen_random_uuid(), i || '@x.example', i || '@x.example', '', i % 8 <> 0, 
 """
 
 
-def test_far_pages_hold_what_stands_there_from_whichever_end_they_are_read(new_tenant: Any) -> None:
+def test_far_pages_are_correct_from_both_ends(new_tenant: Any) -> None:
     own = new_tenant()
     with in_tenant(own.id):
         with connections["tenant"].cursor() as cursor:
@@ -350,7 +348,7 @@ def test_a_list_is_read_while_the_tenant_takes_no_writes(new_tenant: Any, state:
     assert len(reads(own, own.admin)) == 1
 
 
-def test_an_import_that_goes_on_holds_up_no_registration_and_is_counted_when_it_ends(new_tenant: Any) -> None:
+def test_running_import_does_not_block_registration(new_tenant: Any) -> None:
     own = new_tenant()
     stored, may_end = threading.Event(), threading.Event()
 
@@ -373,7 +371,7 @@ def test_an_import_that_goes_on_holds_up_no_registration_and_is_counted_when_it_
     assert (meanwhile, listed(own)["total"]) == (3, 43)
 
 
-def test_twenty_registrations_and_erasures_at_once_are_all_counted(new_tenant: Any) -> None:
+def test_concurrent_registrations_and_erasures_are_counted(new_tenant: Any) -> None:
     own = new_tenant()
     leaving = [own.register() for _ in range(6)]
 

@@ -40,7 +40,7 @@ def test_a_bad_change_names_the_member_and_changes_nothing(tenant: TestTenant, b
     assert tenant.api.get(path(tenant, person)).json()["name"] != "kept out"
 
 
-def test_a_taken_address_is_409_and_an_own_one_in_another_spelling_is_fine(tenant: TestTenant) -> None:
+def test_update_taken_address_is_409_own_spelling_is_ok(tenant: TestTenant) -> None:
     one, two = tenant.register(), tenant.register()
     tenant.sign_in(two)
     assert tenant.api.put(path(tenant, one), {"email": two.email.upper()}).status_code == 409
@@ -56,7 +56,7 @@ def test_other_members_cannot_be_changed(tenant: TestTenant, member: str) -> Non
     assert me.get(path(tenant, person)).json() | {"updated_at": ""} == before | {"updated_at": ""}
 
 
-def test_an_end_user_reaches_nobody_else_known_or_not(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_end_user_cannot_access_other_users(tenant: TestTenant, other_tenant: TestTenant) -> None:
     me, neighbour, stranger = tenant.register(), tenant.register(), other_tenant.register()
     api = tenant.as_user(me)
     answers = [api.get(path(tenant, user)) for user in (neighbour, stranger, NOBODY)]
@@ -67,7 +67,7 @@ def test_an_end_user_reaches_nobody_else_known_or_not(tenant: TestTenant, other_
     assert api.delete(path(tenant, me)).status_code == 403
 
 
-def test_switching_off_ends_sessions_and_switching_on_does_not_revive_them(tenant: TestTenant) -> None:
+def test_activation_does_not_revive_ended_sessions(tenant: TestTenant) -> None:
     person = tenant.register()
     api = tenant.as_user(person)
     answer = tenant.api.put(path(tenant, person, "/status"), {"active": False})

@@ -49,7 +49,7 @@ def test_a_new_user_is_stored_in_the_tenant_and_can_sign_in(api: Api, tenant: Te
     assert signed_in.json()["user"]["id"] == answer.json()["user_id"]
 
 
-def test_default_associations_window_and_audit_row_come_with_the_user(tenant: TestTenant) -> None:
+def test_register_creates_associations_window_and_event(tenant: TestTenant) -> None:
     person = tenant.register()
     with in_tenant(tenant.id):
         assert list(RoleBinding.objects.filter(user_id=person.id).values_list("role__name", flat=True)) == ["user"]
@@ -110,9 +110,7 @@ def test_register_unknown_tenant_or_client_is_404(api: Api, tenant: TestTenant, 
     assert foreign.status_code == 404
 
 
-def test_an_address_registers_once_in_any_spelling_but_in_every_tenant(
-    api: Api, tenant: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_address_registers_once_per_tenant(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
     address = f"same-{secrets.token_hex(4)}@example.com"
     assert api.post(PATH, body(tenant, email=address)).status_code == 201
     clash = api.post(PATH, body(tenant, email=address.upper()))

@@ -55,7 +55,7 @@ def test_groups_come_in_pages_and_by_a_part_of_the_name(tenant: TestTenant) -> N
     assert ([group["name"] for group in found["groups"]], found["total"], found["total_pages"]) == (names[:1], 3, 2)
 
 
-def test_joining_leaving_and_the_groups_roles_count_at_the_very_next_request(tenant: TestTenant) -> None:
+def test_group_changes_apply_at_next_request(tenant: TestTenant) -> None:
     person = tenant.register()
     api, carried = tenant.as_user(person), role(tenant, "lamps:dim")
     group = make(tenant, roles=[carried])
@@ -105,7 +105,7 @@ def manager_of(tenant: TestTenant) -> Api:
     return Api(token=sign_in_admin(name)["access_token"])
 
 
-def test_nobody_grants_through_a_group_what_they_do_not_hold(tenant: TestTenant) -> None:
+def test_group_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
     weak, person = manager_of(tenant), tenant.register()
     strong = role(tenant, "services:credentials")
     group, empty = make(tenant, roles=[strong]), make(tenant)

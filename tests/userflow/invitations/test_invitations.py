@@ -54,7 +54,7 @@ def age(tenant: TestTenant, invitation: dict[str, Any], by: timedelta) -> None:
         model.objects.filter(pk=invitation["id"]).update(expires_at=now() + timedelta(days=7) - by)
 
 
-def test_an_invited_admin_accepts_and_signs_in_with_the_roles_of_the_invitation(tenant: TestTenant) -> None:
+def test_invited_admin_signs_in_with_invited_roles(tenant: TestTenant) -> None:
     invitation = invite(tenant, "admin", roles=["auditor"])
     assert (invitation["status"], invitation["roles"], invitation["user_id"]) == ("pending", ["auditor"], None)
     done = accept(token_of(invitation), username=f"u{secrets.token_hex(4)}", name="Grace Brewster Hopper")
@@ -66,7 +66,7 @@ def test_an_invited_admin_accepts_and_signs_in_with_the_roles_of_the_invitation(
     assert (me["roles"], me["first_name"], me["last_name"]) == (["auditor"], "Grace", "Brewster Hopper")
 
 
-def test_an_invited_end_user_accepts_and_signs_in_with_the_roles_of_the_invitation(tenant: TestTenant) -> None:
+def test_invited_end_user_signs_in_with_invited_roles(tenant: TestTenant) -> None:
     role = tenant.api.post("/authmgr/roles", {"name": f"r{secrets.token_hex(4)}", "permissions": ["tea:pour"]}).json()
     invitation = invite(tenant, "end_user", roles=[role["name"]])
     assert (invitation["client_id"], invitation["roles"]) == (str(tenant.client_id), [role["name"]])
@@ -94,9 +94,7 @@ def test_accept_rejects_an_inactive_client(tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_acceptance_opens_an_enrollment_window_like_a_registration(
-    tenant: TestTenant, settings: Any, kind: str
-) -> None:
+def test_accept_opens_enrollment_window(tenant: TestTenant, settings: Any, kind: str) -> None:
     settings.EMBEDDED = True  # elsewhere admin users have no windows
     invitation = invite(tenant, kind)
     guest = Api()
@@ -139,7 +137,7 @@ def test_of_twenty_parallel_acceptances_one_wins(tenant: TestTenant, kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_token_works_once_within_seven_days_and_not_after_a_cancellation(tenant: TestTenant, kind: str) -> None:
+def test_invitation_token_works_once_within_seven_days(tenant: TestTenant, kind: str) -> None:
     used, old, fresh, cancelled = (invite(tenant, kind) for _ in range(4))
     assert accept(token_of(used)).status_code == 201
     age(tenant, old, timedelta(days=7, seconds=1))
@@ -280,7 +278,7 @@ def test_who_registered_meanwhile_is_told_409(tenant: TestTenant) -> None:
     assert tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
 
 
-def test_nobody_invites_to_more_than_they_hold(tenant: TestTenant) -> None:
+def test_invite_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
     manager, reader = weak(tenant, "user-manager"), weak(tenant, "auditor")
     strong = tenant.api.post("/authmgr/roles", {"name": f"s{secrets.token_hex(4)}", "permissions": ["services:delete"]})
     assert reader.post(INVITATIONS, {"email": new_address(), "kind": "end_user"}).status_code == 403
@@ -347,7 +345,7 @@ def test_anything_else_is_no_token(tenant: TestTenant, token: Any) -> None:
     assert Api().post(ACCEPT, {"token": token, "password": PASSWORD}).status_code == 400
 
 
-def test_the_list_joins_both_kinds_newest_first_and_filters_by_status(new_tenant: Any) -> None:
+def test_list_merges_both_kinds_and_filters_by_status(new_tenant: Any) -> None:
     tenant = new_tenant()
     made = [invite(tenant, kind)["id"] for kind in ("admin", "end_user", "end_user", "admin", "end_user")][::-1]
     pages = [tenant.api.get(INVITATIONS, {"limit": "2", "page": str(page)}).json() for page in (1, 2, 3, 4)]
@@ -364,7 +362,7 @@ def test_the_list_joins_both_kinds_newest_first_and_filters_by_status(new_tenant
     assert tenant.api.get(INVITATIONS, {"status": "lost"}).status_code == 400
 
 
-def test_a_page_costs_the_same_number_of_statements_whatever_it_holds(new_tenant: Any) -> None:
+def test_page_has_constant_statement_count(new_tenant: Any) -> None:
     tenant = new_tenant()
     invite(tenant, "admin")
     invite(tenant, "end_user")
@@ -413,7 +411,7 @@ def test_another_tenants_client_is_404(tenant: TestTenant, other_tenant: TestTen
 
 
 @pytest.mark.parametrize(("kind", "trail"), [("admin", "platform"), ("end_user", "tenant")])
-def test_every_step_is_in_the_audit_trail_without_token_and_address(tenant: TestTenant, kind: str, trail: str) -> None:
+def test_invitation_events_hold_no_token_or_address(tenant: TestTenant, kind: str, trail: str) -> None:
     invitation = invite(tenant, kind)
     first = token_of(invitation)
     tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
@@ -439,9 +437,7 @@ def test_a_suspended_tenants_invitation_waits(new_tenant: Any, operator: Api) ->
     ("member", "names"),
     [("name", {"name": "x" * 200}), ("name", {"name": "y " + "x" * 200}), ("username", {})],
 )
-def test_a_name_that_is_too_long_for_an_admin_user_is_refused_and_the_token_stays_good(
-    tenant: TestTenant, member: str, names: dict[str, str]
-) -> None:
+def test_accept_rejects_long_admin_name_and_keeps_token(tenant: TestTenant, member: str, names: dict[str, str]) -> None:
     long_address = f"{'a' * 60}@{'b' * 60}.{'c' * 60}.{secrets.token_hex(4)}.com"
     token = token_of(invite(tenant, "admin", email=long_address if member == "username" else None))
     own = {} if member == "username" else {"username": f"u{secrets.token_hex(4)}"}
@@ -462,7 +458,7 @@ def test_an_invitation_grants_nothing_that_its_inviter_has_lost(new_tenant: Any)
     assert accept(token_of(invited[1])).status_code == accept("nonsense").status_code == 400
 
 
-def test_an_end_users_invitation_grants_no_platform_permission_that_its_inviter_has_lost(new_tenant: Any) -> None:
+def test_accept_grants_no_permission_the_inviter_lost(new_tenant: Any) -> None:
     tenant: TestTenant = new_tenant()
     role = tenant.api.post("/authmgr/roles", {"name": "readers", "permissions": ["endusers:read"]}).json()
     name = f"boss-{secrets.token_hex(4)}"
@@ -500,7 +496,7 @@ def test_another_tenants_mails_hold_none_of_this_ones_back(
 
 
 @pytest.mark.parametrize("method", ["resend", "cancel"])
-def test_who_may_invite_no_admins_changes_none_of_their_invitations(tenant: TestTenant, method: str) -> None:
+def test_admin_invitations_need_admins_write(tenant: TestTenant, method: str) -> None:
     invitation = invite(tenant, "admin")
     age(tenant, invitation, timedelta(days=8))
     path = f"{INVITATIONS}/{invitation['id']}"
@@ -534,7 +530,7 @@ def test_who_was_erased_does_not_come_back_by_an_older_invitation(new_tenant: An
     assert [row["id"] for row in tenant.api.get(INVITATIONS).json()["invitations"]] == [other["id"]]
 
 
-def test_the_invitation_that_somebody_came_by_goes_with_them_under_whatever_address(new_tenant: Any) -> None:
+def test_erase_deletes_accepted_invitation(new_tenant: Any) -> None:
     tenant: TestTenant = new_tenant()
     tenant.register()
     user_id = accept(token_of(invite(tenant, "end_user"))).json()["user_id"]
@@ -544,7 +540,7 @@ def test_the_invitation_that_somebody_came_by_goes_with_them_under_whatever_addr
     assert tenant.api.get(INVITATIONS).json()["invitations"] == []
 
 
-def test_an_erasure_and_an_acceptance_at_once_leave_nobody(new_tenant: Any) -> None:
+def test_concurrent_erase_and_accept_leave_no_user(new_tenant: Any) -> None:
     tenant: TestTenant = new_tenant()
     tenant.register()
     for _ in range(4):
@@ -571,7 +567,7 @@ def test_an_erasure_and_an_acceptance_at_once_leave_nobody(new_tenant: Any) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_sends_it_again_stands_for_an_invitation_whose_inviter_has_left(tenant: TestTenant, kind: str) -> None:
+def test_resend_makes_the_caller_the_inviter(tenant: TestTenant, kind: str) -> None:
     left = weak(tenant, "tenant-admin")
     invitation = left.post(INVITATIONS, {"email": new_address(), "kind": kind, **_strong(tenant, kind)}).json()
     body = {"user_id": invitation["invited_by"], "active": False}

@@ -46,7 +46,7 @@ def test_a_wrong_present_password_changes_nothing_and_is_counted(tenant: TestTen
     assert int(locked.headers["Retry-After"]) <= 61
 
 
-def test_a_stranger_who_guesses_at_the_door_does_not_lock_the_owner_out_of_changing(tenant: TestTenant) -> None:
+def test_login_lock_does_not_block_password_change(tenant: TestTenant) -> None:
     person = tenant.register()
     api = tenant.as_user(person)
     for _ in range(6):
@@ -68,7 +68,7 @@ def test_both_members_are_needed(tenant: TestTenant, missing: str) -> None:
     assert (answer.status_code, list(answer.json()["details"])) == (400, [missing])
 
 
-def test_nobody_without_a_token_changes_anything(api: Api) -> None:
+def test_changes_require_a_token(api: Api) -> None:
     assert api.post(PATH, body()).status_code == 401
 
 

@@ -45,7 +45,7 @@ def test_an_admins_and_an_operators_profile(tenant: TestTenant, operator: Api) -
     assert (other["kind"], other["tenant_id"], other["roles"]) == ("operator", None, ["operator"])
 
 
-def test_a_client_and_nobody_have_none(tenant: TestTenant) -> None:
+def test_profile_rejects_clients_and_anonymous(tenant: TestTenant) -> None:
     client = Api(token=own_token(make_client(tenant)))
     assert (client.get(PATH).status_code, client.put(PATH, {}).status_code) == (403, 403)
     assert (Api().get(PATH).status_code, Api().put(PATH, {}).status_code) == (401, 401)
@@ -83,12 +83,12 @@ def test_a_member_of_another_form_is_named(tenant: TestTenant, member: str, valu
     assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
 
 
-def test_an_address_that_somebody_has_is_refused(tenant: TestTenant) -> None:
+def test_register_rejects_taken_address(tenant: TestTenant) -> None:
     taken, api = tenant.register(), tenant.as_user(tenant.register())
     assert api.put(PATH, {"email": taken.email.upper(), "current_password": PASSWORD}).status_code == 409
 
 
-def test_an_admin_changes_names_and_address_and_the_old_address_is_told(new_tenant: Any) -> None:
+def test_admin_update_notifies_old_address(new_tenant: Any) -> None:
     own = new_tenant()
     address = f"new-{uuid4().hex[:8]}@example.com"
     body = {"first_name": "Ann", "last_name": "Lee", "email": address, "roles": ["operator"]}

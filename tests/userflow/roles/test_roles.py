@@ -48,7 +48,7 @@ def test_a_role_is_made_read_changed_and_deleted(tenant: TestTenant) -> None:
     assert tenant.api.get(f"{ROLES}/{role['id']}").status_code == 404
 
 
-def test_roles_come_in_pages_newest_first_and_by_a_part_of_the_name(tenant: TestTenant) -> None:
+def test_list_roles_pages_and_filters_by_name(tenant: TestTenant) -> None:
     mark = secrets.token_hex(4)
     names = [make(tenant, name=f"Page {mark} {number}%")["name"] for number in range(3)]
     found = tenant.api.get(ROLES, {"name": f"page {mark}".upper(), "limit": "2"}).json()
@@ -59,7 +59,7 @@ def test_roles_come_in_pages_newest_first_and_by_a_part_of_the_name(tenant: Test
     assert (past["roles"], past["total"], past["limit"]) == ([], 3, 100)
 
 
-def test_a_bound_role_is_in_the_token_and_counts_and_ends_at_the_very_next_request(tenant: TestTenant) -> None:
+def test_role_binding_applies_at_next_request(tenant: TestTenant) -> None:
     person, role = tenant.register(), make(tenant, permissions=["services:read", "lamps:switch"])
     api = tenant.as_user(person)
     services = "/exsvc/debug/auth"
@@ -71,7 +71,7 @@ def test_a_bound_role_is_in_the_token_and_counts_and_ends_at_the_very_next_reque
     assert "lamps:switch" not in api.get(services).json()["permissions"]
 
 
-def test_permissions_taken_from_a_role_and_a_deleted_role_end_at_the_very_next_request(tenant: TestTenant) -> None:
+def test_removed_permissions_end_at_next_request(tenant: TestTenant) -> None:
     person, role = tenant.register(), make(tenant, permissions=["doors:open", "doors:lock"])
     tenant.api.post(bindings(role), {"user_ids": [str(person.id)]})
     api = tenant.as_user(person)
@@ -117,7 +117,7 @@ def test_the_built_in_role_stays_under_its_name(tenant: TestTenant) -> None:
     )
 
 
-def test_nobody_grants_what_they_do_not_hold(tenant: TestTenant) -> None:
+def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
     weak, person = manager(tenant), tenant.register()
     strong = make(tenant, permissions=["services:delete", "own:thing"])
     assert weak.post(ROLES, {"name": f"r{secrets.token_hex(4)}", "permissions": ["services:delete"]}).status_code == 403

@@ -91,7 +91,7 @@ def test_a_slug_of_another_form_is_refused(slug: str, operator: Api) -> None:
     assert "slug" in answer.json()["details"]
 
 
-def test_a_slug_that_means_something_else_to_commands_is_nobodys(operator: Api) -> None:
+def test_reserved_slug_is_rejected(operator: Api) -> None:
     made = make(operator)
     for slug in ("platform", made["tenant_id"]):
         named = operator.post(TENANTS, {"name": "Odd Slug", "slug": slug})
@@ -180,7 +180,7 @@ def test_a_deleted_tenant_is_unknown(operator: Api) -> None:
 
 
 @pytest.mark.parametrize("tenant_id", ["0e9d5b0c-9a3f-4c55-8d3b-3b1f5f0f7a11", "1", "not-a-uuid", "0" * 32])
-def test_an_id_that_nobody_has_is_not_found(tenant_id: str, operator: Api) -> None:
+def test_unknown_id_is_404(tenant_id: str, operator: Api) -> None:
     path = f"{TENANTS}/{tenant_id}"
     assert operator.get(path).status_code == 404
     assert operator.patch(path, {"name": "Nobody"}).status_code == 404
@@ -239,7 +239,7 @@ def test_two_changes_of_settings_at_once_lose_neither(operator: Api) -> None:
     assert operator.get(path).json()["settings"] == wanted
 
 
-def test_an_admin_of_a_deleted_tenant_is_nobody(operator: Api, new_tenant: Callable[[], TestTenant]) -> None:
+def test_admin_of_deleted_tenant_is_rejected(operator: Api, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     operator.delete(f"{TENANTS}/{tenant.id}", {"confirm": tenant.slug})
     assert tenant.api.get("/uflow/admin/users/me").status_code == 401
@@ -247,7 +247,7 @@ def test_an_admin_of_a_deleted_tenant_is_nobody(operator: Api, new_tenant: Calla
     assert Api().post("/uflow/admin/auth/login", body).status_code == 401
 
 
-def test_settings_that_would_let_nobody_new_in_are_refused(operator: Api, new_tenant: Any) -> None:
+def test_settings_that_block_all_registrations_are_rejected(operator: Api, new_tenant: Any) -> None:
     tenant = new_tenant()
     path = f"/uflow/admin/tenants/{tenant.id}"
     assert operator.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
