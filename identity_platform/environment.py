@@ -1,7 +1,7 @@
-"""Readers of the environment: each gives a value of its kind, or rejects at start with a message that names the variable.
+"""Read typed settings from environment variables. An invalid value stops the start; the error names the variable.
 
-Every value may also come from a file: `NAME_FILE=/run/secrets/name` is read when `NAME` is unset. Nonsense is never
-replaced by a default.
+Every value can also come from a file: `NAME_FILE=/run/secrets/name` is read if `NAME` is unset. An invalid value is
+never replaced by a default.
 """
 
 import os
@@ -28,7 +28,7 @@ _ORIGIN = re.compile(rf"https?://{_LABELS}(?::[0-9]{{1,5}})?|{ANDROID_APP}")
 
 
 def text(name: str, default: str | None = None) -> str | None:
-    """The variable, or the content of the file that `NAME_FILE` names, or the default; an empty value counts as unset."""
+    """Return the variable, the content of the file in `NAME_FILE`, or the default. An empty value counts as unset."""
     value = os.environ.get(name)
     path = os.environ.get(f"{name}_FILE")
     if value and path:
@@ -42,13 +42,13 @@ def text(name: str, default: str | None = None) -> str | None:
 
 
 def translated_languages(folder: Path) -> list[tuple[str, str]]:
-    """The languages that the folder has a compiled catalogue of gettext for, with their names."""
+    """Return the languages with a compiled gettext catalogue in the folder, with their names."""
     codes = sorted(to_language(path.parts[-3]) for path in folder.glob("*/LC_MESSAGES/django.mo"))
     return [(code, LANG_INFO.get(code, {}).get("name_local", code)) for code in codes if code != "en"]
 
 
 def integer(name: str, default: int, *, least: int = 0, most: int = 1_000_000_000) -> int:
-    """A whole number between `least` and `most`."""
+    """Return an integer between `least` and `most`."""
     value = text(name)
     if value is None:
         return default
@@ -58,7 +58,7 @@ def integer(name: str, default: int, *, least: int = 0, most: int = 1_000_000_00
 
 
 def boolean(name: str, default: bool) -> bool:
-    """True for 1/true/yes/on, False for 0/false/no/off, in any case."""
+    """Return True for 1/true/yes/on, False for 0/false/no/off, in any case."""
     value = text(name)
     if value is None:
         return default
@@ -70,13 +70,13 @@ def boolean(name: str, default: bool) -> bool:
 
 
 def string_list(name: str, default: list[str]) -> list[str]:
-    """A comma-separated list without empty members."""
+    """Return a comma-separated list without its empty entries."""
     value = text(name)
     return default if value is None else [part.strip() for part in value.split(",") if part.strip()]
 
 
 def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
-    """A comma-separated list of networks in CIDR form (RFC 4632), or single addresses."""
+    """Return a comma-separated list of networks in CIDR form (RFC 4632), or single addresses."""
     try:
         return [ip_network(part) for part in string_list(name, default)]
     except ValueError as problem:
@@ -84,8 +84,7 @@ def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
 
 
 def origins(name: str, default: Sequence[str] = ()) -> list[str]:
-    """A comma-separated list of origins: of pages (RFC 6454 section 6.2), as browsers state them, nothing behind the port;
-    and of Android apps."""
+    """Return a comma-separated list of origins of web pages (RFC 6454 section 6.2) and of Android apps."""
     found = string_list(name, list(default))
     for origin in found:
         if _ORIGIN.fullmatch(origin) is None:
@@ -94,7 +93,7 @@ def origins(name: str, default: Sequence[str] = ()) -> list[str]:
 
 
 def domain(name: str, default: str | None = None) -> str | None:
-    """A domain in lower case."""
+    """Return a domain in lower case."""
     value = text(name, default)
     if value is not None and _DOMAIN.fullmatch(value) is None:
         raise ImproperlyConfigured(f"{name} must be a domain such as id.example.org, not {value!r}.")
@@ -102,7 +101,7 @@ def domain(name: str, default: str | None = None) -> str | None:
 
 
 def required(name: str, why: str) -> str:
-    """The variable, which production cannot do without."""
+    """Return a variable that production requires."""
     value = text(name)
     if value is None:
         raise ImproperlyConfigured(f"{name} is not set: {why} Set it, or {name}_FILE to a file that holds it.")
@@ -110,15 +109,15 @@ def required(name: str, why: str) -> str:
 
 
 def state_folder() -> Path:
-    """The folder that IDENTITY_VAR names, or `var` in the checkout."""
+    """Return the folder in IDENTITY_VAR, or `var` in the checkout."""
     return Path(text("IDENTITY_VAR") or Path(__file__).resolve().parent.parent / "var").resolve()
 
 
 def ensure_writable(folder: Path, name: str) -> None:
-    """Make the folder that the variable names, unless it is there, and check that it can be written to."""
+    """Create the folder unless it exists, and check that it is writable."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Tried, not asked for: os.access does not know of every reason, such as a read-only file system for root.
+        # os.access does not detect every reason, such as a read-only file system for root.
         TemporaryFile(dir=folder).close()
     except OSError as problem:
         wrong = "written to" if folder.is_dir() else "made"
@@ -128,7 +127,7 @@ def ensure_writable(folder: Path, name: str) -> None:
 
 
 def database(url: str, variable: str) -> dict[str, Any]:
-    """Django's database settings from a libpq connection URL (PostgreSQL documentation 34.1.1.2)."""
+    """Return Django's database settings from a libpq connection URL (PostgreSQL documentation 34.1.1.2)."""
     try:
         parts = conninfo_to_dict(url)
     except ProgrammingError as problem:
@@ -146,7 +145,7 @@ def database(url: str, variable: str) -> dict[str, Any]:
 
 
 def mail(url: str) -> dict[str, Any]:
-    """Django's e-mail settings from `smtp://`, `smtps://`, `file:` or `console:`; `?tls=off` for SMTP without STARTTLS."""
+    """Return Django's e-mail settings from `smtp:`, `smtps:`, `file:` or `console:`; `?tls=off` for SMTP without STARTTLS."""
     parts = urlsplit(url)
     backends = "django.core.mail.backends"
     if parts.scheme == "console":
@@ -178,7 +177,7 @@ def mail(url: str) -> dict[str, Any]:
 
 
 def security_txt(name: str) -> str | None:
-    """The content of /.well-known/security.txt: at least one `Contact`, and `Expires` once (RFC 9116 section 2.5)."""
+    """Return the content of /.well-known/security.txt: at least one `Contact`, and `Expires` once (RFC 9116 section 2.5)."""
     value = text(name)
     if value is None:
         return None
@@ -194,7 +193,7 @@ def security_txt(name: str) -> str | None:
 
 
 def expiry_of(security: str, name: str) -> datetime:
-    """The time after which a security.txt counts as stale (RFC 3339)."""
+    """Return the time after which a security.txt is stale (RFC 3339)."""
     (line,) = (line for line in security.splitlines() if line.lower().startswith("expires:"))
     try:
         moment = datetime.fromisoformat(line.partition(":")[2].strip())
@@ -206,11 +205,11 @@ def expiry_of(security: str, name: str) -> datetime:
 
 
 def directory_clouds(name: str) -> dict[str, tuple[str, str]]:
-    """Further places of Entra ID: `name=https://login.example https://graph.example`, comma-separated."""
+    """Return further clouds of Entra ID: `name=https://login.example https://graph.example`, comma-separated."""
     found: dict[str, tuple[str, str]] = {}
     for part in string_list(name, []):
-        cloud, _, places = part.partition("=")
-        urls = [urlsplit(url) for url in places.split()]
+        cloud, _, urls_text = part.partition("=")
+        urls = [urlsplit(url) for url in urls_text.split()]
         if (
             not cloud.isidentifier()
             or len(urls) != 2
@@ -219,5 +218,5 @@ def directory_clouds(name: str) -> dict[str, tuple[str, str]]:
             raise ImproperlyConfigured(
                 f"{name} must be like mine=https://login.example https://graph.example, not {part!r}."
             )
-        found[cloud] = (places.split()[0].rstrip("/"), places.split()[1].rstrip("/"))
+        found[cloud] = (urls_text.split()[0].rstrip("/"), urls_text.split()[1].rstrip("/"))
     return found

@@ -1,10 +1,10 @@
 """Connections to addresses that tenants configure: webhook endpoints and directories.
 
-The threat is server-side request forgery (OWASP SSRF Prevention Cheat Sheet; CWE-918): a tenant that names an address would
-have this host call its own loopback, its neighbours, or the cloud's metadata service. So a name is resolved here, every
-address it gives is checked, and the connection goes to the address that was checked: a name that answers otherwise a
-moment later (DNS rebinding) has no second question to answer. Redirects are not followed and no proxy or `.netrc` of the
-environment is used. TLS is checked against the name in the URL.
+The threat is server-side request forgery (OWASP SSRF Prevention Cheat Sheet; CWE-918): a tenant could make this host call
+its own loopback, hosts of its network or the cloud's metadata service. So a name is resolved here, every address is
+checked, and the connection goes to a checked address, without a second look-up that could return another one (DNS
+rebinding). Redirects are not followed, and no proxy or `.netrc` of the environment is used. TLS verifies the name in the
+URL.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 RESOLVE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 5.0
 ANSWER_BYTES: Final = 4096
-# A name with a thousand addresses that do not respond would hold its caller for as many time limits.
+# A name with a thousand unreachable addresses would keep its caller waiting for as many timeouts.
 MOST_ADDRESSES: Final = 8
 
 # The addresses that IANA has handed out to the world.
@@ -55,12 +55,12 @@ _CARRIERS: Final = tuple(
     for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::ffff:0:0:0/96", "::/96")
 )
 # A name server that never answers would hold a thread of the web server for as long as the system's resolver waits. As many
-# as callers can keep waiting: one caller with a few such names must not keep others from being resolved.
+# as callers can keep waiting: a tenant with a few such names must not keep others from being resolved.
 _resolvers = ThreadPoolExecutor(max_workers=64, thread_name_prefix="resolve")
 
 
 class TargetRejected(ValueError):
-    """The address may not be called; `reason` says why and what to do, and names no address behind a name."""
+    """The address may not be called. `reason` says why and what to do, without the address that a name resolved to."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -68,11 +68,11 @@ class TargetRejected(ValueError):
 
 
 class NotResolved(TargetRejected):
-    """The name gives no address at the moment. It may later."""
+    """The name has no address at the moment. It may have one later."""
 
 
 class TooSlow(requests.RequestException):
-    """The whole exchange did not end within its time."""
+    """The whole exchange exceeded its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _looked_up(host: str, port: int) -> list[tuple[Any, ...]]:
 
 
 def _addresses(host: str, port: int, reach: Reach, *, plain: bool) -> list[tuple[str, int]]:
-    """Where the name leads, checked. One address that may not be called rejects the name: no use of it is honest."""
+    """Resolve a name and check its addresses. One forbidden address rejects the name: legitimate names have none."""
     asked: Future[list[tuple[Any, ...]]] = _resolvers.submit(_looked_up, host.strip("[]"), port)
     try:
         found = asked.result(RESOLVE_SECONDS)

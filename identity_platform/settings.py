@@ -1,7 +1,4 @@
-"""The one settings file: what the platform and Django need. Imports no app of ours.
-
-The values come from the environment, by the readers of `identity_platform.environment`.
-"""
+"""Settings of the platform and of Django, read from the environment by `identity_platform.environment`. Imports no app."""
 
 import os
 from pathlib import Path
@@ -73,8 +70,8 @@ BASE_URL = (text("BASE_URL") or f"http://localhost:{PORT}").rstrip("/")
 METRICS_TOKEN = text("METRICS_TOKEN")
 # Where to report vulnerabilities (RFC 9116), served as it is; unset, the path is a 404.
 SECURITY_TXT = security_txt("SECURITY_TXT")
-# Workers are processes: each keeps its metrics in a file, and the worker that is asked adds them up. Must be set before
-# the first metric is created.
+# Each worker process keeps its metrics in a file, and the one that serves /metrics adds them up. Must be set before the
+# first metric is created.
 _figures = text("PROMETHEUS_MULTIPROC_DIR")
 ensure_writable(Path(_figures or VAR / "metrics"), "PROMETHEUS_MULTIPROC_DIR" if _figures else "IDENTITY_VAR")
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures or str(VAR / "metrics")
@@ -104,12 +101,12 @@ _common = {
 }
 _options = {
     "connect_timeout": 2,
-    # A server that is gone from the network (power, partition, firewall) says no goodbye: without this the kernel sends
-    # the statement again for a quarter of an hour, and its thread waits.
+    # A server that is gone from the network (power, partition, firewall) closes no connection: without this the kernel retries
+    # for a quarter of an hour, and the thread waits.
     "tcp_user_timeout": 2500,
     # Behind PgBouncer in transaction mode a prepared statement would meet another server connection.
     "prepare_threshold": None if PGBOUNCER else 5,
-    # Without it Django writes parameters into the statement, and the server plans each of them again.
+    # Without it Django interpolates parameters into the statement, and the server plans every statement again.
     "server_side_binding": not PGBOUNCER,
     "application_name": "identity",
 }
@@ -228,7 +225,7 @@ SILENCED_SYSTEM_CHECKS = [
     "security.W001",
     "security.W003",
 ]
-# Django signs no user in: the console has the platform's own steps (console.signin).
+# Django's own sign-in is not used: the console has the platform's own steps (console.signin).
 AUTHENTICATION_BACKENDS: list[str] = []
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
@@ -265,7 +262,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not EMBEDDED
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "no-referrer"
 # Pages of other origins that may call the API from a browser. A list of the operator's, never of the tenants: in an open
-# enrollment window the caller's address counts as proof, and a page of another origin would share it.
+# enrollment window the caller's address counts as proof, and a page of another site would share it.
 CORS_ALLOWED_ORIGINS = string_list("CORS_ALLOWED_ORIGINS", [])
 CORS_URLS_REGEX = r"^/(uflow|authmgr|clientms|webauthn|exsvc|\.well-known)/"
 CORS_ALLOW_HEADERS = ["authorization", "content-type", "x-enrollment-ticket", "x-request-id", "x-tenant-id"]
@@ -304,13 +301,13 @@ HASHES_AT_ONCE = integer("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_W
 HASHES_WAITED_FOR = integer("HASHES_WAITED_FOR", max(HASHES_AT_ONCE, WEB_THREADS // 2), least=1, most=256)
 PASSWORD_HASH_WAIT_SECONDS = 2.0
 NEW_HASH_WAIT_SECONDS = 10.0
-# A file of further forbidden passwords, one a line (userflow/credentials/blocklist.py).
+# A file of further forbidden passwords, one per line (userflow/credentials/blocklist.py).
 PASSWORD_BLOCKLIST = text("PASSWORD_BLOCKLIST")
 if PASSWORD_BLOCKLIST and not Path(PASSWORD_BLOCKLIST).is_file():
     raise ImproperlyConfigured("PASSWORD_BLOCKLIST names no file.")
-# Page that the password reset link opens; the token is after the `#`.
+# Where the link in a password reset mail leads. The token follows the `#`.
 PASSWORD_RESET_URL = text("PASSWORD_RESET_URL", f"{BASE_URL}/password/reset")
-# The same for verification and invitation mails.
+# The same for mails that verify an address and for invitations.
 EMAIL_VERIFICATION_URL = text("EMAIL_VERIFICATION_URL", f"{BASE_URL}/email/verify")
 EMAIL_UNDO_URL = f"{BASE_URL}/email/undo"
 INVITATION_URL = text("INVITATION_URL", f"{BASE_URL}/invitations/accept")
@@ -353,7 +350,7 @@ CONSOLE_ORIGINS = origins(
 LIMITS: dict[str, tuple[int, int]] = {
     "signin": (integer("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
     "registration": (integer("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
-    # Passkey ceremonies that name a user; one that names no user is a sign-in.
+    # Passkey ceremonies that name a user. One without a user is a sign-in.
     "ceremony": (integer("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
     "unknown_user": (integer("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
     "wrong_secret": (integer("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
@@ -368,7 +365,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "anonymous_registry": (integer("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
 }
 
-# How long events of the audit trail are kept; the database itself rejects to let go of any in their first 30 days.
+# How long events of the audit trail are kept; the database itself prevents deleting them in their first 30 days.
 AUDIT_RETENTION_DAYS = integer("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
 
 # How long the final backup of a deleted tenant can bring it back; 0: none is made.
@@ -435,7 +432,7 @@ WEBHOOK_ENDPOINTS_PER_TENANT = integer("WEBHOOK_ENDPOINTS_PER_TENANT", 10, least
 WEBHOOK_RETRY_SECONDS = integer("WEBHOOK_RETRY_SECONDS", 86_400, most=14 * 86_400)
 WEBHOOK_RETRY_FIRST_SECONDS = integer("WEBHOOK_RETRY_FIRST_SECONDS", 5, least=1, most=3600)
 WEBHOOK_RETRY_LONGEST_SECONDS = integer("WEBHOOK_RETRY_LONGEST_SECONDS", 3 * 3600, least=1, most=86_400)
-# An endpoint that has accepted nothing for so long is disabled, and the tenant's admins get a mail.
+# An endpoint that has failed for so many days is disabled, and the tenant's admins are notified.
 WEBHOOK_FAILING_DAYS = integer("WEBHOOK_FAILING_DAYS", 5, least=1, most=365)
 # How long the secret before the last one still signs after a rotation.
 WEBHOOK_SECRET_OVERLAP_SECONDS = integer("WEBHOOK_SECRET_OVERLAP_SECONDS", 86_400, most=30 * 86_400)

@@ -1,4 +1,4 @@
-"""The WSGI application: Django, given bodies of unknown length as bodies of known length."""
+"""The WSGI application: Django behind a reader for bodies of unknown length."""
 
 import gc
 import os
@@ -31,7 +31,7 @@ signals.request_started.disconnect(reset_queries)
 signals.request_started.disconnect(close_old_connections)
 signals.request_finished.disconnect(close_caches)
 
-# Django takes these two apart for every request of any caller, in a time that grows with the square of their length:
+# Django parses these two for every request, in a time that grows with the square of their length:
 # cookies with Python before 3.11.10 (CVE-2024-7592), content types still. The server in front of us takes hundreds of
 # kilobytes of them, which are minutes of a core. No browser and no client has as much to say; nginx takes 8 KiB of a header.
 LONGEST_COOKIES = 8 * 1024
@@ -52,7 +52,7 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
     the body is read here, up to one byte more than the API takes: enough for the parser to answer 413. Cookies and a content
     type that are too long to be taken apart count as none that anybody reads.
 
-    The body is read to its end before the response is sent, also for an early response: a server that
+    The body is read to its end before the response is sent, even if the response is ready earlier: a server that
     closes a connection while the client sends takes the response with it (RFC 9112 section 9.6).
     """
     if len(environ.get("HTTP_COOKIE", "")) > LONGEST_COOKIES:

@@ -1,4 +1,4 @@
-"""django-cors-headers, asked only where the operator lists pages of other origins."""
+"""django-cors-headers, active only if CORS_ALLOWED_ORIGINS lists origins."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 
 class CrossOrigin(CorsMiddleware):
-    """Without a list no answer depends on the caller's origin, and the middleware would read every header for nothing."""
+    """Skip django-cors-headers without a list: no response depends on the origin then."""
 
     def __call__(self, request: HttpRequest) -> Any:
         if not settings.CORS_ALLOWED_ORIGINS:

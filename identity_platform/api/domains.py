@@ -1,4 +1,4 @@
-"""International domain names in the one spelling that DNS, certificates and every comparison use."""
+"""Convert international domain names to A-labels, the form that DNS and certificates use."""
 
 import re
 
@@ -8,11 +8,11 @@ _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 
 
 class DomainInvalid(ValueError):
-    """Not a domain name that IDNA allows."""
+    """IDNA does not allow this domain name."""
 
 
 def a_labels(text: str) -> str:
-    """The domain name in lower-case A-labels (RFC 5891, UTS #46). Raises DomainInvalid."""
+    """Return the domain name in lower-case A-labels (RFC 5891, UTS #46). Raises DomainInvalid."""
     try:
         domain = idna.encode(text, uts46=True, std3_rules=True).decode("ascii")
     except (idna.IDNAError, UnicodeError):

@@ -1,4 +1,4 @@
-"""E-mail addresses: the one spelling that is stored, and the key that they are compared by."""
+"""Normalize e-mail addresses for storage and for comparison."""
 
 import re
 
@@ -14,14 +14,14 @@ _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?![0-9]+\Z){_LABEL}")
 
 
 class AddressInvalid(ValueError):
-    """An e-mail address that we do not take."""
+    """The e-mail address is not accepted."""
 
 
 def email_address(text: str) -> str:
-    """The address as we store it: local part as given, domain in lower-case A-labels (RFC 5321, RFC 5891, UTS #46).
+    """Return the address as stored: local part as given, domain in lower-case A-labels (RFC 5321, RFC 5891, UTS #46).
 
     Raises AddressInvalid. The local part is a dot-atom in ASCII: dotless i, long s and the Kelvin sign fold onto i, s
-    and k in some readers, so an address with one of them would be another user's there.
+    and k in some readers, so an address with one of them would belong to another person there.
     """
     local, at, domain = text.rpartition("@")
     if not at or len(local) > 64 or not _LOCAL_PART.fullmatch(local):
@@ -33,14 +33,14 @@ def email_address(text: str) -> str:
 
 
 def email_key(address: str) -> str:
-    """What addresses are compared and kept unique by. Raises AddressInvalid for what `email_address` never gives."""
+    """Return the key that addresses are compared by. Raises AddressInvalid for what `email_address` never returns."""
     if not address.isascii():
         raise AddressInvalid
     return address.lower()
 
 
 def key_of_spelling(text: str) -> str | None:
-    """The key of the address that the text spells, with its domain in either form; None where it spells none."""
+    """Return the key of an address with its domain in either form, or None for an invalid address."""
     try:
         return email_key(email_address(text))
     except AddressInvalid:

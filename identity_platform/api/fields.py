@@ -1,7 +1,7 @@
-"""Serializer fields that take a value of their own type or reject it; nothing is coerced, guessed or repaired.
+"""Serializer fields that accept only values of their own type. Nothing is coerced or repaired.
 
 DRF's own fields read `true` as 1, 7 as "7", Arabic digits as numbers and "yes" as true: each of them a second spelling
-of a value, and a way round a check that knows only the first. The messages say what to send.
+of a value, and a way around checks that know only the first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_URL = 2048
 # C0 and C1 controls, DEL, the separators that Unicode calls line breaks, and surrogates, which PostgreSQL cannot store.
 _NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NOT_IN_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-# The same two in the spelling of ECMA 262, for the API document.
+# The same two as ECMA 262 writes them, for the API document.
 _LINE_CONTROLS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 _TEXT_CONTROLS = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -62,20 +62,20 @@ class NullIsAbsent:
     allow_null: bool
 
     def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
-        """Decide about absent and null values before the value itself is looked at."""
+        """Handle absent and null values before the value itself is validated."""
         absent = data is None and not self.required and not self.allow_null
         decided: tuple[bool, Any] = super().validate_empty_values(empty if absent else data)  # type: ignore[misc]  # a mixin
         return decided
 
 
 class StrictField(NullIsAbsent):
-    """What the fields here have in common; stands before the DRF field among the bases."""
+    """Base of all fields here. It comes before the DRF field among the base classes."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
         "required": "This field is required.",
         "null": "This field may not be null.",
     }
-    # For DRF a flag that an HTML form leaves out is false; left out means left out here.
+    # DRF reads a boolean that an HTML form omits as false. Here it stays absent.
     default_empty_html: Any = empty
     validators: list[Any]
 
@@ -95,13 +95,12 @@ class StrictField(NullIsAbsent):
         return twin
 
     def openapi(self) -> dict[str, Any]:
-        """The JSON Schema of what the field takes (OpenAPI 3.1)."""
-        # Abstract: what a field takes is never more than its own `to_internal_value` lets through.
+        """Return the JSON Schema of accepted values (OpenAPI 3.1)."""
         raise NotImplementedError
 
 
 class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
-    """Gives drf-spectacular the schema that the field states itself."""
+    """Pass the field's own schema to drf-spectacular."""
 
     target_class = StrictField
     match_subclasses = True
@@ -126,7 +125,7 @@ class Text(StrictField, serializers.CharField):
     def __init__(self, *, trim: bool = False, single_line: bool = True, **options: Any) -> None:
         self.single_line = single_line
         super().__init__(trim_whitespace=trim, **options)
-        # Covered by the patterns above; DRF's own look at every single character in Python.
+        # Covered by the patterns above. DRF's validators check every character in Python.
         self.validators = [
             validator
             for validator in self.validators
@@ -141,7 +140,7 @@ class Text(StrictField, serializers.CharField):
                 if not self.allow_blank:
                     self.fail("blank")
                 return ""
-        # Past CharField's own, which takes the text of any value for its test of blankness.
+        # Skip CharField's own method, which converts any value to text to test whether it is blank.
         value: str | None = serializers.Field.run_validation(self, data)
         return value
 
@@ -159,7 +158,7 @@ class Text(StrictField, serializers.CharField):
         pattern = rf"^[^{controls}]*$"
         if self.trim_whitespace and not self.allow_blank:
             pattern = rf"^[^{controls}]*[^\s{controls}][^{controls}]*$"
-        # Where blank is allowed drf-spectacular adds "" as an alternative, which this one must not match too.
+        # If blank is allowed, drf-spectacular adds "" as an alternative, which this pattern must not match too.
         return {"type": "string", "minLength": 1, "pattern": pattern}
 
 
@@ -216,8 +215,8 @@ class Integer(StrictField, serializers.IntegerField):
 class QueryInteger(Integer):
     """A whole number in ASCII digits in a query string.
 
-    With `clamp` a number above `max_value` counts as `max_value` instead of being rejected: a page size of 1000 is 100,
-    and no page is too far to be empty.
+    With `clamp`, a number above `max_value` counts as `max_value`: a page size of 1000 is 100, and a page past the end is
+    empty.
     """
 
     default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send a whole number in the digits 0 to 9."}
@@ -232,14 +231,14 @@ class QueryInteger(Integer):
     def to_internal_value(self, data: Any) -> int:
         if not isinstance(data, str) or not _DIGITS.fullmatch(data):
             self.fail("invalid")
-        # Python converts no more than 4,300 digits; beyond the width of 64 bits every number is the same to us.
+        # Python converts at most 4,300 digits. All numbers beyond 64 bits are treated alike.
         significant = data.lstrip("0")
         number = int(significant or "0") if len(significant) < 20 else LARGEST_INTEGER + 1
         return min(number, self.ceiling) if self.clamp else number
 
 
 class Identifier(StrictField, serializers.UUIDField):
-    """A UUID in its form of 36 characters, hex digits in either case; a `uuid.UUID` inside."""
+    """A UUID of 36 characters, in either case. Its value is a `uuid.UUID`."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
         "invalid": "Send a UUID in its form of 36 characters, such as 123e4567-e89b-42d3-a456-426614174000."
@@ -274,8 +273,8 @@ class EmailAddress(Text):
 
 
 def _zeros(number: float) -> int:
-    """How many digits longer the number is where PostgreSQL gives it back: jsonb knows no exponents, and the 300 zeros of
-    1e300, thousands of times in one object, would be megabytes in every answer that shows it."""
+    """Return how many digits longer the number is when PostgreSQL returns it: jsonb has no exponents, so thousands of
+    1e300 in one object would be megabytes in every response."""
     _, _, exponent = repr(number).partition("e")
     return abs(int(exponent or 0))
 
@@ -310,7 +309,7 @@ class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], 
             self.fail("max_depth", max_depth=self.max_depth)
         try:
             size = len(orjson.dumps(data))
-        except TypeError:  # lone surrogates, numbers beyond 64 bits: what the strict parser never lets through
+        except TypeError:  # lone surrogates or numbers beyond 64 bits, which the strict parser rejects
             self.fail("invalid")
         if size + zeros > self.max_bytes:
             self.fail("max_bytes", max_bytes=self.max_bytes)
@@ -324,7 +323,7 @@ class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], 
 
 
 class Timestamp(StrictField, serializers.DateTimeField):
-    """A point in time (RFC 3339: ISO 8601 with an offset); an aware `datetime` in UTC inside."""
+    """A point in time (RFC 3339: ISO 8601 with an offset); its value is an aware `datetime` in UTC."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
         "invalid": "Send a time with its offset, such as 2030-01-31T12:00:00Z (in a query write + as %2B).",
@@ -367,7 +366,7 @@ class HttpUrl(Text):
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
-        # The length before the pattern, so that a long one costs no time.
+        # Check the length before the pattern: matching takes longer for longer text.
         if self.max_length is not None and len(data) > self.max_length:
             self.fail("max_length", max_length=self.max_length)
         url = _with_a_labels(data)
@@ -386,7 +385,7 @@ class HttpUrl(Text):
 
 
 def _with_a_labels(url: str) -> str:
-    """The URL with an international host name in A-labels; any other URL, also one with a wrong name, as it is."""
+    """Return the URL with an international host name in A-labels. Other URLs stay as they are, invalid ones too."""
     parts = None if url.isascii() else _INTERNATIONAL_URL.fullmatch(url)
     if parts is None:
         return url
@@ -436,7 +435,7 @@ class QueryChoice(Choice):
 
 
 class Items(StrictField, serializers.ListField):
-    """A JSON array of at most `most` entries, each as the field `of` takes it."""
+    """A JSON array of at most `most` entries, each validated by the field `of`."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {
         "not_a_list": "Send a list.",
@@ -449,7 +448,7 @@ class Items(StrictField, serializers.ListField):
         super().__init__(child=cast("serializers.Field[Any, Any, Any, Any]", of), max_length=most, **options)
 
     def run_validation(self, data: Any = empty) -> Any:
-        # DRF looks at the length last: of a list that is too long not one entry is read.
+        # DRF checks the length last. Here a list that is too long is rejected before its entries are read.
         if isinstance(data, list) and self.max_length is not None and len(data) > self.max_length:
             self.fail("max_length", max_length=self.max_length)
         return super().run_validation(data)

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on standard error, with the request id, never with a secret."""
+"""Structured logs: one JSON object per line on standard error, with the request id and without secrets."""
 
 import logging
 import os
@@ -10,17 +10,17 @@ from typing import Any
 import orjson
 import structlog
 
-# Anything under such a name is replaced in every log line: a net below the rule that secrets are not logged at all.
+# Values under these names are masked, in case a secret is logged by mistake.
 SECRET_NAME = re.compile(
     r"password|secret|token|code|authorization|cookie|credential|otp|challenge|signature|api_?key", re.IGNORECASE
 )
 STANDARD_ERROR = 2
-# Statements and their parameters would carry people's data.
+# Their messages contain statements, parameters or paths with personal data.
 SILENCED = ("django.db.backends", "django.request", "django.security.DisallowedHost", "faker", "urllib3")
 
 
 def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replace values whose name says that they are secret."""
+    """Mask values whose name says that they are secret."""
     for name in event:
         if name != "event" and SECRET_NAME.search(name):
             event[name] = "***"
@@ -28,13 +28,13 @@ def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
 
 
 def _drop_request(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Django's loggers add the request, and as text it is path and query, which may contain a search."""
+    """Drop the request that Django's loggers add: its text contains the path and the query."""
     event.pop("request", None)
     return event
 
 
 def _name_exception(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A library's exception by its kind only: its text may quote statements, paths and values."""
+    """Log only the type of a library's exception: its text may quote statements, paths and values."""
     problem = event.pop("exc_info", None)
     if problem:
         event["kind"] = problem[0].__qualname__ if isinstance(problem, tuple) else type(problem).__qualname__
@@ -60,7 +60,7 @@ def write_line(line: str) -> None:
 
 
 class LineLogger:
-    """What structlog writes to; the names that it is made with are not part of a line."""
+    """The logger that structlog writes to. Logger names are not part of a line."""
 
     def __init__(self, *_: Any) -> None:
         pass
@@ -72,7 +72,7 @@ class LineLogger:
 
 
 class LineHandler(logging.Handler):
-    """The same for the standard library's loggers."""
+    """The handler of the standard library's loggers."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -1,6 +1,6 @@
-"""The API document at /schema/: made once in a process, and sent as it is from then on.
+"""Serve the API document at /schema/. Each process generates it once.
 
-Generating it takes half a second of a core, and any caller could keep all cores busy with it.
+Generating takes half a second of CPU time and the path is public, so generating it per request would be an easy attack.
 """
 
 import threading
@@ -11,22 +11,22 @@ from django.http import HttpRequest, HttpResponse
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer
 
-_making = threading.Lock()
+_lock = threading.Lock()
 
 
 @cache
-def _made() -> bytes:
+def _document() -> bytes:
     described = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]  # as published
-    # By way of the library's renderer, which knows its texts; without the blanks of its layout it is half as long.
+    # The library's renderer resolves lazy texts. Without its indentation the document is half as long.
     return orjson.dumps(orjson.loads(OpenApiJsonRenderer().render(described, renderer_context={})))
 
 
 def openapi(request: HttpRequest) -> HttpResponse:
-    """OpenAPI 3.1 of the whole platform. What the query says changes nothing."""
-    with _making:  # of those who come first one makes it, the others wait for it
-        made = _made()
+    """Return the OpenAPI 3.1 document of the whole platform. The query has no effect."""
+    with _lock:  # of several first requests one generates it, the others wait
+        document = _document()
     return HttpResponse(
-        made,
+        document,
         content_type=OpenApiJsonRenderer.media_type,
         headers={"Content-Disposition": 'inline; filename="openapi.json"', "Cache-Control": "public, max-age=300"},
     )

@@ -9,7 +9,7 @@ from identity_platform.api.pagination import LARGEST_PAGE
 
 
 def page_limit(default: int) -> QueryInteger:
-    """How many rows a page has; a limit above the largest page is answered as the largest page."""
+    """How many rows a page has; a limit above the largest page counts as the largest page."""
     return QueryInteger(required=False, default=default, min_value=1, max_value=LARGEST_PAGE, clamp=True)
 
 

@@ -1,11 +1,11 @@
-"""Pages: what a list action returns and how a view answers it."""
+"""Pages of list actions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 LARGEST_PAGE = 100
-# OFFSET is a bigint; a page behind it is past the end of anything.
+# OFFSET is a bigint. A page beyond it is past the end of every list.
 LARGEST_OFFSET = 2**62
 
 
@@ -23,10 +23,10 @@ class Page:
         return -(-self.total // self.limit)
 
     def totals(self) -> dict[str, int]:
-        """The members of the specification's pagination object."""
+        """Return the fields of the specification's pagination object."""
         return {"page": self.page, "limit": self.limit, "total": self.total, "total_pages": self.total_pages}
 
 
 def offset(page: int, limit: int) -> int:
-    """How many rows stand before the page; bounded so that no page number overflows the database's integer."""
+    """Return how many rows precede the page, bounded so that no page number overflows bigint."""
     return min((page - 1) * limit, LARGEST_OFFSET)

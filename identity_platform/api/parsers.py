@@ -1,7 +1,7 @@
-"""Bodies and query strings, read strictly: one meaning for every byte, or an error that says where.
+"""Strict parsers for bodies and query strings: input with more than one meaning is an error that says where.
 
-Two readers of one text that take it differently (the first or the last of two members, a NUL that ends a string in one
-place and not in another) are how requests are smuggled past checks. So ambiguous input is rejected here, once.
+Two parsers that read one text differently (the first or the last of two equal fields, a NUL that ends a string in one of
+them) let requests pass checks that should stop them. So ambiguous input is rejected here, once.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rest_framework.request import Request
 from identity_platform.api.errors import ApiError, BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 DEEPEST = 32
-# One request of ours has a dozen parameters; a body of 1 MiB could carry 500,000 of them.
+# No endpoint has more than a dozen parameters, but a body of 1 MiB could contain 500,000.
 MOST_PARAMETERS = 200
 _BIGGEST, _SMALLEST = 2**63 - 1, -(2**63)
 _LONGEST_WHOLE = len(str(_SMALLEST))
 _LONGEST_DOUBLE = len("-") + sys.float_info.max_10_exp + 1
 
-# Names are shown only when they look like names: a caller who mixes up name and secret must not find it in a log.
+# Names are shown only if they look like names: a caller who mixes up name and secret must not find it in a log.
 _SHOWABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _UTF_8 = re.compile(r'\s*charset\s*=\s*("?)utf-8\1\s*', re.IGNORECASE | re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -38,13 +38,13 @@ _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 class QueryInvalid(ApiError):
-    """400: the query string cannot be taken in one way only."""
+    """400: the query string is ambiguous."""
 
     message = "The query string is not valid."
 
 
 class StrictJSONParser(BaseParser):
-    """One JSON object (RFC 8259) in UTF-8, without anything that two parsers could read differently."""
+    """One JSON object (RFC 8259) in UTF-8, without anything ambiguous."""
 
     media_type = "application/json"
 
@@ -86,7 +86,7 @@ class StrictFormParser(BaseParser):
 
 
 def query_parameters(request: Request | HttpRequest) -> dict[str, str]:
-    """The query string as one value for each name.
+    """Return the query string as one value for each name.
 
     Raises QueryInvalid (400) for repeated names, broken percent signs, what is not UTF-8, and NUL.
     """
@@ -94,7 +94,7 @@ def query_parameters(request: Request | HttpRequest) -> dict[str, str]:
     if not query:
         return {}
     try:
-        # WSGI hands bytes over as the Latin-1 characters of the same numbers (PEP 3333).
+        # WSGI passes bytes as Latin-1 characters (PEP 3333).
         return _parameters(query.encode("latin-1", "replace"))
     except _Ambiguous as problem:
         raise QueryInvalid(problem.text, details=problem.details) from None
@@ -121,8 +121,8 @@ def json_object(raw: bytes) -> dict[str, Any]:
         raise MalformedBody(_TOO_DEEP) from None
     if not isinstance(found, dict):
         raise MalformedBody('The body must be a JSON object: {"name": value, ...}.')
-    # The walk costs more than the parsing, so it is taken only by a text that could hold something to find: more
-    # brackets than levels allowed, or an escape for NUL or for half a pair.
+    # Walking costs more than parsing, so only text that could contain an error is walked: with more brackets than
+    # levels allowed, or with an escape of NUL or of half a surrogate pair.
     if text.count("{") + text.count("[") > DEEPEST or "\\u0000" in text or "\\ud" in text or "\\uD" in text:
         _walk(found)
     return found
@@ -132,7 +132,7 @@ _TOO_DEEP = f"The body is nested more than {DEEPEST} levels deep."
 
 
 def _walk(body: dict[str, Any]) -> None:
-    """Refuse depth, NUL and lone surrogates, and name the member; a loop, since it guards against recursion."""
+    """Reject deep nesting, NUL and lone surrogates, and name the field. A loop, because it guards against recursion."""
     levels: list[Iterator[tuple[str | int, Any]]] = [iter(body.items())]
     path: list[str | int] = []
     while levels:
@@ -182,7 +182,7 @@ def _whole(digits: str) -> int | float:
     # Length first: converting a million digits takes seconds, and Python rejects more than 4,300 with a ValueError.
     if len(digits) <= _LONGEST_WHOLE and _SMALLEST <= (number := int(digits)) <= _BIGGEST:
         return number
-    # jsonb writes 1e300 out in digits: what was answered or exported like that must be taken back, but no digit lost.
+    # jsonb writes 1e300 out in digits. Such a number in a response or an export must be accepted without losing a digit.
     if len(digits) <= _LONGEST_DOUBLE and Decimal(repr(double := float(digits))) == Decimal(digits):
         return double
     raise MalformedBody("A number is beyond 64 bits.")
@@ -208,7 +208,7 @@ def _require_type(stated: str | None, wanted: str) -> None:
     if stated is None or stated == wanted:
         return
     kind, semicolon, parameter = stated.partition(";")
-    # UTF-7 and its kin turn harmless bytes into quotes and brackets: no other charset, and no other parameter either.
+    # UTF-7 and similar charsets turn harmless bytes into quotes and brackets, so UTF-8 is the only parameter allowed.
     if kind.strip().lower() != wanted or (semicolon and not _UTF_8.fullmatch(parameter)):
         raise UnsupportedMediaType.expecting(wanted)
 
@@ -219,7 +219,7 @@ def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:
     length = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else None
     coding = str(request.META.get("HTTP_CONTENT_ENCODING", "")) if request is not None else ""
     if coding.strip().lower() not in ("", "identity"):
-        # A megabyte of zeros is a kilobyte compressed: nothing is unpacked here (RFC 9110 section 15.5.16).
+        # A megabyte of zeros is a kilobyte compressed, so bodies are not decompressed (RFC 9110 section 15.5.16).
         raise UnsupportedMediaType(
             "Send the body as it is, without Content-Encoding.", headers={"Accept-Encoding": "identity"}
         )
@@ -238,7 +238,7 @@ def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:
 
 
 class _Ambiguous(Exception):
-    """Parameters that cannot be taken in one way only; carried to the error of their place."""
+    """Parameters are ambiguous. The callers turn it into their own error."""
 
     def __init__(self, text: str, name: str = "", advice: str = "") -> None:
         self.text = text

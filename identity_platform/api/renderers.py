@@ -1,4 +1,4 @@
-"""JSON out: orjson instead of DRF's encoder, and no negotiation between formats that do not exist."""
+"""Render JSON with orjson, without content negotiation."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,12 +9,12 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-# Timestamps leave as ISO 8601 UTC with Z, without microsecond noise beyond what is stored.
+# Timestamps are ISO 8601 in UTC with Z.
 OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 
 
 def as_json(data: Any) -> bytes:
-    """`data` as UTF-8 JSON; UUIDs and aware datetimes are written by orjson itself."""
+    """Return `data` as UTF-8 JSON."""
     try:
         return orjson.dumps(data, default=str, option=OPTIONS)
     except TypeError:
@@ -22,9 +22,9 @@ def as_json(data: Any) -> bytes:
 
 
 def _within_64_bits(data: Any) -> Any:
-    """The same with a float for every whole number that orjson does not write.
+    """Return the same with a float for every integer that orjson cannot write.
 
-    The parser takes no such number, but PostgreSQL's jsonb writes 1e300 out in digits, and Python reads those as an int.
+    The parser rejects such numbers, but jsonb writes 1e300 out in digits, which Python reads as an int.
     """
     match data:
         case bool():
@@ -54,7 +54,7 @@ class OrjsonRenderer(BaseRenderer):
 
 
 class OnlyJson(BaseContentNegotiation):
-    """The first parser that reads the body's type, and always the one renderer."""
+    """Select the parser of the body's type, and always the one renderer."""
 
     def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
         kind = (request.content_type or "").partition(";")[0].strip().lower()
@@ -63,6 +63,6 @@ class OnlyJson(BaseContentNegotiation):
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        # RFC 9110 section 12.5.1 allows answering with what there is when the caller asks for something else.
+        # RFC 9110 section 12.5.1 allows to ignore the Accept header.
         only = next(iter(renderers))
         return only, only.media_type or ""

@@ -13,7 +13,7 @@ from identity_platform.api.views import Contract
 
 
 class RegistryProblem(serializers.Serializer[Any]):
-    """Inside of the registry's envelope."""
+    """The error in the registry's envelope."""
 
     code = serializers.CharField(help_text="Stable, for programs.")
     message = serializers.CharField(help_text="For people: says what to do next.")
@@ -48,7 +48,7 @@ CHALLENGE = (
     '`error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). '
     "`Basic` where a client does not prove who it is (RFC 6749 section 5.2)."
 )
-# What any endpoint may answer, by what it does.
+# Errors that any endpoint can return.
 EVERYWHERE: list[type[errors.ApiError]] = [
     errors.ValidationFailed,
     errors.TooManyRequests,
@@ -59,33 +59,33 @@ WITH_BODY: list[type[errors.ApiError]] = [errors.MalformedBody, errors.BodyTooLa
 WITH_TOKEN: list[type[errors.ApiError]] = [errors.NotSignedIn, errors.NotAllowed]
 
 
-# In the order in which an integration needs them; the documentation page shows them so.
+# In the order in which an integrator needs them.
 TAGS = {
     "Sign-in": "The first step of admin users and end users, and forgotten passwords.",
     "Tokens": "The OAuth 2.0 token endpoint, introspection, revocation, and the keys that verify tokens elsewhere.",
-    "Sessions": "Sessions of a user, step-up, and signing out.",
-    "Access checks": "Whether a token is good, and for what.",
-    "Profile": "One's own name, address and password.",
+    "Sessions": "List sessions, step up, sign out.",
+    "Access checks": "Validate tokens and list their permissions.",
+    "Profile": "The user's own name, e-mail address and password.",
     "End users": "The people of a tenant: register, list, change, deactivate, erase.",
-    "E-mail proofs": "Proving that an address is one's own.",
-    "Invitations": "Letting people in by mail.",
-    "Import and export": "People in and out, with their password hashes.",
+    "E-mail proofs": "Verify an e-mail address.",
+    "Invitations": "Invite users by e-mail.",
+    "Import and export": "Import and export users with their password hashes.",
     "Passkeys": "WebAuthn: enrolling passkeys and signing in with them.",
     "TOTP": "Authenticator apps and backup codes.",
     "SMS": "Codes by text message.",
-    "Factors": "Second factors of a user, and removing them.",
-    "Groups": "Groups of end users and who is in them.",
-    "Roles": "Permissions by role, and who has which.",
+    "Factors": "List and remove second factors.",
+    "Groups": "Groups of end users and their members.",
+    "Roles": "Roles, their permissions and their users.",
     "Clients": "The applications of a tenant and their secrets.",
-    "Registry": "Outside services and their sealed credentials.",
-    "Directories": "Active Directory and Entra ID: configure, try, synchronise.",
-    "Webhooks": "Where events go, what was sent, and sending it again.",
-    "Admin users": "Who runs tenants and the platform.",
-    "Tenants": "For operators: make, change, suspend and delete tenants.",
+    "Registry": "External services and their encrypted credentials.",
+    "Directories": "Active Directory and Entra ID: configure, test, synchronise.",
+    "Webhooks": "Webhook endpoints, deliveries and retries.",
+    "Admin users": "Administrators of tenants and operators of the platform.",
+    "Tenants": "For operators: create, change, suspend and delete tenants.",
     "Audit": "Who did what, on what, from where.",
     "Health": "Probes.",
 }
-PLACES = {
+TAGS_BY_PREFIX = {
     "/.well-known/jwks.json": "Tokens",
     "/.well-known/oauth-authorization-server": "Tokens",
     "/.well-known/webauthn": "Passkeys",
@@ -127,7 +127,7 @@ PLACES = {
 
 
 class ContractSchema(AutoSchema):
-    """Reads the `Contract` of the action; everything in the document stands in the code beside the action."""
+    """Describe an operation by the `Contract` of its action."""
 
     @property
     def contract(self) -> Contract:
@@ -135,11 +135,11 @@ class ContractSchema(AutoSchema):
         return getattr(action, "contract", None) or Contract()
 
     def get_tags(self) -> list[str]:
-        """The one tag of the longest beginning of the path that has one."""
-        return [PLACES[max((place for place in PLACES if self.path.startswith(place)), key=len)]]
+        """Return the tag of the longest matching path prefix."""
+        return [TAGS_BY_PREFIX[max((prefix for prefix in TAGS_BY_PREFIX if self.path.startswith(prefix)), key=len)]]
 
     def get_operation_id(self) -> str:
-        """Path and action: says in a generated client what the call does, and is unique."""
+        """Return path and action: a unique name that reads well in a generated client."""
         words = [re.sub(r"\W+", "_", part).strip("_") for part in self.path.split("/") if part and "{" not in part]
         return "_".join([*words, getattr(self.view, "action", None) or self.method.lower()])
 
@@ -153,7 +153,7 @@ class ContractSchema(AutoSchema):
         return "\n".join(line.strip() for line in lines).strip()
 
     def map_parsers(self) -> list[str]:
-        """The first media type of a view: of two, generators make one model and send it as the wrong one."""
+        """Return the first media type only: with two, generators send the model as the wrong one."""
         return list(super().map_parsers()[:1])
 
     def get_request_serializer(self) -> Any:
@@ -220,11 +220,11 @@ class ContractSchema(AutoSchema):
         return found
 
     def get_extensions(self) -> dict[str, Any]:
-        """Name the rows of the action table that the operation asks (`userflow.sessions.assurance`)."""
+        """List the rows of the action table that the operation checks (`userflow.sessions.assurance`)."""
         return {"x-assurance": [str(row) for row in self.contract.assurance]} if self.contract.assurance else {}
 
     def _is_list_view(self, serializer: Any = None) -> bool:
-        """Our lists are objects with rows and totals, never bare arrays."""
+        """Return False: lists are objects with rows and totals, never bare arrays."""
         return False
 
     def _successes(self) -> list[str]:
@@ -262,10 +262,10 @@ class ContractSchema(AutoSchema):
 
 
 def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Last touch: the tags in their order, the scheme that operations name, and path slots that are ids say so.
+    """Add the tags in order, the security scheme and the format of ids in paths.
 
-    Without the scheme (RFC 6750) no reader of the document can send a token: drf-spectacular adds one only where it
-    finds the authentication class by itself, and here each operation states its own.
+    drf-spectacular adds the scheme (RFC 6750) only if it finds the authentication class itself, and here each operation
+    states its own.
     """
     result["tags"] = [{"name": name, "description": says} for name, says in TAGS.items()]
     bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
@@ -282,7 +282,7 @@ def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _take_null(schema: dict[str, Any], components: dict[str, Any]) -> None:
-    """Let the optional fields of a JSON body take null, as `NullIsAbsent` does; runs again without effect."""
+    """Allow null for the optional fields of a JSON body, as `NullIsAbsent` does. Idempotent."""
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
     for name, field in schema.get("properties", {}).items():

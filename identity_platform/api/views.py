@@ -1,4 +1,4 @@
-"""What every view set of the API stands on: validate, act, answer."""
+"""Base of the API's view sets: validate, act, respond."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ Shape = type[serializers.BaseSerializer[Any]]
 
 @dataclass(frozen=True)
 class Contract:
-    """What an endpoint takes, gives and rejects: read by the OpenAPI generator, so the document cannot drift far."""
+    """Input, output and errors of an endpoint. The OpenAPI generator reads it, so that document and code agree."""
 
     body: Shape | None = None
     query: Shape | None = None
@@ -27,11 +27,11 @@ class Contract:
     token: str = "required"
     headers: Mapping[str, str] = field(default_factory=dict)
     answer_headers: Mapping[str, str] = field(default_factory=dict)
-    # Of every response but 401: a limit is counted as soon as the caller is known.
+    # On every response but 401: a limit is counted as soon as the caller is known.
     limit_headers: Mapping[str, str] = field(default_factory=dict)
-    # Also for a session that proves less than the policy in force asks for: to enroll a factor, or to sign out.
+    # Whether a session below the required assurance level may call it: to enroll a factor, or to sign out.
     any_level: bool = False
-    # Rows of the action table (userflow.sessions.assurance) that the endpoint asks, always or for some bodies.
+    # Rows of the action table (userflow.sessions.assurance) that the endpoint checks, always or for some bodies.
     assurance: Sequence[str] = ()
 
 
@@ -50,8 +50,8 @@ def endpoint(
 ) -> Callable[[View], View]:
     """Declare an action's contract. The first line of its docstring is the summary in the API document.
 
-    `errors` names the errors beyond those that any endpoint has (bad body, token, permission, limits, faults);
-    `headers`, `answer_headers` and `limit_headers` map a header's name to what it means.
+    `errors` lists the errors beyond those of every endpoint (body, token, permission, limits, faults);
+    `headers`, `answer_headers` and `limit_headers` map a header's name to its meaning.
     """
 
     def declare(action: View) -> View:
@@ -73,21 +73,21 @@ def endpoint(
 
 
 class ApiViewSet(ViewSet):
-    """A DRF view set that rejects unknown methods before it asks who calls, and validates by serializers."""
+    """A DRF view set that checks the method before the token, and validates with serializers."""
 
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
     format_kwarg = None
 
     @property
     def default_response_headers(self) -> dict[str, str]:
-        """None: `Allow` belongs to 405 (RFC 9110 section 15.5.6), and there is one renderer, so nothing varies."""
+        """Return none: `Allow` belongs to 405 (RFC 9110 section 15.5.6), and one renderer needs no `Vary`."""
         return {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """405 comes before 401: whether a path takes a method is no secret.
+        """Check the method first: 405 comes before 401, because the methods of a path are no secret.
 
-        DRF's own steps but for those that mean nothing here (formats, versions, throttles): on a read they cost as much as
-        the check of the caller does without its statement.
+        DRF's own steps without formats, versions and throttles, which are not used here: on a read they cost as much as
+        authentication without its statement.
         """
         if (request.method or "").lower() not in self.action_map:
             raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
@@ -99,11 +99,11 @@ class ApiViewSet(ViewSet):
         raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
 
     def valid(self, shape: Shape) -> dict[str, Any]:
-        """The body's members that `shape` knows, validated; 400 names every member that is missing or wrong."""
+        """Validate the body and return its fields. Raises ValidationFailed, which names every invalid field."""
         return self._checked(shape, self.request.data)
 
     def valid_query(self, shape: Shape) -> dict[str, Any]:
-        """The same for the query string."""
+        """Validate the query string, likewise."""
         return self._checked(shape, query_parameters(self.request))
 
     def _checked(self, shape: Shape, data: Any) -> dict[str, Any]:
@@ -117,9 +117,9 @@ _shapes: dict[Shape, serializers.BaseSerializer[Any]] = {}
 
 
 def _kept(shape: Shape) -> serializers.BaseSerializer[Any]:
-    """One serializer of each shape for all requests and threads: making one copies all its fields.
+    """Return one serializer per class for all requests and threads, because creating one copies all its fields.
 
-    So a shape keeps nothing of a request: it has no context, no initial data and no instance.
+    So a serializer keeps nothing of a request: it has no context, no initial data and no instance.
     """
     if shape not in _shapes:
         _shapes[shape] = shape()
@@ -127,7 +127,7 @@ def _kept(shape: Shape) -> serializers.BaseSerializer[Any]:
 
 
 def _messages(found: Any, path: str = "") -> dict[str, list[str]]:
-    """Nested serializer errors as one flat map from member path to its messages."""
+    """Flatten nested serializer errors to a map from field path to messages."""
     flat: dict[str, list[str]] = {}
     if isinstance(found, Mapping):
         for name, inner in found.items():

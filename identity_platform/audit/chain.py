@@ -1,7 +1,7 @@
 """The hash chain over an audit trail: its links, and how they and the events below them are stored and read.
 
 A link covers all events of a range of ids and carries SHA-256 over them, the MAC of the link before, and its own MAC
-under the owner's data key. The owner of the database, without the key ring, can change rows and hashes as they like and
+under the owner's data key. The owner of a database, without the key ring, can change rows and hashes as they like and
 still not make a link that fits. Ranges join without a gap, so an event that is added later to a sealed range is found
 as surely as one that is missing. `sealing` makes links, `verifying` checks them, `purging` lets go of old ones.
 """

@@ -1,4 +1,4 @@
-"""From where and by whom the running code was called; set by the middleware and by authentication."""
+"""The origin of the current call: actor, address, request. Set by the middleware and by authentication."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who asks, from which address, in which request."""
+    """The actor, the address and the request of a call."""
 
     actor_kind: str = "system"
     actor_id: str = ""
@@ -26,17 +26,17 @@ _origin: ContextVar[Origin] = ContextVar("origin", default=Origin())
 
 
 def current_origin() -> Origin:
-    """The origin of the running call; `system` outside a request."""
+    """Return the origin of the current call; `system` outside a request."""
     return _origin.get()
 
 
 def set_origin(origin: Origin) -> None:
-    """Begin a request (or a command) with this origin."""
+    """Set the origin of a request or a command."""
     _origin.set(origin)
 
 
 def set_actor(kind: str, actor_id: str, client_id: UUID | None = None, *, actor_tenant_id: UUID | None = None) -> None:
-    """The caller is known now, the application it comes through, and the tenant that the caller belongs to."""
+    """Set the caller, its application and its tenant, once authentication knows them."""
     known = _origin.get()
     _origin.set(
         Origin(
@@ -53,7 +53,7 @@ def set_actor(kind: str, actor_id: str, client_id: UUID | None = None, *, actor_
 
 
 def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
-    """The tenant of the request is known now: the first one that it looks up. The same for its application."""
+    """Set the tenant and the application of the request, unless they are set already."""
     known = _origin.get()
     _origin.set(
         Origin(

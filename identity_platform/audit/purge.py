@@ -1,4 +1,4 @@
-"""Purging: events that were kept for long enough go, and the chain says up to where."""
+"""Delete events after their retention period. The chain records up to which event."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -13,10 +13,10 @@ PURGED_AT_ONCE = 2000
 
 
 def purge(trail: Trail, *, before: datetime, seen: Callable[[int], None] = lambda events: None) -> int:
-    """Let go of sealed events that are older than `before`, by whole links; gives how many events went.
+    """Delete sealed events that are older than `before`, by whole links. Return how many events were deleted.
 
-    An anchor joins the chain first and says up to where; only then do the triggers let the rows go. Killed in between,
-    the next run goes on with the same anchor.
+    An anchor is added to the chain first; only then do the triggers allow the deletion. If the process is killed in
+    between, the next run continues with the same anchor.
     """
     with transaction.atomic(using=trail.alias), trail.cursor() as cursor:
         if not locked(cursor):

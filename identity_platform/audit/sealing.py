@@ -3,8 +3,8 @@
 Which events may be sealed? Ids come from a sequence, and a transaction with a low id may commit after one with a high
 id; a range that was sealed too early would then be short of an event for ever. The tables draw the transaction's number
 before the id (migration 0004). So the sealer reads the sequence first and takes a transaction number second:
-every transaction with an id up to that point has a lower number. As soon as no transaction below it runs any more, all
-events up to that id are there, and the missing ids belong to transactions that failed. Transaction numbers are compared
+every transaction with an id up to that point has a lower number. As soon as no transaction below it is running, all events up
+to that id are there, and the missing ids belong to transactions that failed. Transaction numbers are compared
 within one run only and never stored: a trail that moves to another server stays verifiable.
 """
 
@@ -34,7 +34,7 @@ WAIT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What a run of the sealer did."""
+    """Result of a run of the sealer."""
 
     events: int
     links: int
@@ -43,7 +43,7 @@ class Sealed:
 
 
 def seal(trail: Trail, *, wait: float = WAIT_SECONDS) -> Sealed:
-    """Put every event that is certain by now under the chain; waits at most `wait` seconds for running transactions.
+    """Seal every event that is certain by now. Wait at most `wait` seconds for running transactions.
 
     Can be killed anywhere and run again, and by several at once. Must not be called inside a transaction.
     """

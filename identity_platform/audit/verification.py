@@ -1,4 +1,4 @@
-"""Verifying: a trail is read from end to end and compared with its chain."""
+"""Verify an audit trail against its hash chain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from identity_platform.audit.models import Seal
 
 @dataclass(slots=True)
 class Verdict:
-    """What `verify` has found; no fault means that every sealed event stands as it was written."""
+    """Result of `verify`. No fault means that every sealed event is as it was written."""
 
     owner: str
     events: int = 0
@@ -31,7 +31,7 @@ class Verdict:
 
 
 def verify(trail: Trail, *, seen: Callable[[int], None] = lambda events: None) -> Verdict:
-    """Read the whole trail and compare it with its chain; `seen` is told how many events each link has brought.
+    """Read the whole trail and compare it with its chain; `seen` is called with the number of events of each link.
 
     Finds changed, removed, added and exchanged events, changed, removed and forged links, and a chain whose end was cut
     off. Events that no link covers yet are counted, not judged.
@@ -93,9 +93,9 @@ def _compare(trail: Trail, link: Link, verdict: Verdict) -> None:
 
 
 def accept_end(trail: Trail) -> int:
-    """Take the newest link that is there as the chain's end; gives its number. For a tenant restored from a backup.
+    """Accept the newest existing link as the end of the chain and return its number. For a tenant restored from a backup.
 
-    Only a person can know that the events behind it were lost to a restoration and not to a hand, so no other code
+    Only an operator can know that the later events were lost by a restoration and not by an attack, so no other code
     calls it.
     """
     with trail.cursor() as cursor:

@@ -1,7 +1,7 @@
-"""Writes the audit trail: one INSERT, in the transaction that is open, or at once where none is.
+"""Write audit events: one INSERT, in the open transaction if there is one.
 
-An event about a change belongs in the transaction of the change. A row about something rejected must survive the
-error, so it is written outside `tenant_atomic()`.
+The event of a change belongs into the transaction of the change. The event of a rejection must survive the error, so it
+is written outside `tenant_atomic()`.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ _FOR_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) VALUES (%s, %s, %s, %
 _FOR_PLATFORM = (
     f"INSERT INTO audit_platformevent ({_COLUMNS}, tenant_id) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 )
-# One statement however many rows: a call that reads many secrets must not make as many round trips.
+# One statement for any number of rows: a call that reads many secrets must not make as many round trips.
 _EACH = "SELECT %s, %s, %s, %s, %s, target_id, %s, %s, %s"
 _FOR_EACH_IN_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) {_EACH} FROM unnest(%s::text[]) AS each(target_id)"
 _FOR_EACH_ON_PLATFORM = (
@@ -52,7 +52,7 @@ def record_for_tenant(
     outcome: str = "success",
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """One row in the trail of the tenant that is entered.
+    """Write one event to the audit trail of the entered tenant.
 
     Takes the action (`noun.verb`), the target as (kind, id), the outcome and details that hold no personal data.
     """
@@ -68,7 +68,7 @@ def part_for_tenant(action: str, *, source: str, **facts: Any) -> Part:
 def record_for_each_in_tenant(
     action: str, *, kind: str, ids: Collection[object], details: Mapping[str, Any] | None = None
 ) -> None:
-    """One row for each target of the same kind, in one statement, so the events of a user are found by the user's id."""
+    """Write one event for each target of a kind, in one statement, so that a user's id finds all the user's events."""
     values = _values(action, "success", (kind, ""), details)
     del values[5]  # the target's id
     with connections["tenant"].cursor() as cursor:
@@ -83,7 +83,7 @@ def record_for_platform(
     outcome: str = "success",
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """One row in the platform's trail; `tenant_id` says which tenant it concerns, if one."""
+    """Write one event to the platform's audit trail. `tenant_id` is the tenant that it concerns, if any."""
     with connections["default"].cursor() as cursor:
         cursor.execute(_FOR_PLATFORM, [*_values(action, outcome, target, details), tenant_id])
 
@@ -118,7 +118,7 @@ def record_for_each_on_platform(
     outcome: str = "success",
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """The same in the platform's trail; `tenant_id` says which tenant it concerns, if one."""
+    """Write one event for each target to the platform's audit trail, likewise."""
     values = _values(action, outcome, (kind, ""), details)
     del values[5]  # the target's id
     with connections["default"].cursor() as cursor:

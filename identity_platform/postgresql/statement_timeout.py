@@ -1,8 +1,7 @@
-"""How long a thread waits for an answer of the database server, seen from here.
+"""A client-side limit on how long a thread waits for the database server.
 
-The server's own limits (`statement_timeout`) help against slow statements and locks. A server that is stopped, or whose
-machine has gone from the network without a word, keeps none of them: without a limit on this side each of a worker's
-threads would in turn wait for ever.
+The server's own `statement_timeout` ends slow statements and waits for locks. A server that is frozen or unreachable does
+not enforce it, and without a limit on this side every thread of a worker would wait forever.
 """
 
 import threading
@@ -13,42 +12,41 @@ from typing import Any, Final
 from psycopg import Connection, OperationalError
 from psycopg.pq import TransactionStatus
 
-# A server that works and is only slow or locked stops at once when it is asked to; one that hangs does not hear it.
+# A server that is only slow or locked cancels at once; a hung server does not respond.
 CANCEL_SECONDS: Final = 0.3
 
 
-class _Timeouts(threading.local):
-    # Commands and jobs wait as long as it takes: migrations, backups and exports may.
+class _Limit(threading.local):
+    # None: no limit. Commands and jobs (migrations, backups, exports) have none.
     seconds: float | None = None
 
 
-_mine = _Timeouts()
+_limit = _Limit()
 
 
 def limit(seconds: float | None) -> None:
-    """From now on this thread waits for a statement so long at most; None: as long as it takes."""
-    _mine.seconds = seconds
+    """Set how long this thread waits for a statement; None for no limit."""
+    _limit.seconds = seconds
 
 
 @contextmanager
 def no_timeout() -> Iterator[None]:
-    """Wait as long as it takes, for what cannot be done in the time of a request."""
-    before, _mine.seconds = _mine.seconds, None
+    """Wait without a limit, for work that takes longer than a request may."""
+    before, _limit.seconds = _limit.seconds, None
     try:
         yield
     finally:
-        _mine.seconds = before
+        _limit.seconds = before
 
 
 class TimeoutConnection(Connection[Any]):
-    """A connection that is given up when the server has not answered for as long as the thread waits.
+    """A connection that closes itself when the server does not respond within the thread's limit.
 
-    The statement then raises OperationalError, like that of a server that has gone; whether it was carried out is not
-    known.
+    The statement then raises OperationalError. Whether the server has executed it is not known.
     """
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        seconds = _mine.seconds
+        seconds = _limit.seconds
         if seconds is None or timeout is not None:
             return super().wait(gen, interval, timeout)
         try:

@@ -71,7 +71,7 @@ def main() -> None:
                 flush=True,
             )
         django.setup()
-        forget_figures_of_earlier_runs()
+        delete_stale_metrics()
         with bound(settings.HOST, settings.PORT) as listener:
             BaseCommand().check(databases=["default"])
             call_command("prepare")
@@ -82,12 +82,12 @@ def main() -> None:
             load_before_forking()
             # In production they are services of their own; here everything works after one command.
             commands = [name for name in WORKER_COMMANDS if name in get_commands()] if embedded.attached() else []
-            workers = WorkerProcesses(commands)
+            worker_processes = WorkerProcesses(commands)
             try:
                 listen(listener)
                 serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
             finally:
-                workers.end()
+                worker_processes.end()
     except (embedded.EmbeddedServerFailed, ImproperlyConfigured, CommandError, PortTaken) as problem:
         sys.exit(f"bin/serve: {problem}")
     except OperationalError as problem:
@@ -107,8 +107,8 @@ def is_first_start() -> bool:
     return text("DATABASE_URL") is None and not (state_folder() / "postgres").exists()
 
 
-def forget_figures_of_earlier_runs() -> None:
-    """Reset the Prometheus metrics: files of ended processes would be added for ever."""
+def delete_stale_metrics() -> None:
+    """Delete the metric files of ended processes, which would otherwise be added to the sums."""
     for figures in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"):
         process = figures.stem.rpartition("_")[2]
         if process.isdigit() and not _lives(int(process)):
@@ -186,8 +186,8 @@ def load_before_forking() -> None:
     gc.freeze()
 
 
-class _Bell:
-    """What granian rings in a threading.Event of its own, so that no ring is lost.
+class _WakeupQueue:
+    """A replacement for granian's threading.Event that loses no wakeup.
 
     granian silences its Event after it has looked why it rang: a signal or the end of a worker that comes in between
     would be heard only with the next one. An Event is not made for signal handlers either, which a queue is
@@ -195,13 +195,13 @@ class _Bell:
     """
 
     def __init__(self) -> None:
-        self._rings: SimpleQueue[None] = SimpleQueue()
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
 
     def set(self) -> None:
-        self._rings.put(None)
+        self._wakeups.put(None)
 
     def wait(self) -> None:
-        self._rings.get()
+        self._wakeups.get()
 
     def clear(self) -> None:
         """Nothing to silence: every ring is waited for once."""
@@ -210,14 +210,14 @@ class _Bell:
 class _Granian(MPServer):
     """granian on a socket that is ours.
 
-    By itself every worker opens the port again with SO_REUSEPORT. A second start would then succeed and take half of the
+    By default every worker opens the port again with SO_REUSEPORT. A second start would then succeed and take half of the
     connections, and those queued for a worker that dies would be lost with it.
     """
 
     def __init__(self, listener: socket.socket, **options: Any) -> None:
         super().__init__("", **options)
         self._listener = listener
-        self.main_loop_interrupt = _Bell()  # type: ignore[assignment]  # all that granian asks of it
+        self.main_loop_interrupt = _WakeupQueue()  # type: ignore[assignment]  # all that granian asks of it
 
     def signal_handler_interrupt(self, *args: Any, **kwargs: Any) -> None:
         # A worker inherits this handler and keeps it until it installs its own: told to stop by then, it has nothing to

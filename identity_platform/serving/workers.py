@@ -1,6 +1,6 @@
-"""The commands that run beside the server in embedded mode, as processes that it starts, watches and ends.
+"""Run worker commands beside the server in embedded mode: start, watch and stop their processes.
 
-In production they are separate services, watched by the service manager.
+In production a service manager runs these commands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 
 
 class WorkerProcess:
-    """One command in a process of its own, and when it may be started again after it has ended."""
+    """One command in a process of its own, restarted with increasing delays after it ends."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -35,7 +35,7 @@ class WorkerProcess:
         self.began = self.due = 0.0
 
     def start(self) -> None:
-        """Start it; a machine that has no room for a process is asked again later."""
+        """Start the process, or retry later if the machine cannot create one."""
         self.began = time.monotonic()
         process = multiprocessing.Process(target=_work, args=(os.getpid(), self.command))
         try:
@@ -64,37 +64,37 @@ class WorkerProcesses:
     """The worker processes, watched by a thread until `end`."""
 
     def __init__(self, commands: list[str]) -> None:
-        self._workers = [WorkerProcess(command) for command in commands]
-        self._told, self._telling = multiprocessing.Pipe(duplex=False)
+        self._processes = [WorkerProcess(command) for command in commands]
+        self._stop_read, self._stop_write = multiprocessing.Pipe(duplex=False)
         # Those that are forked by a thread end with that thread, not with the process (prctl(2), PR_SET_PDEATHSIG):
         # it is the one that starts them all, and outlives them.
-        self._watching = threading.Thread(target=self._watch, daemon=True)
-        self._begun = threading.Event()
-        self._watching.start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._started = threading.Event()
+        self._watcher.start()
         # The caller forks too: not while this thread imports what it needs for it.
-        self._begun.wait()
+        self._started.wait()
 
     def end(self) -> None:
-        """End them, and wait until they have: what is in flight has ten seconds."""
-        self._telling.send_bytes(b"end")
-        self._watching.join()
+        """Stop the processes. Work in progress has ten seconds to finish."""
+        self._stop_write.send_bytes(b"end")
+        self._watcher.join()
 
     def _watch(self) -> None:
         while True:
             now = time.monotonic()
-            for worker in self._workers:
+            for worker in self._processes:
                 if worker.process is None and worker.due <= now:
                     worker.start()
-            self._begun.set()
-            living = {one.process.sentinel: one for one in self._workers if one.process is not None}
-            pauses = [one.due - now for one in self._workers if one.process is None]
-            ended = connection.wait([self._told, *living], timeout=min(pauses, default=None))
-            if self._told in ended:
+            self._started.set()
+            living = {one.process.sentinel: one for one in self._processes if one.process is not None}
+            pauses = [one.due - now for one in self._processes if one.process is None]
+            ended = connection.wait([self._stop_read, *living], timeout=min(pauses, default=None))
+            if self._stop_read in ended:
                 break
             for sentinel in ended:
                 if isinstance(sentinel, int):
                     living[sentinel].mark_ended()
-        processes = [one.process for one in self._workers if one.process is not None]
+        processes = [one.process for one in self._processes if one.process is not None]
         for process in processes:
             process.terminate()
         for process in processes:
@@ -103,7 +103,7 @@ class WorkerProcesses:
 
 
 def exit_with_parent(parent: int) -> None:
-    """Make the kernel end this process with its parent: an orphaned worker would keep the port from the next start."""
+    """Make the kernel end this process with its parent. An orphan would keep the port of the next start."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
@@ -119,7 +119,7 @@ def _await_the_end_of(parent: int) -> None:
 
 
 def _work(parent: int, command: str) -> None:
-    # A terminal sends Ctrl-C to the whole group; a worker is told by its parent when to finish. What it inherited
+    # A terminal sends Ctrl-C to the whole group; the parent tells a worker process when to finish. What it inherited
     # for signals is the parent's: until the command has its own, one ends it.
     os.setpgid(0, 0)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -133,7 +133,7 @@ def _work(parent: int, command: str) -> None:
 
     django.setup()
     try:
-        # It reports that it is ready, which is not needed here; it returns when it is told to end.
+        # The command prints when it is ready, which is not needed here, and returns after a signal.
         call_command(command, stdout=io.StringIO())
     except Exception as problem:
         structlog.get_logger().error(f"{command} failed", kind=type(problem).__qualname__)

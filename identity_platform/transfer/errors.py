@@ -4,7 +4,7 @@ from identity_platform.api import errors
 
 
 class FileUnusable(errors.ValidationFailed):
-    """400: not a single row of the file can be read: no header, unknown columns, an unknown format."""
+    """400: no row of the file can be read: no header, unknown columns or an unknown format."""
 
     message = "The file cannot be imported."
 
@@ -12,16 +12,16 @@ class FileUnusable(errors.ValidationFailed):
 class ImportRunning(errors.Conflict):
     """409: another process imports the same file into the same tenant, or was killed a moment ago."""
 
-    message = "This file is being imported already: wait for it, or take it over with --resume if its process is gone."
+    message = "This file is already being imported. Wait, or take it over with --resume if its process has ended."
 
 
 class ImportTakenOver(errors.Conflict):
     """409: another process has taken over this import; what this one had committed stays, the other goes on from there."""
 
-    message = "Another process has taken over this import and goes on with it: nothing was done twice."
+    message = "Another process has taken over this import. Nothing was imported twice."
 
 
 class NothingToResume(errors.NotFound):
     """404: no import of this file was interrupted."""
 
-    message = "No import of this very file was interrupted: run it without --resume."
+    message = "No import of this file was interrupted. Run it without --resume."

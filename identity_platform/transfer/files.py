@@ -40,7 +40,7 @@ def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
                 os.fsync(stream.fileno())
             draft.replace(path)
     except OSError as problem:
-        # Not the draft's name, which users do not know; a full disk comes without any.
+        # Not the name of the temporary file, which the user does not know. A full disk has no name.
         raise OSError(problem.errno, problem.strerror, str(path)) from problem
 
 

@@ -157,7 +157,7 @@ def _json_rows(lines: _Lines, known: frozenset[str]) -> Iterator[Row]:
 
 
 def row_of(line: int, end: int, members: dict[str, Any], known: frozenset[str]) -> Row:
-    """A row of a JSON object; unknown fields are errors, null counts as missing."""
+    """Return the row of a JSON object. Unknown fields are faults, and null counts as absent."""
     strange = [name for name in members if name not in known]
     if strange:
         return Row(

@@ -115,7 +115,7 @@ def begin(runs: "models.QuerySet[Any]", owner: dict[str, Any], *, digest: str, o
 
 
 def advance(runs: "models.QuerySet[Any]", run: ImportRun, *, last: Row, tally: Tally) -> None:
-    """Write, in the transaction of a batch, that it is done. ImportTakenOver if another process holds the run."""
+    """Write, in the transaction of a batch, that it is done. Raises ImportTakenOver if another process holds the run."""
     run.line, run.offset, run.touched_at = last.line, last.end, now()
     for name, number in tally.counts().items():
         setattr(run, name, getattr(run, name) + number)
@@ -125,7 +125,7 @@ def advance(runs: "models.QuerySet[Any]", run: ImportRun, *, last: Row, tally: T
 
 
 def finish(runs: "models.QuerySet[Any]", run: ImportRun) -> None:
-    """The file is at its end. ImportTakenOver if another process holds the run."""
+    """The file is at its end. Raises ImportTakenOver if another process holds the run."""
     moment = now()
     if not runs.filter(pk=run.pk, holder=run.holder, ended_at=None).update(ended_at=moment, touched_at=moment):
         raise ImportTakenOver
@@ -152,7 +152,7 @@ def take_all(
     seen: Callable[[Tally, int], None] = lambda tally, offset: None,
     tally: Tally | None = None,
 ) -> Tally:
-    """Judge and apply batch after batch; gives the counts, on top of `tally`. `seen` gets the position in the file.
+    """Validate and apply the batches. Return the counts, added to `tally`. `seen` gets the position in the file.
 
     `judge` runs in a thread of its own, a batch ahead, while the database works on the one before: it must not ask a
     database. No more than two batches are in memory.

@@ -1,4 +1,4 @@
-"""What a row's members may be: the fields of the API read them, so that a file and a request are judged alike."""
+"""Validate the fields of imported rows with the API's serializer fields, so that files and requests follow one rule."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 from identity_platform.transfer.rows import Row, RowError
 
-# Takes a cell of CSV and gives what JSON would have had there; ValueError says what to write instead.
+# Converts a CSV cell to what JSON would contain. Its ValueError says what to write instead.
 TextParser = Callable[[str], Any]
 
 
 def boolean(text: str) -> bool:
-    """true or false, in any case: spreadsheets write them in capitals."""
+    """Read true or false in any case, as spreadsheets write them in capitals."""
     match text.strip().lower():
         case "true":
             return True
@@ -26,18 +26,18 @@ def boolean(text: str) -> bool:
 
 
 def name_list(text: str) -> list[Any]:
-    """A JSON array of names, or names between semicolons."""
+    """Read a JSON array of names, or names separated by semicolons."""
     if text.lstrip().startswith("["):
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            raise ValueError('Write names between semicolons, or as JSON: ["one", "two"].') from None
+            raise ValueError('Separate names by semicolons, or write JSON: ["one", "two"].') from None
         return list(found)
     return [name for piece in text.split(";") if (name := piece.strip())]
 
 
 def json_cell(text: str) -> dict[str, Any]:
-    """A JSON object."""
+    """Read a JSON object."""
     try:
         return json_object(text.encode("utf-8", "surrogatepass"))
     except MalformedBody as problem:
@@ -45,7 +45,7 @@ def json_cell(text: str) -> dict[str, Any]:
 
 
 class RowSchema:
-    """The members of one kind of row: a field of the API for each, and how text becomes its value where it must."""
+    """The fields of one kind of row, and the parsers of their text form."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class RowSchema:
         self.known = frozenset(self.fields)
 
     def read(self, row: Row, *, from_text: bool) -> dict[str, Any]:
-        """The values of a row's members; what is wrong with them goes to `row.faults`."""
+        """Return the validated values of a row. Errors are added to `row.faults`."""
         values: dict[str, Any] = {}
         for name, value in row.members.items():
             if name not in self.fields:
@@ -85,7 +85,7 @@ class RowSchema:
 
 
 def _said(detail: Any) -> str:
-    """The first message of a field, however deep it stands."""
+    """Return the first message, at any depth."""
     while isinstance(detail, list | dict) and detail:
         detail = next(iter(detail.values())) if isinstance(detail, dict) else detail[0]
     return str(detail)

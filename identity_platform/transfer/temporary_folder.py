@@ -12,7 +12,7 @@ from tempfile import gettempdir, mkdtemp
 
 _PREFIX = ".identity-draft-"
 _LOCK = ".lock"
-# Locks do not reach from one machine to the other on every shared disk, but a running process writes.
+# Locks do not reach from one machine to the other on every shared disk, but a running job writes.
 _QUIET_SECONDS = 600
 
 
@@ -20,7 +20,7 @@ _QUIET_SECONDS = 600
 def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
     """A folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
 
-    Those that killed jobs have left beside it ten minutes ago or earlier are removed first: nothing else does, and a
+    Those that killed jobs have left beside it ten minutes ago or earlier are removed first: nothing else would, and a
     tenant's dump would lie there for good. Raises OSError.
     """
     place = parent or Path(gettempdir())
@@ -47,7 +47,7 @@ def _locked_folder(place: Path) -> tuple[Path, int]:
 
 
 def _remove_if_stale(left: Path) -> None:
-    # A folder that cannot be read or locked is another user's, or in use.
+    # What cannot be read or locked belongs to another user or is in use.
     with suppress(OSError):
         found = left.lstat()
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and _is_quiet(left):

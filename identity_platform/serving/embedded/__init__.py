@@ -1,13 +1,13 @@
 """The embedded PostgreSQL and Valkey of development and tests: private servers under `IDENTITY_VAR`, shared by every
 process that attaches, gone when the last one ends.
 
-How the sharing works. Every attached process holds a shared flock on `embedded.lock` for its whole life; starting and
+How the sharing works. An attached process holds a shared flock on `embedded.lock` for its whole life; starting and
 stopping happen under an exclusive flock on `embedded.start.lock`. The kernel frees the locks of a process however it
 dies, so a list of users can never go stale: at its end a process tries for the exclusive lock on `embedded.lock`, and
 the one that gets it was the last and stops both servers. What `kill -9` of everybody leaves running, the next start
 attaches to.
 
-The servers listen on unix sockets only. PostgreSQL trusts every process that reaches its socket, so the directory is the guard:
+The servers listen on unix sockets only. PostgreSQL trusts every client of its socket, so the directory restricts access:
 0700, owned by the user that PostgreSQL runs as. PostgreSQL rejects to run as root; started by root it runs as the
 system user `pgserver`, which is let through (not: let read) the directories above its data and its programs.
 

@@ -33,7 +33,7 @@ def socket_folder(room: Path, data: Path, name: str) -> Path:
 
 
 def make_short_folder(folder: Path, uid: int, gid: int) -> None:
-    """Make a short place that only `uid` can enter. Raises EmbeddedServerFailed if another user's folder is there."""
+    """Create a short path that only `uid` can enter. Raises EmbeddedServerFailed if another user owns it."""
     # The name can be foreseen and the place is open to all: what stands there already must be a directory of ours.
     for path, owner, mode in ((folder.parent, os.getuid(), 0o711), (folder, uid, 0o700)):
         with contextlib.suppress(FileExistsError):

@@ -164,7 +164,7 @@ class Postgres:
             values |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
         lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in values.items()]
         return (
-            "# Written again at every start of the embedded server; put changes below the include in postgresql.conf.\n"
+            "# Overwritten at every start of the embedded server; put changes below the include in postgresql.conf.\n"
             + "".join(lines)
         )
 

@@ -36,7 +36,7 @@ def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
     running = []
     for process in processes:
-        # A container without an init reaps no processes: a zombie is an ended process.
+        # Without an init process zombies are not reaped: a zombie has ended.
         with contextlib.suppress(psutil.NoSuchProcess):
             if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                 running.append(process)

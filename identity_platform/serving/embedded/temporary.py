@@ -71,7 +71,7 @@ def _given(name: str) -> bool:
 
 
 def _remove_forgotten_homes() -> None:
-    """Remove the homes whose owner was killed: those with a free lock."""
+    """Remove the homes whose owner was killed: those whose lock is free."""
     folders = {Path(tempfile.gettempdir()), MEMORY}
     locks = [lock for folder in folders for lock in folder.glob(f"{TEMPORARY_PREFIX}*/embedded.lock")]
     for lock in locks:
