@@ -44,24 +44,25 @@ PHRASES = {
     r"looks? inside": "open the tenant",
     r"drawn for": "form_tenant_id",
 }
-# This file, and texts that are not ours.
 ALLOWED = {
+    # The text of the license.
     "LICENSE": {"thereof"},
+    # A value in the database.
+    "userflow/credentials/attempts.py": {"stranger"},
+    # This list.
     "tests/architecture/test_language.py": {*WORDS, *PHRASES},
 }
 # Folders that are not converted yet.
 NOT_YET = {
     "console",
-    "identity_platform",
     "mfa",
     "templates/console",
-    "tenants",
     "tests/console",
     "tests/identity_platform",
     "tests/mfa",
     "tests/tenants",
     "tests/userflow",
-    "userflow",
+    "userflow/signin/composed.py",
 }
 
 
@@ -90,7 +91,7 @@ def banned(name: str) -> dict[str, str]:
     """Return the words and phrases of a file that are not allowed in it, with what to write instead."""
     text = (ROOT / name).read_text()
     found = {word: WORDS[word] for word in words_of(text) & WORDS.keys()}
-    spaced = re.sub(r"[\s_]+", " ", text)
+    spaced = re.sub(r"\s+", " ", text)
     found |= {
         phrase: advice for phrase, advice in PHRASES.items() if re.search(rf"\b{phrase}\b", spaced, re.IGNORECASE)
     }

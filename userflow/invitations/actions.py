@@ -79,7 +79,7 @@ def invite(
 
 
 def _limit_mails(inviter: object) -> None:
-    """Raise TooManyFromAddress (429): an inviter could otherwise send our mails to any number of strangers."""
+    """Raise TooManyFromAddress (429): an inviter could otherwise mail any number of unknown addresses."""
     most, seconds = settings.LIMITS["invitation"]
     usage = ratelimit.count(group="invitation", key=str(inviter), limit=most, period=seconds)
     if usage.limited:

@@ -94,7 +94,7 @@ class Command(BaseCommand):
             )
             return False
         except ApiError as error:
-            # Suspended, moved or deleted since the list was made, or read by another machine: nobody's fault here.
+            # Suspended, moved or deleted since the list was made, or read by another machine: not an error.
             elsewhere = options["all_due"] and isinstance(error, DirectoryBusy | UnknownTenant)
             self._report(options, name, {"state": "busy" if isinstance(error, DirectoryBusy) else "failed"}, error.text)
             return elsewhere
