@@ -1,4 +1,4 @@
-"""The two statements of an end user's password login. With the ORM they would be eleven (docs/performance.md, "Target 5").
+"""The two statements of an end user's password login. The ORM would need eleven.
 
 The first is committed before the password is compared. The second is a transaction of its own: everything that a right
 password earns is written, or nothing. Values of new rows come from unsaved models, so that defaults stand in the models.

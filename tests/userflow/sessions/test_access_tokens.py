@@ -99,7 +99,7 @@ def test_token_without_required_claim_is_rejected(tenant: TestTenant, missing: s
         {"kind": "root"},
         {"kind": 7},
         {"sub": "00000000-0000-4000-8000-000000000000"},
-        {"sub": "nobody"},
+        {"sub": "unknown"},
         {"sub": 7},
         {"sid": "00000000-0000-4000-8000-000000000000"},
         {"sid": "none"},

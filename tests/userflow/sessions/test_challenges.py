@@ -31,7 +31,7 @@ def test_token_of_an_ended_session_is_invalid(tenant: TestTenant) -> None:
 
 
 def test_wrong_password_names_no_error_of_a_token(api: Api) -> None:
-    body = {"username": "nobody-at-all", "password": "wrong"}
+    body = {"username": "unknown-user", "password": "wrong"}
     assert challenge(api.post("/uflow/admin/auth/login", body)) == (401, "Bearer")
 
 

@@ -47,7 +47,7 @@ def test_client_token_rejects_scope_not_granted(api: Api, tenant: TestTenant, sc
         "Basic",
         "Basic !!!",
         "Basic " + base64.b64encode(b"no colon").decode(),
-        "Basic " + base64.b64encode(b"nobody:secret").decode(),
+        "Basic " + base64.b64encode(b"unknown:secret").decode(),
         "Basic " + base64.b64encode(b"00000000-0000-4000-8000-000000000000:secret").decode(),
         "Basic " + base64.b64encode("ä:\x00".encode()).decode(),
         "Digest abc",

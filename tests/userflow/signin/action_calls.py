@@ -100,7 +100,7 @@ class Case:
 
     @property
     def for_users_only(self) -> bool:
-        """Whether no client may call it, whatever its scopes."""
+        """Return whether clients are rejected with any scope."""
         # The invitation that is sent again is one of an admin user.
         of_admins = "/uflow/admin/users" in self.operation or self.operation.endswith("/resend")
         return of_admins or not REQUIREMENTS[self.row].clients

@@ -29,7 +29,7 @@ def test_login_does_not_tell_right_from_wrong_password(
     state: str, new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
     tenant = new_tenant()
-    unknown = login(f"nobody-{secrets.token_hex(4)}")
+    unknown = login(f"unknown-{secrets.token_hex(4)}")
     set_state(tenant, state)
     answers = [
         login(tenant.admin.username),

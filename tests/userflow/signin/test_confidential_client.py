@@ -37,7 +37,7 @@ def test_login_rejects_and_audits_wrong_secret(tenant: TestTenant, other_tenant:
     assert_rejected(login(client, person.email, members={"client_secret": "ics_wrong"}))
     assert_rejected(login(client, person.email, headers=basic(client, foreign["client_secret"])))
     assert_rejected(login(client, person.email, headers=basic(foreign)))
-    assert_rejected(login(client, "nobody@example.com"))
+    assert_rejected(login(client, "unknown@example.com"))
     refused = PlatformEvent.objects.filter(action="client.refused", target_id=client["client_id"])
     assert refused.count() == 5
 

@@ -52,7 +52,7 @@ def test_login_errors_do_not_tell_users_apart(api: Api, tenant: TestTenant, othe
     closed = Client.objects.create(tenant_id=tenant.id, name="closed", active=False)
     tries = [
         login(tenant, person, password="wrong wrong wrong"),
-        login(tenant, Person(person.id, f"nobody-{person.id}@example.com")),
+        login(tenant, Person(person.id, f"unknown-{person.id}@example.com")),
         login(tenant, off),
         login(tenant, person, client_id=str(closed.pk)),
         login(tenant, person, client_id=str(tenant.id)),
@@ -137,7 +137,7 @@ def test_login_network_of_another_user_is_unknown(new_tenant: Callable[[], TestT
 
 
 def test_unknown_name_locks_like_a_known_one(tenant: TestTenant) -> None:
-    unknown = Person(tenant.admin.id, f"nobody-{uuid4()}@example.com")
+    unknown = Person(tenant.admin.id, f"unknown-{uuid4()}@example.com")
     statuses = [Api().post(END_USER, login(tenant, unknown)).status_code for _ in range(6)]
     assert statuses == [401] * 5 + [429]
 
@@ -221,7 +221,7 @@ def test_unknown_user_and_wrong_password_cost_the_same(tenant: TestTenant) -> No
     def ratio() -> float:
         people = [tenant.register() for _ in range(5)]
         pairs = [
-            (spent(person.email), spent(f"nobody-{n}-{person.id}@example.com")) for person in people for n in range(4)
+            (spent(person.email), spent(f"unknown-{n}-{person.id}@example.com")) for person in people for n in range(4)
         ]
         known, unknown = (statistics.median(times) for times in zip(*pairs, strict=True))
         return known / unknown

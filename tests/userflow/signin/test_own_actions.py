@@ -76,7 +76,7 @@ def admin_user(tenant: TestTenant) -> Caller:
 def fields(person: TestUser, token: str) -> dict[str, Any]:
     enrolling = {"phone_number": some_phone(), "secret": "JBSWY3DPEHPK3PXP", "code": "123456"}
     passkey = new_passkey(person, token=strong(token))
-    return {**enrolling, **passkey, "name": "Key", "new_password": f"{PASSWORD} anew", "password": PASSWORD}
+    return {**enrolling, **passkey, "name": "Key", "new_password": f"{PASSWORD} again", "password": PASSWORD}
 
 
 def callers(tenant: TestTenant, path: str) -> Iterator[Caller]:
