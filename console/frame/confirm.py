@@ -1,31 +1,40 @@
-"""One page for everything that changes something: it says what will happen, asks, acts and comes back."""
+"""Pages that change something: they say what will happen, ask, call one action and report its result."""
 
 import hashlib
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
+from django.views.generic import FormView
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from console.frame.access import staff_at
+from console.frame.access import Page, Staff, require, staff_at
+from console.frame.forms import Fields
+from console.frame.records import Text
+from console.frame.scope import tenant_at
 from console.frame.step_up import step_up_first, to_step_up
-from console.frame.tenant_pages import form_of_another_tenant
+from console.frame.tenant_pages import form_of_another_tenant, render_in_tenant
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
 from tenants.models import Tenant
 from userflow.errors import InsufficientAuthentication
 from userflow.sessions.assurance import Action
 
-# The hidden field that says what a form was drawn with.
+# The hidden field with a hash of the values that the form was rendered with.
 FORM_STATE: Final = "form_state"
+
+if TYPE_CHECKING:
+    AnyFormView = FormView[forms.Form]
+else:
+    # Generic for the type checker only.
+    AnyFormView = FormView
 
 
 class TypedName(forms.Form):
-    """To go on, the name must be typed: nobody deletes the wrong tenant by one click."""
+    """A form that requires the name of the object to be typed, so that one click never deletes the wrong one."""
 
     typed = forms.CharField(
         max_length=255, strip=True, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
@@ -34,18 +43,166 @@ class TypedName(forms.Form):
     def __init__(self, *args: Any, wanted: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.wanted = wanted
-        self.fields["typed"].label = _("Type %(wanted)s to go on") % {"wanted": wanted}
+        self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": wanted}
 
     def clean_typed(self) -> str:
-        """ValidationError unless it is exactly the wanted name."""
+        """Raise ValidationError unless the typed text is exactly the name."""
         typed = str(self.cleaned_data["typed"])
         if typed != self.wanted:
             raise forms.ValidationError(_("This is not %(wanted)s.") % {"wanted": self.wanted})
         return typed
 
 
+class ConfirmView(AnyFormView):
+    """Ask, then call one action.
+
+    A subclass states the permissions, the texts and `act`, which calls the action and returns the sentence that reports
+    success. It keeps what the response needs, such as a new row, as attributes of the view.
+
+    The checks run in this order: permissions (403), the rows that the path names (404), the tenant of the form (409), the
+    authentication that the action needs (re-authentication page), the form, and the action itself. An error of the action
+    is shown at the form, with everything that was typed. A form with initial values is rejected if these have changed
+    since it was rendered: it sends the untouched fields too, and would revert the other change.
+    """
+
+    permissions: ClassVar[tuple[str, ...]]
+    operators_only: ClassVar[bool] = False
+    # `%(name)s` in the title and the text is replaced by the values of `names`.
+    title: Text = ""
+    text: Text = ""
+    # The label of the button; the title unless stated.
+    submit: Text = ""
+    # Whether the button is red.
+    dangerous: bool = True
+    # The row of the assurance table; None for an action that has none.
+    action: Action | None = None
+    # The tenant whose id the form carries, if the page is about the chosen tenant.
+    tenant: Tenant | None = None
+    form_class: type[forms.Form] = forms.Form
+    template_name = "console/confirm.html"
+    http_method_names = ["get", "head", "post"]
+
+    staff: Staff
+
+    @classmethod
+    def as_view(cls, **initkwargs: Any) -> Page:
+        """Return the page. Its responses are HttpResponses, which Django's own annotation does not say."""
+        return cast(Page, super().as_view(**initkwargs))
+
+    def load(self) -> None:
+        """Load the rows that the path names. Raises Http404 or a NotFound error."""
+
+    def names(self) -> Fields:
+        """Return the values for the placeholders of the title and the text."""
+        return {}
+
+    def hidden_fields(self) -> dict[str, str]:
+        """Return further hidden fields of the form."""
+        return {}
+
+    def get_back_url(self) -> str:
+        """Return the page that the Back button leads to."""
+        raise NotImplementedError
+
+    def act(self, fields: Fields) -> Text:
+        """Call the action with the validated fields; return the sentence that reports success."""
+        raise NotImplementedError
+
+    def get_success_url(self) -> str:
+        """Return the page to go to after success."""
+        return self.get_back_url()
+
+    def respond(self) -> HttpResponse:
+        """Return the response after success: a redirect, or the page of a secret that is shown once."""
+        return HttpResponseRedirect(self.get_success_url())
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        self.staff = staff_at(request)
+        for permission in self.permissions:
+            require(request, permission)
+        if self.operators_only and not self.staff.is_operator:
+            raise PermissionDenied(_("This page is for operators."))
+        return self.run()
+
+    def run(self) -> HttpResponse:
+        """Respond to a request whose permissions are checked."""
+        self.load()
+        if self.tenant is not None and (rejected := form_of_another_tenant(self.request, self.tenant)) is not None:
+            return rejected
+        if (step_up := step_up_first(self.request, self.action)) is not None:
+            return step_up
+        return cast(HttpResponse, super().dispatch(self.request))
+
+    def get_form(self, form_class: type[forms.Form] | None = None) -> forms.Form:
+        form = super().get_form(form_class)
+        self.hidden = self.hidden_fields()
+        if initial := self.get_initial():
+            now = _hash_of(initial)
+            # After an error it stays the hash of the page that was opened: what is typed there predates the change too.
+            self.hidden[FORM_STATE] = self.request.POST.get(FORM_STATE, now)
+            if self.hidden[FORM_STATE] != now:
+                form.add_error(
+                    None,
+                    _("This was changed after you opened the page, so nothing was saved. Open the page again."),
+                )
+        return form
+
+    def form_valid(self, form: forms.Form) -> HttpResponse:
+        try:
+            report = self.act(form.cleaned_data)
+        except InsufficientAuthentication:
+            return to_step_up(self.request)
+        except ApiError as error:
+            note_rejection(self.request, error)
+            _show(error, form)
+            return self.form_invalid(form)
+        messages.success(self.request, str(report))
+        return self.respond()
+
+    def form_invalid(self, form: forms.Form) -> HttpResponse:
+        return self.render_to_response(self.get_context_data(form=form), status=400)
+
+    def get_context_data(self, **kwargs: Any) -> Fields:
+        names = self.names()
+        title = str(self.title) % names
+        context = super().get_context_data(**kwargs)
+        return {
+            **admin.site.each_context(self.request),
+            **context,
+            "hidden": self.hidden,
+            "tenant": self.tenant,
+            "title": title,
+            "text": str(self.text) % names,
+            "back": self.get_back_url(),
+            "verb": str(self.submit) or title,
+            "dangerous": self.dangerous,
+        }
+
+
+class ChosenTenantConfirmView(ConfirmView):
+    """A page that changes something of the chosen tenant in the global database."""
+
+    tenant: Tenant
+
+    def load(self) -> None:
+        self.tenant = tenant_at(self.request)
+
+
+class TenantConfirmView(ConfirmView):
+    """A page that changes something in the chosen tenant's database, which is entered before its rows are loaded."""
+
+    tenant: Tenant
+
+    def run(self) -> HttpResponse:
+        return render_in_tenant(self.request, self._run_in)
+
+    def _run_in(self, tenant: Tenant) -> HttpResponse:
+        self.tenant = tenant
+        return super().run()
+
+
 def _show(error: ApiError, form: forms.Form) -> None:
-    """Each problem at its field; what belongs to no field, and the error itself, above the form."""
+    """Show each problem at its field, and above the form the error itself and problems of no field."""
     details = {name: told for name, told in (error.details or {}).items() if isinstance(told, list)}
     at_fields = {name.partition("[")[0]: told for name, told in details.items()}
     if not at_fields or not at_fields.keys() <= form.fields.keys():
@@ -54,81 +211,5 @@ def _show(error: ApiError, form: forms.Form) -> None:
         form.add_error(name if name in form.fields else None, told)
 
 
-def _state(initial: dict[str, Any]) -> str:
-    """A short name for the values that a form is drawn with."""
+def _hash_of(initial: Fields) -> str:
     return hashlib.sha256(repr(sorted(initial.items())).encode()).hexdigest()[:32]
-
-
-def confirmed(
-    request: HttpRequest,
-    *,
-    title: str,
-    text: str,
-    back: str,
-    action: Action | None,
-    act: Callable[[dict[str, Any]], str],
-    form_class: type[forms.Form] = forms.Form,
-    form_options: dict[str, Any] | None = None,
-    submit: str = "",
-    dangerous: bool = True,
-    shown: Callable[[HttpRequest], HttpResponse] | None = None,
-    onward: Callable[[], str] | None = None,
-    tenant: Tenant | None = None,
-    template: str = "console/confirm.html",
-    context: dict[str, Any] | None = None,
-) -> HttpResponse:
-    """Ask, then act. The caller has checked the permission.
-
-    `act` takes the form's cleaned data, calls the action and gives the sentence that reports success; an error of the
-    action is shown at the form and nothing is lost. `action` is the row of the action table that the page is about, or
-    None if it has none: where the session proves too little for it, the re-authentication page comes first. `dangerous`
-    makes the button red. `shown`
-    answers after success in place of the way back (for what is shown once); `onward` gives where else to go then, such
-    as the page of what was made. `tenant` is the one that a page inside a tenant is drawn for (tenant_pages): its form
-    carries it, and is rejected when another one has been chosen since. A form with `initial` values in its options is
-    rejected when these have changed since it was drawn: it sends every field, the untouched ones too, and would take
-    somebody else's change back. `template` may extend the page, with `context`.
-    """
-    staff_at(request)
-    if tenant is not None and (refused := form_of_another_tenant(request, tenant)) is not None:
-        return refused
-    if (step_up := step_up_first(request, action)) is not None:
-        return step_up
-    form = form_class(request.POST if request.method == "POST" else None, **(form_options or {}))
-    hidden = dict((context or {}).get("hidden") or {})
-    if initial := (form_options or {}).get("initial"):
-        now = _state(initial)
-        # After an error it stays that of the page that was opened: what is typed there has not seen the change either.
-        hidden[FORM_STATE] = request.POST.get(FORM_STATE, now)
-        if hidden[FORM_STATE] != now:
-            form.add_error(
-                None, _("Somebody else has changed this since you opened the page: nothing was saved. Open it again.")
-            )
-    if request.method == "POST" and form.is_valid():
-        try:
-            report = act(form.cleaned_data)
-        except InsufficientAuthentication:
-            return to_step_up(request)
-        except ApiError as error:
-            note_rejection(request, error)
-            _show(error, form)
-        else:
-            messages.success(request, report)
-            return shown(request) if shown else HttpResponseRedirect(onward() if onward else back)
-    return TemplateResponse(
-        request,
-        template,
-        {
-            **admin.site.each_context(request),
-            **(context or {}),
-            "hidden": hidden,
-            "tenant": tenant,
-            "title": title,
-            "text": text,
-            "form": form,
-            "back": back,
-            "verb": submit or title,
-            "dangerous": dangerous,
-        },
-        status=200 if request.method != "POST" else 400,
-    )

@@ -21,6 +21,8 @@ from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 
 LONGEST_REASON = 500
+# The validated values of a form, or the context of a template.
+Fields = dict[str, Any]
 
 
 class ApiForm(forms.Form):

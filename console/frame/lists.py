@@ -20,7 +20,7 @@ from unfold.views import ChangeList
 from console.frame.access import Page, needed, staff_at, staff_or_none
 from console.frame.labels import counted
 from console.frame.scope import tenant_at
-from console.frame.tenant_pages import draw_inside
+from console.frame.tenant_pages import render_in_tenant
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from tenants.target import TENANT_ALIAS
@@ -58,18 +58,18 @@ class ConsoleChangeList(ChangeList):  # type: ignore[misc]  # unfold has no type
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The pages behind a list, in the place of Django's forms: each checks the permission itself and calls actions.
+    """The pages behind a list, instead of Django's forms: each checks its permissions itself and calls actions.
 
-    `show` and `delete` take the row's id as it stands in the address. `of_one` are the other pages of a row: name of the
-    URL, what stands behind the row's id, the page, which takes the id as `key`.
+    Pages of one row take its id as `key`. `of_one` are those beside `show` and `delete`: the name of the URL, the path
+    after the id, and the page.
     """
 
     show: Page
+    key: str
     add: Page | None = None
-    # To whom it is offered.
+    # The permissions that the link to it needs.
     add_needs: tuple[str, ...] = ()
     delete: Page | None = None
-    key: str = ""
     of_one: tuple[tuple[str, str, Page], ...] = ()
 
 
@@ -125,11 +125,22 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         page = self.own_pages.show if self.own_pages else None
-        return page(request, object_id) if page else super().change_view(request, object_id, form_url, extra_context)
+        return (
+            page(request, **self._key(object_id))
+            if page
+            else super().change_view(request, object_id, form_url, extra_context)
+        )
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         page = self.own_pages.delete if self.own_pages else None
-        return page(request, object_id) if page else super().delete_view(request, object_id, extra_context)
+        return page(request, **self._key(object_id)) if page else super().delete_view(request, object_id, extra_context)
+
+    def _key(self, object_id: str) -> dict[str, UUID]:
+        """Return the id in the path as the argument that the pages of this list take. Raises Http404."""
+        key = uuid_or_none(object_id)
+        if key is None or self.own_pages is None:
+            raise Http404
+        return {self.own_pages.key: key}
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
         raise Http404
@@ -221,7 +232,7 @@ class TenantModelAdmin(ConsoleModelAdmin):
             )
             return answer
 
-        return draw_inside(request, draw)
+        return render_in_tenant(request, draw)
 
     def _filter_names(self) -> list[str]:
         return [SEARCH_VAR, *(str(each.parameter_name) for each in self.list_filter)]

@@ -37,7 +37,7 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Audited, and the end of every other session, as over the API."""
-        from console.signin.own import new_password
+        from console.signin.own_account import new_password
 
         return new_password(request)
 

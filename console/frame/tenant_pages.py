@@ -1,7 +1,7 @@
-"""Pages inside a tenant: drawn while its database is entered, bound to the tenant that they were drawn for.
+"""Pages inside the chosen tenant: rendered while its database is entered, with forms bound to that tenant.
 
-A browser holds one chosen tenant, but many tabs. So every form says for which tenant it was drawn, and is rejected when
-another one has been chosen meanwhile: nobody erases somebody of the wrong tenant.
+A browser session has one chosen tenant but may have many tabs. So every form carries the id of the tenant that it was
+rendered for, and is rejected if another tenant has been chosen since: no action ever reaches the wrong tenant.
 """
 
 from collections.abc import Callable
@@ -29,18 +29,18 @@ from userflow.ids import id_or
 
 # The hidden field of every form of these pages.
 FORM_TENANT_ID: Final = "form_tenant_id"
-Draw = Callable[[Tenant], HttpResponse]
+Render = Callable[[Tenant], HttpResponse]
 
 
-def looking(request: HttpRequest) -> Purpose:
-    """What a look enters the tenant for: operators also inspect one that its own people cannot use."""
+def reading_purpose(request: HttpRequest) -> Purpose:
+    """Return the purpose to enter a tenant with for reading: operators may also inspect a tenant that is not in use."""
     return Purpose.INSPECT if staff_at(request).is_operator else Purpose.READ
 
 
-def inside(*permissions: str) -> Callable[[Page], Page]:
-    """A page's decorator: 403 without the permissions, the chooser without a tenant; the page is drawn in the tenant.
+def tenant_page(*permissions: str) -> Callable[[Page], Page]:
+    """Decorate a page of the chosen tenant: 403 without the permissions, the chooser without a tenant.
 
-    The page takes the request, the tenant and what its path names.
+    The page takes the request, the tenant and the arguments of its path.
     """
 
     def decorate(page: Page) -> Page:
@@ -48,29 +48,29 @@ def inside(*permissions: str) -> Callable[[Page], Page]:
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             for permission in permissions:
                 require(request, permission)
-            return draw_inside(request, lambda tenant: page(request, tenant, *args, **kwargs))
+            return render_in_tenant(request, lambda tenant: page(request, tenant, *args, **kwargs))
 
         return guarded
 
     return decorate
 
 
-def draw_inside(request: HttpRequest, draw: Draw) -> HttpResponse:
-    """Draw a page of the chosen tenant; where that cannot be done a page says why and what to do."""
+def render_in_tenant(request: HttpRequest, render: Render) -> HttpResponse:
+    """Render a page of the chosen tenant, or a page that says why the tenant cannot be opened and what to do."""
     tenant = tenant_at(request)
-    if (refused := form_of_another_tenant(request, tenant)) is not None:
-        return refused
+    if (rejected := form_of_another_tenant(request, tenant)) is not None:
+        return rejected
     try:
-        with in_tenant(tenant.pk, looking(request)):
-            answer = draw(tenant)
-            # Rows are read while a template is rendered; outside they could not be.
-            return answer.render() if isinstance(answer, SimpleTemplateResponse) else answer
+        with in_tenant(tenant.pk, reading_purpose(request)):
+            response = render(tenant)
+            # Templates read rows while they are rendered, which is possible only inside the tenant.
+            return response.render() if isinstance(response, SimpleTemplateResponse) else response
     except InternalError as problem:
         if not isinstance(problem.__cause__, ReadOnlySqlTransaction):
             raise
-        return _out_of_reach(request, tenant, problem)
+        return _unavailable(request, tenant, problem)
     except (UnknownTenant, TenantSuspended, Unavailable, OperationalError, InterfaceError) as problem:
-        return _out_of_reach(request, tenant, problem)
+        return _unavailable(request, tenant, problem)
     except NotFound as problem:
         raise Http404(problem.text) from problem
     except NotAllowed as problem:
@@ -78,11 +78,11 @@ def draw_inside(request: HttpRequest, draw: Draw) -> HttpResponse:
 
 
 def form_of_another_tenant(request: HttpRequest, tenant: Tenant) -> HttpResponse | None:
-    """The page that rejects a form of another tenant than this, the chosen one; None where there is nothing to reject."""
+    """Return the 409 page for a form that was rendered for another tenant than the chosen one, else None."""
     if request.method != "POST" or request.POST.get(FORM_TENANT_ID) == str(tenant.pk):
         return None
     form_tenant = None
-    # A tenant admin must not learn which other tenants there are.
+    # A tenant admin must not learn which other tenants exist.
     if staff_at(request).is_operator:
         with suppress(UnknownTenant):
             form_tenant = Tenant.objects.filter(pk=id_or(request.POST.get(FORM_TENANT_ID, ""), UnknownTenant)).first()
@@ -96,12 +96,12 @@ def form_of_another_tenant(request: HttpRequest, tenant: Tenant) -> HttpResponse
     return TemplateResponse(request, "console/people/another_tenant.html", context, status=409)
 
 
-def _out_of_reach(request: HttpRequest, tenant: Tenant, problem: Exception) -> HttpResponse:
+def _unavailable(request: HttpRequest, tenant: Tenant, problem: Exception) -> HttpResponse:
     error = as_api_error(problem)
     state = tenant.database.status
     context = {
         **admin.site.each_context(request),
-        "title": _("This tenant cannot be looked into"),
+        "title": _("This tenant cannot be opened"),
         "tenant": tenant,
         "state": state,
         "what_to_do": _what_to_do(State(state)),
@@ -116,12 +116,12 @@ def _out_of_reach(request: HttpRequest, tenant: Tenant, problem: Exception) -> H
 def _what_to_do(state: State) -> str:
     match state:
         case State.PROVISIONING:
-            return _("Its database is being made. Wait a moment, or provision it again if that has stopped.")
+            return _("Its database is being created. Wait a moment, or finish provisioning if it was interrupted.")
         case State.MIGRATING | State.MOVING:
-            return _("Its database is being worked on and takes no changes until that is done. Try again in a moment.")
+            return _("Its database is being migrated or moved and accepts no changes meanwhile. Try again in a moment.")
         case State.DELETING | State.DELETED:
-            return _("The tenant is deleted or being deleted: there is nothing left to look at. Choose another one.")
+            return _("The tenant is deleted or being deleted. Choose another tenant.")
         case State.FAILED:
-            return _("A step on its database failed. Look at the reason, mend it and run that step again.")
+            return _("An operation on its database failed. Fix the reason and run the operation again.")
         case _:
-            return _("Its database does not answer. Look at its server, and try again in a moment.")
+            return _("Its database does not respond. Check its server, and try again in a moment.")

@@ -1,19 +1,19 @@
 """Jobs in the console: the list, and the page of one, which follows it while it runs."""
 
 from typing import Any
-from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from console.frame.access import must_grant_tenant_admin, require, staff_at
-from console.frame.confirm import confirmed
+from console.frame.access import must_grant_tenant_admin, staff_at
+from console.frame.confirm import ConfirmView
+from console.frame.forms import Fields
 from console.frame.lists import ConsoleModelAdmin, uuid_or_none
+from console.frame.records import Text
 from console.jobs.actions import run_job_again
 from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
 from console.metrics.tables import ago
@@ -24,15 +24,58 @@ from tenants.states import State
 from userflow.sessions.assurance import Action
 
 STATE_NAMES = {
-    WAITING: gettext_lazy("waiting"),
-    RUNNING: gettext_lazy("running"),
-    DONE: gettext_lazy("done"),
-    FAILED: gettext_lazy("failed"),
-    INTERRUPTED: gettext_lazy("interrupted"),
+    WAITING: _("waiting"),
+    RUNNING: _("running"),
+    DONE: _("done"),
+    FAILED: _("failed"),
+    INTERRUPTED: _("interrupted"),
 }
 # What a kind of job does that is in the action table.
 _ACTIONS = {job_kinds.PROVISION: Action.GRANT_ROLES, job_kinds.DELETE: Action.CHANGE_TENANT_STATE}
 STATE_COLOURS = {RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
+
+
+def find_job(text: str) -> Job:
+    """Return the job of this id. Raises Http404."""
+    job_id = uuid_or_none(text)
+    job = Job.objects.select_related("begun_by").filter(pk=job_id).first() if job_id else None
+    if job is None:
+        raise Http404
+    return job
+
+
+def name_of(job: Job) -> str:
+    """Return the name of the job's kind."""
+    return str(KIND_NAMES.get(job.kind, job.kind))
+
+
+class RunAgain(ConfirmView):
+    """Run a failed or interrupted job again."""
+
+    permissions = ("tenants:read", "tenants:write")
+    operators_only = True
+    title = _("Run again: %(kind)s")
+    text = _("The job continues from the step it reached. Every step can be repeated safely.")
+    submit = _("Run again")
+
+    job: Job
+
+    def load(self) -> None:
+        self.job = find_job(self.kwargs["job_id"])
+        if self.job.kind == job_kinds.PROVISION:
+            must_grant_tenant_admin(self.request)
+        self.action = _ACTIONS.get(self.job.kind)
+        self.dangerous = self.job.kind == job_kinds.DELETE
+
+    def names(self) -> Fields:
+        return {"kind": name_of(self.job)}
+
+    def get_back_url(self) -> str:
+        return reverse("admin:console_job_change", args=[self.job.pk])
+
+    def act(self, fields: Fields) -> Text:
+        run_job_again(job_id=self.job.pk, by=self.staff.user)
+        return _("The job runs again.")
 
 
 class JobAdmin(ConsoleModelAdmin):
@@ -45,27 +88,27 @@ class JobAdmin(ConsoleModelAdmin):
     ordering = ("-created_at", "pk")
     list_select_related = ("begun_by",)
     list_per_page = 25
-    list_title = gettext_lazy("Jobs")
-    empty_title = gettext_lazy("No jobs")
-    empty_text = gettext_lazy("Nothing long has been begun here: the page of a tenant offers what can be done to it.")
+    list_title = _("Jobs")
+    empty_title = _("No jobs")
+    empty_text = _("Nothing long has been begun here: the page of a tenant offers what can be done to it.")
 
     def get_urls(self) -> list[URLPattern]:
         own = [
             path("<str:job_id>/state/", self.admin_site.admin_view(self.state_view), name="console_job_state"),
-            path("<str:job_id>/again/", self.admin_site.admin_view(self.again_view), name="console_job_again"),
+            path("<str:job_id>/again/", self.admin_site.admin_view(RunAgain.as_view()), name="console_job_again"),
         ]
         return own + super().get_urls()
 
-    @display(description=gettext_lazy("What"))  # type: ignore[untyped-decorator]  # unfold has no types
+    @display(description=_("What"))  # type: ignore[untyped-decorator]  # unfold has no types
     def shown_kind(self, job: Job) -> str:
-        return str(KIND_NAMES.get(job.kind, job.kind))
+        return name_of(job)
 
-    @display(description=gettext_lazy("Tenant"))  # type: ignore[untyped-decorator]  # unfold has no types
+    @display(description=_("Tenant"))  # type: ignore[untyped-decorator]  # unfold has no types
     def shown_about(self, job: Job) -> str:
         return str(job.params.get("slug") or job.tenant_id or "–")
 
     @display(  # type: ignore[untyped-decorator]  # unfold has no types
-        description=gettext_lazy("State"),
+        description=_("State"),
         label={state: STATE_COLOURS.get(state, "") for state in STATE_NAMES},
     )
     def shown_state(self, job: Job) -> tuple[str, str]:
@@ -81,40 +124,10 @@ class JobAdmin(ConsoleModelAdmin):
         """The part of the page that is asked for again and again while the job runs."""
         return TemplateResponse(request, "console/tenants/job_state.html", self._about(request, job_id))
 
-    def again_view(self, request: HttpRequest, job_id: str) -> HttpResponse:
-        """Run a job again that failed or was interrupted."""
-        require(request, "tenants:write")
-        job = self._job(request, job_id)
-        if job.kind == job_kinds.PROVISION:
-            must_grant_tenant_admin(request)
-        page = reverse("admin:console_job_change", args=[job.pk])
-        return confirmed(
-            request,
-            title=_("Run again: %(what)s") % {"what": self.shown_kind(job)},
-            text=_("The job goes on from the step it reached: every step can be run again."),
-            back=page,
-            action=_ACTIONS.get(job.kind),
-            act=lambda _data: self._again(request, job),
-            submit=_("Run again"),
-            dangerous=job.kind == job_kinds.DELETE,
-            shown=lambda request: HttpResponseRedirect(page),
-        )
-
-    def _again(self, request: HttpRequest, job: Job) -> str:
-        run_job_again(job_id=job.pk, by=staff_at(request).user)
-        return _("The job runs again.")
-
-    def _job(self, request: HttpRequest, text: str) -> Job:
+    def _about(self, request: HttpRequest, text: str) -> dict[str, Any]:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        job_id: UUID | None = uuid_or_none(text)
-        job = Job.objects.select_related("begun_by").filter(pk=job_id).first() if job_id else None
-        if job is None:
-            raise Http404
-        return job
-
-    def _about(self, request: HttpRequest, text: str) -> dict[str, Any]:
-        job = self._job(request, text)
+        job = find_job(text)
         named = Tenant.objects.filter(pk=job.tenant_id) if job.tenant_id else Tenant.objects.none()
         tenant = named.exclude(database__status=State.DELETED).first()
         state = job.status

@@ -1,4 +1,4 @@
-"""The audit trail of the tenant that is looked into."""
+"""The audit trail of the chosen tenant."""
 
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from console.frame.access import staff_at
-from console.frame.tenant_pages import inside, looking
+from console.frame.tenant_pages import reading_purpose, tenant_page
 from console.people.end_user_record import with_actors
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
@@ -25,8 +25,8 @@ def _moment() -> UnfoldAdminTextInputWidget:
     return UnfoldAdminTextInputWidget(attrs={"type": "datetime-local"})
 
 
-class TrailForm(django_forms.Form):
-    """What to look for in the trail."""
+class SearchForm(django_forms.Form):
+    """What to look for."""
 
     actor = django_forms.CharField(
         label=gettext_lazy("Actor's id"), max_length=64, required=False, widget=UnfoldAdminTextInputWidget()
@@ -47,10 +47,10 @@ class TrailForm(django_forms.Form):
     )
 
 
-@inside("audit:read")
-def trail(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    """Events, newest first, by what is looked for; a page costs the same however far back it is."""
-    form = TrailForm(request.GET)
+@tenant_page("audit:read")
+def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """Events that match the filters, newest first. Every page costs the same."""
+    form = SearchForm(request.GET)
     asked: dict[str, Any] = form.cleaned_data if form.is_valid() else {}
     before = asked.pop("before", None)
     filters = {name: value for name, value in asked.items() if value}
@@ -61,7 +61,7 @@ def trail(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         limit=ON_A_PAGE,
         filters=Filters(**filters),
         before=before,
-        purpose=looking(request),
+        purpose=reading_purpose(request),
     )
     kept = {name: request.GET[name] for name in filters}
     context = {

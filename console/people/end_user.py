@@ -1,8 +1,5 @@
 """The page of one end user."""
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
@@ -10,37 +7,47 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from console.frame.access import Page, Staff, staff_at
-from console.frame.tenant_pages import inside, looking
-from console.people.end_user_record import LOOK, find_person, record_of
+from console.frame.access import Staff, staff_at
+from console.frame.confirm import TenantConfirmView
+from console.frame.forms import Fields
+from console.frame.tenant_pages import reading_purpose, tenant_page
+from console.people.end_user_record import LOOK, find_end_user, record_of
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from userflow.accounts.models import EndUser
 from userflow.accounts.permissions_catalogue import FACTORS
 
 
-def of_person(*permissions: str) -> Callable[[Page], Page]:
-    """A page about one person: 404 unless the chosen tenant has them, and every look is in the tenant's trail."""
-
-    def decorate(page: Page) -> Page:
-        @inside("endusers:read", *permissions)
-        @wraps(page)
-        def drawn(request: HttpRequest, tenant: Tenant, user_id: UUID, **named: Any) -> HttpResponse:
-            user = find_person(user_id)
-            if request.method != "POST":
-                record_for_tenant(LOOK, target=("end_user", user.pk), details={"console": True})
-            return page(request, tenant, user, **named)
-
-        return drawn
-
-    return decorate
+def _load(request: HttpRequest, user_id: UUID) -> EndUser:
+    """Return the end user and audit the view of the record. Raises UnknownUser."""
+    user = find_end_user(user_id)
+    if request.method != "POST":
+        record_for_tenant(LOOK, target=("end_user", user.pk), details={"console": True})
+    return user
 
 
-@of_person()
-def person(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
-    """Record, groups, roles and permissions, factors, sessions and the timeline of a person."""
+class EndUserConfirmView(TenantConfirmView):
+    """A page that changes one end user. Its permissions include endusers:read."""
+
+    end_user: EndUser
+
+    def load(self) -> None:
+        super().load()
+        self.end_user = _load(self.request, self.kwargs["user_id"])
+
+    def names(self) -> Fields:
+        return {**super().names(), "email": self.end_user.email}
+
+    def get_back_url(self) -> str:
+        return path_of(self.end_user)
+
+
+@tenant_page("endusers:read")
+def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
+    """Record, groups, roles and permissions, factors, sessions and events of an end user."""
+    user = _load(request, user_id)
     staff = staff_at(request)
-    record = record_of(user, tenant=tenant, staff=staff, purpose=looking(request))
+    record = record_of(user, tenant=tenant, staff=staff, purpose=reading_purpose(request))
     context = {
         **admin.site.each_context(request),
         "title": user.name or user.email,
@@ -55,7 +62,7 @@ def person(request: HttpRequest, tenant: Tenant, user: EndUser) -> HttpResponse:
 
 
 def path_of(user: EndUser) -> str:
-    """The path of the person's page."""
+    """Return the path of the end user's page."""
     return reverse("admin:person", args=[user.pk])
 
 

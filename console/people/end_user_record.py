@@ -60,7 +60,7 @@ class Record:
         return json.dumps(self.user.metadata, indent=2, ensure_ascii=False)
 
 
-def find_person(user_id: UUID) -> EndUser:
+def find_end_user(user_id: UUID) -> EndUser:
     """The person; UnknownUser if the tenant that is entered has none of this id."""
     user = EndUser.objects.filter(pk=user_id).first()
     if user is None:

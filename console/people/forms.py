@@ -104,7 +104,7 @@ def role_names() -> list[tuple[str, str]]:
     return [(name, name) for name in Role.objects.order_by("name").values_list("name", flat=True)[:MOST_BOXES]]
 
 
-class PersonForm(Shaped):
+class EndUserForm(Shaped):
     """Name, address and metadata of a person."""
 
     shape = EndUserChanges
@@ -230,7 +230,7 @@ class RoleForm(Shaped):
         return {**self.cleaned_data, "permissions": self.cleaned_data["permissions"].split()}
 
 
-class PeopleForm(forms.Form):
+class ChosenUsersForm(forms.Form):
     """Some of the people that a search has found."""
 
     chosen = boxes(_("People"))

@@ -1,49 +1,59 @@
-"""Groups: the page of one, and what can be done to it."""
+"""Groups: the page of a group, and the changes to it and its members."""
 
-from typing import Any
+from collections.abc import Collection
 from uuid import UUID
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import staff_at
-from console.frame.confirm import TypedName, confirmed
-from console.frame.tenant_pages import inside
-from console.people import forms, memberships
-from console.people.end_user import of_person
+from console.frame.confirm import TenantConfirmView, TypedName
+from console.frame.forms import Fields
+from console.frame.records import Text
+from console.frame.tenant_pages import tenant_page
+from console.people import forms
+from console.people.memberships import (
+    AddMembersView,
+    EndUserMembershipsView,
+    Memberships,
+    MembershipView,
+    RemoveMemberView,
+    members_page,
+)
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.accounts.models import EndUser, Group, GroupMembership
+from userflow.accounts.models import Group, GroupMembership
 from userflow.errors import UnknownGroup
 from userflow.groups import actions
 from userflow.sessions.assurance import Action
 
 LIST = "admin:userflow_group_changelist"
+READ_AND_WRITE = ("groups:read", "groups:write")
 
 
-def _found(group_id: UUID) -> Group:
+def find_group(group_id: UUID) -> Group:
+    """Return the group of the entered tenant. Raises UnknownGroup."""
     group = Group.objects.prefetch_related("roles").filter(pk=group_id).first()
     if group is None:
         raise UnknownGroup
     return group
 
 
-@inside("groups:read")
-def group(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
-    """A group with its roles and, for those who may see people, its members."""
-    shown, staff = _found(group_id), staff_at(request)
-    record_for_tenant("group.viewed", target=("group", shown.pk), details={"console": True})
-    sees_people = staff.may("endusers:read")
-    bonds = GroupMembership.objects.filter(group=shown)
+@tenant_page("groups:read")
+def show(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
+    """A group with its roles and, with the permission to read end users, its members."""
+    group, staff = find_group(group_id), staff_at(request)
+    record_for_tenant("group.viewed", target=("group", group.pk), details={"console": True})
+    memberships = GroupMembership.objects.filter(group=group)
     context = {
         **admin.site.each_context(request),
-        "title": shown.name,
-        "group": shown,
-        "roles": sorted(shown.roles.all(), key=lambda role: role.name.lower()),
-        "members": memberships.page_of(request, bonds) if sees_people else None,
+        "title": group.name,
+        "group": group,
+        "roles": sorted(group.roles.all(), key=lambda role: role.name.lower()),
+        "members": members_page(request, memberships) if staff.may("endusers:read") else None,
         "may_write": staff.may("groups:write"),
         "may_see_roles": staff.may("roles:read"),
         "tenant": tenant,
@@ -51,118 +61,128 @@ def group(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
     return TemplateResponse(request, "console/people/group.html", context)
 
 
-@inside("groups:read", "groups:write")
-def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    """Make a group."""
-    made: list[Group] = []
+class CreateGroup(TenantConfirmView):
+    """Create a group."""
 
-    def act(fields: dict[str, Any]) -> str:
-        made.append(actions.create_group(tenant_id=tenant.pk, by=staff_at(request).principal, **fields))
-        return _("The group is made: take the first members in.")
+    permissions = READ_AND_WRITE
+    action = Action.GRANT_ROLES
+    title = _("New group")
+    text = _("A group gives its roles to all members. You can give only permissions that you hold yourself.")
+    submit = _("Create group")
+    dangerous = False
+    form_class = forms.GroupForm
 
-    return confirmed(
-        request,
-        title=_("New group"),
-        text=_("A group gives all its members its roles. You can give only what you hold yourself."),
-        back=reverse(LIST),
-        action=Action.GRANT_ROLES,
-        act=act,
-        form_class=forms.GroupForm,
-        submit=_("Make the group"),
-        onward=lambda: reverse("admin:group", args=[made[0].pk]),
-        dangerous=False,
-        tenant=tenant,
-    )
+    created: Group
+
+    def get_back_url(self) -> str:
+        return reverse(LIST)
+
+    def act(self, fields: Fields) -> Text:
+        self.created = actions.create_group(tenant_id=self.tenant.pk, by=self.staff.principal, **fields)
+        return _("The group is created. Add its first members.")
+
+    def get_success_url(self) -> str:
+        return reverse("admin:group", args=[self.created.pk])
 
 
-@inside("groups:read", "groups:write")
-def edit(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
+class GroupConfirmView(TenantConfirmView):
+    """A page that changes one group."""
+
+    permissions = READ_AND_WRITE
+    group: Group
+
+    def load(self) -> None:
+        self.group = find_group(self.kwargs["group_id"])
+
+    def get_back_url(self) -> str:
+        return reverse("admin:group", args=[self.group.pk])
+
+
+class EditGroup(GroupConfirmView):
     """Change a group's name, description or roles."""
-    shown = _found(group_id)
-    before = {
-        "name": shown.name,
-        "description": shown.description,
-        "roles": sorted(role.name for role in shown.roles.all()),
-    }
 
-    def act(fields: dict[str, Any]) -> str:
+    action = Action.GRANT_ROLES
+    title = _("Edit group")
+    text = _("Added and removed roles apply to all members from their next request on.")
+    submit = _("Save")
+    dangerous = False
+    form_class = forms.GroupForm
+
+    def get_initial(self) -> Fields:
+        roles = sorted(role.name for role in self.group.roles.all())
+        return {"name": self.group.name, "description": self.group.description, "roles": roles}
+
+    def act(self, fields: Fields) -> Text:
+        before = self.get_initial()
         changes = {name: value for name, value in fields.items() if name in before and value != before[name]}
-        actions.update_group(tenant_id=tenant.pk, by=staff_at(request).principal, group_id=shown.pk, changes=changes)
-        return _("The group is changed.")
-
-    return confirmed(
-        request,
-        title=_("Change the group"),
-        text=_("Roles that are added or taken away count for all members from their next request on."),
-        back=reverse("admin:group", args=[shown.pk]),
-        action=Action.GRANT_ROLES,
-        act=act,
-        form_class=forms.GroupForm,
-        form_options={"initial": before},
-        submit=_("Save"),
-        dangerous=False,
-        tenant=tenant,
-    )
+        actions.update_group(tenant_id=self.tenant.pk, by=self.staff.principal, group_id=self.group.pk, changes=changes)
+        return _("The group is saved.")
 
 
-@inside("groups:read", "groups:write")
-def delete(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
-    """Remove a group."""
-    shown = _found(group_id)
+class DeleteGroup(GroupConfirmView):
+    """Delete a group."""
 
-    def act(_fields: dict[str, Any]) -> str:
-        actions.delete_group(tenant_id=tenant.pk, by=staff_at(request).principal, group_id=shown.pk)
+    title = _("Delete group")
+    text = _("All members lose its roles from their next request on. The members themselves stay.")
+    form_class = TypedName
+
+    def get_form_kwargs(self) -> Fields:
+        return {**super().get_form_kwargs(), "wanted": self.group.name}
+
+    def act(self, fields: Fields) -> Text:
+        actions.delete_group(tenant_id=self.tenant.pk, by=self.staff.principal, group_id=self.group.pk)
         return _("The group is deleted.")
 
-    return confirmed(
-        request,
-        title=_("Delete the group"),
-        text=_("All members lose its roles at their next request. The members themselves stay."),
-        back=reverse("admin:group", args=[shown.pk]),
-        action=None,
-        act=act,
-        form_class=TypedName,
-        form_options={"wanted": shown.name},
-        onward=lambda: reverse(LIST),
-        tenant=tenant,
-    )
+    def get_success_url(self) -> str:
+        return reverse(LIST)
 
 
-@inside("groups:read", "groups:write", "endusers:read")
-def add_members(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
-    """Find people and take them into the group."""
-    shown = _found(group_id)
-    return memberships.add_members(
-        request,
-        tenant,
-        title=_("Add members to %(name)s") % {"name": shown.name},
-        text=_("Members have the roles of the group from their next request on."),
-        back=reverse("admin:group", args=[shown.pk]),
-        bonds=GroupMembership.objects.filter(group=shown),
-        add=lambda ids: actions.add_members(
-            tenant_id=tenant.pk, by=staff_at(request).principal, group_id=shown.pk, user_ids=ids
-        ),
-    )
+class GroupMembershipView(MembershipView):
+    """How end users are added to groups and removed from them."""
 
+    permissions = (*READ_AND_WRITE, "endusers:read")
+    target_page = "admin:group"
+    key = "group_id"
 
-@of_person("groups:read", "groups:write")
-def take_out(request: HttpRequest, tenant: Tenant, user: EndUser, *, group_id: UUID) -> HttpResponse:
-    """Take a person out of a group."""
-    shown = _found(group_id)
+    def find(self, key: UUID) -> Group:
+        return find_group(key)
 
-    def act(_fields: dict[str, Any]) -> str:
-        actions.remove_members(
-            tenant_id=tenant.pk, by=staff_at(request).principal, group_id=shown.pk, user_ids=[user.pk]
+    def memberships(self) -> Memberships:
+        return GroupMembership.objects.filter(group_id=self.target.pk)
+
+    def add(self, key: UUID, user_ids: Collection[UUID]) -> int:
+        return actions.add_members(tenant_id=self.tenant.pk, by=self.staff.principal, group_id=key, user_ids=user_ids)
+
+    def remove(self, key: UUID, user_ids: Collection[UUID]) -> int:
+        return actions.remove_members(
+            tenant_id=self.tenant.pk, by=self.staff.principal, group_id=key, user_ids=user_ids
         )
-        return _("%(email)s is not in the group any more.") % {"email": user.email}
 
-    return confirmed(
-        request,
-        title=_("Take out of %(name)s") % {"name": shown.name},
-        text=_("%(email)s loses the roles of the group at the next request.") % {"email": user.email},
-        back=reverse("admin:group", args=[shown.pk]),
-        action=None,
-        act=act,
-        dangerous=False,
-        tenant=tenant,
-    )
+
+class AddMembers(GroupMembershipView, AddMembersView):
+    """Add end users to a group."""
+
+    title = _("Add members to %(name)s")
+    text = _("Members have the roles of the group from their next request on.")
+
+
+class RemoveMember(GroupMembershipView, RemoveMemberView):
+    """Remove an end user from a group."""
+
+    title = _("Remove from %(name)s")
+    text = _("%(email)s loses the roles of the group from the next request on.")
+    done = _("%(email)s is removed from the group.")
+
+
+class EndUserGroups(GroupMembershipView, EndUserMembershipsView):
+    """Choose the groups of an end user."""
+
+    title = _("Groups")
+    text = _("The groups of %(email)s. Changes apply from the next request on.")
+    done = _("The groups are saved.")
+
+    def choices(self) -> list[tuple[str, str]]:
+        return forms.group_choices()
+
+    def current(self) -> Collection[UUID]:
+        return list(GroupMembership.objects.filter(user=self.end_user).values_list("group_id", flat=True))

@@ -1,6 +1,6 @@
-"""The tenant's invitations: listed, made, sent again and cancelled."""
+"""Invitations of the tenant: the list, and pages that create, resend and cancel them."""
 
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django import forms as django_forms
@@ -8,12 +8,13 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import staff_at
-from console.frame.confirm import confirmed
-from console.frame.tenant_pages import inside, looking
+from console.frame.confirm import TenantConfirmView
+from console.frame.forms import Fields
+from console.frame.records import Text
+from console.frame.tenant_pages import reading_purpose, tenant_page
 from console.people import forms
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
@@ -32,10 +33,10 @@ from userflow.sessions.assurance import Action
 
 ON_A_PAGE: Final = 50
 STATES: Final = (
-    (PENDING, gettext_lazy("pending")),
-    (ACCEPTED, gettext_lazy("accepted")),
-    (EXPIRED, gettext_lazy("expired")),
-    (CANCELLED, gettext_lazy("cancelled")),
+    (PENDING, _("pending")),
+    (ACCEPTED, _("accepted")),
+    (EXPIRED, _("expired")),
+    (CANCELLED, _("cancelled")),
 )
 
 
@@ -46,15 +47,15 @@ class Asked(django_forms.Form):
     page = django_forms.IntegerField(required=False, min_value=1, max_value=1000)
 
 
-@inside("invitations:read")
-def invitations(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+@tenant_page("invitations:read")
+def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Invitations of both kinds, newest first."""
     asked = Asked(request.GET)
     asked.is_valid()
     status, page = asked.cleaned_data.get("status") or None, asked.cleaned_data.get("page") or 1
     record_for_tenant("invitation.listed", details={"console": True, "filters": ["status"] if status else []})
     found = actions.list_invitations(
-        tenant_id=tenant.pk, page=page, limit=ON_A_PAGE, status=status, purpose=looking(request)
+        tenant_id=tenant.pk, page=page, limit=ON_A_PAGE, status=status, purpose=reading_purpose(request)
     )
     context = {
         **admin.site.each_context(request),
@@ -70,74 +71,76 @@ def invitations(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     return TemplateResponse(request, "console/people/invitations.html", context)
 
 
-@inside("invitations:read", "invitations:write")
-def invite(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    """Invite somebody to become an end user."""
+class InvitationView(TenantConfirmView):
+    """A page about the tenant's invitations."""
 
-    def act(fields: dict[str, Any]) -> str:
-        made = actions.invite(by=staff_at(request).principal, tenant_id=tenant.pk, **fields)
-        return _("The invitation is sent to %(email)s.") % {"email": made.row.email}
+    permissions = ("invitations:read", "invitations:write")
+    dangerous = False
 
-    return confirmed(
-        request,
-        title=_("Invite a person"),
-        text=_("The person gets a mail with a link, good for seven days, and chooses a password there."),
-        back=reverse("admin:invitations"),
-        action=Action.GRANT_ROLES,
-        act=act,
-        form_class=forms.InviteForm,
-        form_options={"clients": forms.clients_of(tenant.pk)},
-        submit=_("Send the invitation"),
-        dangerous=False,
-        tenant=tenant,
-    )
+    def get_back_url(self) -> str:
+        return reverse("admin:invitations")
 
 
-@inside("invitations:read", "invitations:write")
-def resend(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpResponse:
+class Invite(InvitationView):
+    """Invite an end user."""
+
+    action = Action.GRANT_ROLES
+    title = _("Invite an end user")
+    text = _("The user receives a mail with a link that is valid for seven days, and chooses a password there.")
+    submit = _("Send invitation")
+    form_class = forms.InviteForm
+
+    def get_form_kwargs(self) -> Fields:
+        return {**super().get_form_kwargs(), "clients": forms.clients_of(self.tenant.pk)}
+
+    def act(self, fields: Fields) -> Text:
+        created = actions.invite(by=self.staff.principal, tenant_id=self.tenant.pk, **fields)
+        return _("The invitation is sent to %(email)s.") % {"email": created.row.email}
+
+
+class OneInvitationView(InvitationView):
+    """A page that changes one invitation."""
+
+    invitation: AdminInvitation | EndUserInvitation
+
+    def load(self) -> None:
+        self.invitation = _find(self.tenant, self.kwargs["invitation_id"])
+
+    def names(self) -> Fields:
+        return {"email": self.invitation.email}
+
+
+class Resend(OneInvitationView):
     """Send an invitation again."""
 
-    row = _found(tenant, invitation_id)
+    title = _("Send again")
+    text = _("%(email)s receives a new link that is valid for seven days. The earlier link stops working.")
 
-    def act(_fields: dict[str, Any]) -> str:
+    def load(self) -> None:
+        super().load()
+        if self.invitation.kind == ADMIN or self.invitation.roles:
+            self.action = Action.GRANT_ROLES
+
+    def act(self, fields: Fields) -> Text:
         again = actions.resend_invitation(
-            by=staff_at(request).principal, tenant_id=tenant.pk, invitation_id=invitation_id
+            by=self.staff.principal, tenant_id=self.tenant.pk, invitation_id=self.invitation.pk
         )
         return _("The invitation is sent to %(email)s again.") % {"email": again.row.email}
 
-    return _about(
-        request,
-        tenant,
-        title=_("Send again"),
-        text=_("The mail to %(email)s is sent with a new link and seven new days. The link that was sent before ends.")
-        % {"email": row.email},
-        action=Action.GRANT_ROLES if row.kind == ADMIN or row.roles else None,
-        act=act,
-    )
 
-
-@inside("invitations:read", "invitations:write")
-def cancel(request: HttpRequest, tenant: Tenant, invitation_id: UUID) -> HttpResponse:
+class Cancel(OneInvitationView):
     """Cancel an invitation."""
 
-    row = _found(tenant, invitation_id)
+    title = _("Cancel invitation")
+    text = _("The link in the mail to %(email)s stops working.")
 
-    def act(_fields: dict[str, Any]) -> str:
-        actions.cancel_invitation(by=staff_at(request).principal, tenant_id=tenant.pk, invitation_id=invitation_id)
+    def act(self, fields: Fields) -> Text:
+        actions.cancel_invitation(by=self.staff.principal, tenant_id=self.tenant.pk, invitation_id=self.invitation.pk)
         return _("The invitation is cancelled.")
 
-    return _about(
-        request,
-        tenant,
-        title=_("Cancel the invitation"),
-        text=_("The link in the mail to %(email)s is worthless from now on.") % {"email": row.email},
-        action=None,
-        act=act,
-    )
 
-
-def _found(tenant: Tenant, invitation_id: UUID) -> AdminInvitation | EndUserInvitation:
-    """The tenant's invitation, wherever it is; UnknownInvitation if there is none."""
+def _find(tenant: Tenant, invitation_id: UUID) -> AdminInvitation | EndUserInvitation:
+    """Return the tenant's invitation of either kind. Raises UnknownInvitation."""
     row = (
         EndUserInvitation.objects.filter(pk=invitation_id).first()
         or AdminInvitation.objects.filter(pk=invitation_id, tenant_id=tenant.pk).first()
@@ -145,7 +148,3 @@ def _found(tenant: Tenant, invitation_id: UUID) -> AdminInvitation | EndUserInvi
     if row is None:
         raise UnknownInvitation
     return row
-
-
-def _about(request: HttpRequest, tenant: Tenant, **page: Any) -> HttpResponse:
-    return confirmed(request, back=reverse("admin:invitations"), dangerous=False, tenant=tenant, **page)

@@ -1,164 +1,189 @@
-"""Roles: the page of one, and what can be done to it."""
+"""Roles: the page of a role, and the changes to it and its holders."""
 
-from typing import Any
+from collections.abc import Collection
 from uuid import UUID
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import staff_at
-from console.frame.confirm import TypedName, confirmed
-from console.frame.tenant_pages import inside
-from console.people import forms, memberships
-from console.people.end_user import of_person
+from console.frame.confirm import TenantConfirmView, TypedName
+from console.frame.forms import Fields
+from console.frame.records import Text
+from console.frame.tenant_pages import tenant_page
+from console.people import forms
+from console.people.memberships import (
+    ON_A_PAGE,
+    AddMembersView,
+    EndUserMembershipsView,
+    Memberships,
+    MembershipView,
+    RemoveMemberView,
+    members_page,
+)
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.accounts.models import EndUser, Role, RoleBinding
+from userflow.accounts.models import Role, RoleBinding
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.errors import UnknownRoleId
 from userflow.roles import actions
 from userflow.sessions.assurance import Action
 
 LIST = "admin:userflow_role_changelist"
+READ_AND_WRITE = ("roles:read", "roles:write")
 
 
-def _found(role_id: UUID) -> Role:
+def find_role(role_id: UUID) -> Role:
+    """Return the role of the entered tenant. Raises UnknownRoleId."""
     role = Role.objects.filter(pk=role_id).first()
     if role is None:
         raise UnknownRoleId
     return role
 
 
-@inside("roles:read")
-def role(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
-    """A role with its permissions, the groups that carry it and, for those who may see people, who is bound to it."""
-    shown, staff = _found(role_id), staff_at(request)
-    record_for_tenant("role.viewed", target=("role", shown.pk), details={"console": True})
-    bonds = RoleBinding.objects.filter(role=shown)
+@tenant_page("roles:read")
+def show(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
+    """A role with its permissions and groups and, with the permission to read end users, its direct holders."""
+    role, staff = find_role(role_id), staff_at(request)
+    record_for_tenant("role.viewed", target=("role", role.pk), details={"console": True})
+    bindings = RoleBinding.objects.filter(role=role)
     context = {
         **admin.site.each_context(request),
-        "title": shown.name,
-        "role": shown,
-        "permissions": [(permission, permission in EVERY_PERMISSION) for permission in shown.permissions],
-        "groups": list(shown.groups.order_by("name")[: memberships.ON_A_PAGE]) if staff.may("groups:read") else None,
-        "members": memberships.page_of(request, bonds) if staff.may("endusers:read") else None,
+        "title": role.name,
+        "role": role,
+        "permissions": [(permission, permission in EVERY_PERMISSION) for permission in role.permissions],
+        "groups": list(role.groups.order_by("name")[:ON_A_PAGE]) if staff.may("groups:read") else None,
+        "members": members_page(request, bindings) if staff.may("endusers:read") else None,
         "may_write": staff.may("roles:write"),
         "tenant": tenant,
     }
     return TemplateResponse(request, "console/people/role.html", context)
 
 
-@inside("roles:read", "roles:write")
-def create(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    """Make a role."""
-    made: list[Role] = []
+class CreateRole(TenantConfirmView):
+    """Create a role."""
 
-    def act(fields: dict[str, Any]) -> str:
-        made.append(actions.create_role(tenant_id=tenant.pk, by=staff_at(request).principal, **fields))
-        return _("The role is made: give it to people, or let a group carry it.")
-
-    return confirmed(
-        request,
-        title=_("New role"),
-        text=_(
-            "Permissions of your applications' own can be chosen freely; those of the platform only if you hold them."
-        ),
-        back=reverse(LIST),
-        action=None,
-        act=act,
-        form_class=forms.RoleForm,
-        submit=_("Make the role"),
-        onward=lambda: reverse("admin:role", args=[made[0].pk]),
-        dangerous=False,
-        tenant=tenant,
+    permissions = READ_AND_WRITE
+    title = _("New role")
+    text = _(
+        "Permissions of your own applications can be chosen freely; those of the platform only if you hold them yourself."
     )
+    submit = _("Create role")
+    dangerous = False
+    form_class = forms.RoleForm
+
+    created: Role
+
+    def get_back_url(self) -> str:
+        return reverse(LIST)
+
+    def act(self, fields: Fields) -> Text:
+        self.created = actions.create_role(tenant_id=self.tenant.pk, by=self.staff.principal, **fields)
+        return _("The role is created. Give it to users or to a group.")
+
+    def get_success_url(self) -> str:
+        return reverse("admin:role", args=[self.created.pk])
 
 
-@inside("roles:read", "roles:write")
-def edit(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
+class RoleConfirmView(TenantConfirmView):
+    """A page that changes one role."""
+
+    permissions = READ_AND_WRITE
+    role: Role
+
+    def load(self) -> None:
+        self.role = find_role(self.kwargs["role_id"])
+
+    def get_back_url(self) -> str:
+        return reverse("admin:role", args=[self.role.pk])
+
+
+class EditRole(RoleConfirmView):
     """Change a role's name, description or permissions."""
-    shown = _found(role_id)
-    before = {"name": shown.name, "description": shown.description, "permissions": shown.permissions}
 
-    def act(fields: dict[str, Any]) -> str:
+    action = Action.GRANT_ROLES
+    title = _("Edit role")
+    text = _("The change applies to everyone who has the role from their next request on.")
+    submit = _("Save")
+    dangerous = False
+    form_class = forms.RoleForm
+
+    def get_initial(self) -> Fields:
+        permissions = "\n".join(self.role.permissions)
+        return {"name": self.role.name, "description": self.role.description, "permissions": permissions}
+
+    def act(self, fields: Fields) -> Text:
+        before = {**self.get_initial(), "permissions": self.role.permissions}
         changes = {name: value for name, value in fields.items() if name in before and value != before[name]}
-        actions.update_role(tenant_id=tenant.pk, by=staff_at(request).principal, role_id=shown.pk, changes=changes)
-        return _("The role is changed.")
-
-    return confirmed(
-        request,
-        title=_("Change the role"),
-        text=_("The change counts for everybody who has the role from their next request on."),
-        back=reverse("admin:role", args=[shown.pk]),
-        action=Action.GRANT_ROLES,
-        act=act,
-        form_class=forms.RoleForm,
-        form_options={"initial": {**before, "permissions": "\n".join(shown.permissions)}},
-        submit=_("Save"),
-        dangerous=False,
-        tenant=tenant,
-    )
+        actions.update_role(tenant_id=self.tenant.pk, by=self.staff.principal, role_id=self.role.pk, changes=changes)
+        return _("The role is saved.")
 
 
-@inside("roles:read", "roles:write")
-def delete(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
-    """Remove a role."""
-    shown = _found(role_id)
+class DeleteRole(RoleConfirmView):
+    """Delete a role."""
 
-    def act(_fields: dict[str, Any]) -> str:
-        actions.delete_role(tenant_id=tenant.pk, by=staff_at(request).principal, role_id=shown.pk)
+    title = _("Delete role")
+    text = _("Everyone who has it loses it from the next request on, and it is removed from all groups.")
+    form_class = TypedName
+
+    def get_form_kwargs(self) -> Fields:
+        return {**super().get_form_kwargs(), "wanted": self.role.name}
+
+    def act(self, fields: Fields) -> Text:
+        actions.delete_role(tenant_id=self.tenant.pk, by=self.staff.principal, role_id=self.role.pk)
         return _("The role is deleted.")
 
-    return confirmed(
-        request,
-        title=_("Delete the role"),
-        text=_("Everybody who has it loses it at the next request, and no group carries it any more."),
-        back=reverse("admin:role", args=[shown.pk]),
-        action=None,
-        act=act,
-        form_class=TypedName,
-        form_options={"wanted": shown.name},
-        onward=lambda: reverse(LIST),
-        tenant=tenant,
-    )
+    def get_success_url(self) -> str:
+        return reverse(LIST)
 
 
-@inside("roles:read", "roles:write", "endusers:read")
-def add_members(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpResponse:
-    """Find people and give them the role."""
-    shown = _found(role_id)
-    return memberships.add_members(
-        request,
-        tenant,
-        title=_("Give the role %(name)s") % {"name": shown.name},
-        text=_("They have its permissions from their next request on."),
-        back=reverse("admin:role", args=[shown.pk]),
-        bonds=RoleBinding.objects.filter(role=shown),
-        add=lambda ids: actions.bind_users(
-            tenant_id=tenant.pk, by=staff_at(request).principal, role_id=shown.pk, user_ids=ids
-        ),
-    )
+class RoleBindingView(MembershipView):
+    """How roles are given to end users and removed from them."""
+
+    permissions = (*READ_AND_WRITE, "endusers:read")
+    target_page = "admin:role"
+    key = "role_id"
+
+    def find(self, key: UUID) -> Role:
+        return find_role(key)
+
+    def memberships(self) -> Memberships:
+        return RoleBinding.objects.filter(role_id=self.target.pk)
+
+    def add(self, key: UUID, user_ids: Collection[UUID]) -> int:
+        return actions.bind_users(tenant_id=self.tenant.pk, by=self.staff.principal, role_id=key, user_ids=user_ids)
+
+    def remove(self, key: UUID, user_ids: Collection[UUID]) -> int:
+        return actions.unbind_users(tenant_id=self.tenant.pk, by=self.staff.principal, role_id=key, user_ids=user_ids)
 
 
-@of_person("roles:read", "roles:write")
-def take_away(request: HttpRequest, tenant: Tenant, user: EndUser, *, role_id: UUID) -> HttpResponse:
-    """Take the role away from a person."""
-    shown = _found(role_id)
+class AddHolders(RoleBindingView, AddMembersView):
+    """Give a role to end users."""
 
-    def act(_fields: dict[str, Any]) -> str:
-        actions.unbind_users(tenant_id=tenant.pk, by=staff_at(request).principal, role_id=shown.pk, user_ids=[user.pk])
-        return _("%(email)s does not have the role any more.") % {"email": user.email}
+    title = _("Add users to the role %(name)s")
+    text = _("They have its permissions from their next request on.")
 
-    return confirmed(
-        request,
-        title=_("Take away the role %(name)s") % {"name": shown.name},
-        text=_("%(email)s loses it at the next request, but for groups that carry it.") % {"email": user.email},
-        back=reverse("admin:role", args=[shown.pk]),
-        action=None,
-        act=act,
-        dangerous=False,
-        tenant=tenant,
-    )
+
+class RemoveHolder(RoleBindingView, RemoveMemberView):
+    """Remove a role from an end user."""
+
+    title = _("Remove the role %(name)s")
+    text = _("%(email)s loses it from the next request on, unless a group also gives it.")
+    done = _("The role is removed from %(email)s.")
+
+
+class EndUserRoles(RoleBindingView, EndUserMembershipsView):
+    """Choose the direct roles of an end user; roles from groups stay."""
+
+    title = _("Roles")
+    text = _("The direct roles of %(email)s. Roles from groups are changed at the groups.")
+    done = _("The roles are saved.")
+
+    def choices(self) -> list[tuple[str, str]]:
+        return forms.role_choices()
+
+    def current(self) -> Collection[UUID]:
+        return list(RoleBinding.objects.filter(user=self.end_user).values_list("role_id", flat=True))

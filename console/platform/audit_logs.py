@@ -1,7 +1,7 @@
-"""The platform's audit trail: searched page by page, and taken away as a file.
+"""The platform's audit trail: searched page by page, and exported as a file.
 
-A page costs the same however far back it is: it begins behind an event's number, nothing is counted. Operators see all of
-the trail, a tenant's admins what it holds about their tenant.
+Every page costs the same: it begins after an event's number and nothing is counted. Operators see the whole trail, tenant
+admins the events of their tenant.
 """
 
 import csv
@@ -21,18 +21,19 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.timezone import now
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import needs, staff_at
-from console.frame.confirm import confirmed
-from console.frame.forms import Line, Moment, Pick
-from console.frame.records import BAD, GOOD, MIND, NOTHING, Cell, Table
+from console.frame.confirm import ConfirmView
+from console.frame.forms import Fields, Line, Moment, Pick
+from console.frame.records import BAD, GOOD, MIND, NOTHING, Cell, Table, Text
 from userflow.audit.actions import PLATFORM, Filters, export_events, page_of_events
+
+Event = dict[str, Any]
 
 PAGE: Final = 50
 SHOWN_OF_ONE: Final = 10
-# A browser's download; longer ones are the command export_audit's.
+# The limit of a download in the browser; the command export_audit has none.
 MOST_EXPORTED: Final = 100_000
 JSON_LINES, CSV = "jsonl", "csv"
 COLUMNS: Final = (
@@ -50,19 +51,19 @@ COLUMNS: Final = (
     "details",
 )
 _TONES = {"success": GOOD, "refused": MIND, "failed": BAD}
-# What spreadsheets take for a formula at the beginning of a cell (OWASP, CSV injection).
+# Spreadsheets take a cell that begins with one of these for a formula (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class SearchForm(forms.Form):
-    """What to look for; what is left out looks for everything."""
+    """The filters; an empty one matches everything."""
 
-    action = Line(label=gettext_lazy("Action"), required=False, max_length=64)
-    actor = Line(label=gettext_lazy("Who (id)"), required=False, max_length=64)
-    target = Line(label=gettext_lazy("On what (id)"), required=False, max_length=64)
-    since = Moment(label=gettext_lazy("From (UTC)"), required=False)
-    until = Moment(label=gettext_lazy("Before (UTC)"), required=False)
-    tenant = forms.UUIDField(label=gettext_lazy("Tenant (id)"), required=False)
+    action = Line(label=_("Action"), required=False, max_length=64)
+    actor = Line(label=_("Actor (id)"), required=False, max_length=64)
+    target = Line(label=_("Target (id)"), required=False, max_length=64)
+    since = Moment(label=_("From (UTC)"), required=False)
+    until = Moment(label=_("Before (UTC)"), required=False)
+    tenant = forms.UUIDField(label=_("Tenant (id)"), required=False)
     before = forms.IntegerField(required=False, min_value=1, max_value=2**62, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, operator: bool, **options: Any) -> None:
@@ -73,31 +74,35 @@ class SearchForm(forms.Form):
             del self.fields["tenant"]
 
     def filters(self) -> Filters:
-        """As the action takes them."""
-        typed = self.cleaned_data
-        return Filters(
-            actor=typed["actor"] or None,
-            action=typed["action"] or None,
-            target=typed["target"] or None,
-            since=typed["since"],
-            until=typed["until"],
-        )
+        """Return the filters of the action."""
+        return filters_of(self.cleaned_data)
+
+
+def filters_of(fields: Fields) -> Filters:
+    """Return the filters of the action for the fields of a search."""
+    return Filters(
+        actor=fields["actor"] or None,
+        action=fields["action"] or None,
+        target=fields["target"] or None,
+        since=fields["since"],
+        until=fields["until"],
+    )
 
 
 class ExportForm(SearchForm):
-    """The same, and the form of the file."""
+    """The same, and the format of the file."""
 
     form = Pick(
-        label=gettext_lazy("File"),
+        label=_("File"),
         choices=[
-            (JSON_LINES, gettext_lazy("JSON lines, one event a line")),
-            (CSV, gettext_lazy("CSV for spreadsheets")),
+            (JSON_LINES, _("JSON lines, one event a line")),
+            (CSV, _("CSV for spreadsheets")),
         ],
     )
     before = None  # type: ignore[assignment]  # Django's way to leave an inherited field out
 
 
-def _events(rows: list[dict[str, Any]], *, with_tenant: bool) -> list[tuple[Cell, ...]]:
+def _events(rows: list[Event], *, with_tenant: bool) -> list[tuple[Cell, ...]]:
     return [
         (
             Cell(f"{row['at']:%Y-%m-%d %H:%M:%S}"),
@@ -114,36 +119,36 @@ def _events(rows: list[dict[str, Any]], *, with_tenant: bool) -> list[tuple[Cell
 
 
 def _details(details: dict[str, Any]) -> str:
-    # With blanks between its members, so that a narrow column breaks it there and not in the middle of words.
+    # The spaces let a narrow column break lines between fields instead of inside words.
     return json.dumps(details, ensure_ascii=False) if details else NOTHING
 
 
-def _headers(*, with_tenant: bool) -> tuple[str, ...]:
-    named = (_("When (UTC)"), _("Action"), _("Outcome"), _("Who"), _("On what"), _("Address"), _("Details"))
+def _headers(*, with_tenant: bool) -> tuple[Text, ...]:
+    named = (_("When (UTC)"), _("Action"), _("Outcome"), _("Actor"), _("Target"), _("Address"), _("Details"))
     return (*named, _("Tenant")) if with_tenant else named
 
 
 def of_target(target_id: UUID, *, within: UUID | None) -> Table:
-    """The newest events about one thing, for its page; `within` is the tenant of the person who looks."""
+    """Return the newest events about one object. `within` is the tenant of the reader, None for an operator."""
     filters = Filters(target=str(target_id))
     rows, _more = page_of_events(tenant_id=within, trail=PLATFORM, limit=SHOWN_OF_ONE, filters=filters)
     return Table(
         title=_("Latest events"),
         headers=_headers(with_tenant=False),
         rows=_events(rows, with_tenant=False),
-        empty=_("Nothing is written down about it yet."),
+        empty=_("No events yet."),
     )
 
 
 @needs("audit:read")
 def listed(request: HttpRequest) -> HttpResponse:
-    """One page of the trail, the newest first."""
+    """One page of the trail, newest first."""
     staff = staff_at(request)
     form = SearchForm(request.GET, operator=staff.is_operator)
-    rows: list[dict[str, Any]] = []
-    onward = None
+    rows: list[Event] = []
+    older = None
     if form.is_valid():
-        rows, onward = page_of_events(
+        rows, older = page_of_events(
             tenant_id=staff.user.tenant_id or form.cleaned_data.get("tenant"),
             trail=PLATFORM,
             limit=PAGE,
@@ -163,9 +168,9 @@ def listed(request: HttpRequest) -> HttpResponse:
                 title=_("Events"),
                 headers=_headers(with_tenant=staff.is_operator),
                 rows=_events(rows, with_tenant=staff.is_operator),
-                empty=_("No event fits. Take a filter away, or look at another time."),
+                empty=_("No event fits the filters. Remove a filter or choose another time."),
             ),
-            "older": f"?{urlencode({**asked, 'before': onward})}" if onward else "",
+            "older": f"?{urlencode({**asked, 'before': older})}" if older else "",
             "newest": f"?{urlencode(asked)}" if "before" in request.GET else "",
             "export": f"{reverse('admin:audit_export')}?{urlencode(asked)}",
         },
@@ -173,59 +178,58 @@ def listed(request: HttpRequest) -> HttpResponse:
     )
 
 
-@needs("audit:read")
-def export(request: HttpRequest) -> HttpResponse:
-    """The trail as a file; that it was taken is written down first."""
-    staff = staff_at(request)
-    found: dict[str, Any] = {}
+class Export(ConfirmView):
+    """Download the trail as a file. The export is audited before the first byte is sent."""
 
-    def act(typed: dict[str, Any]) -> str:
-        filters = Filters(
-            actor=typed["actor"] or None,
-            action=typed["action"] or None,
-            target=typed["target"] or None,
-            since=typed["since"],
-            until=typed["until"],
-        )
-        tenant_id = staff.user.tenant_id or typed.get("tenant")
-        events = export_events(tenant_id=tenant_id, trail=PLATFORM, filters=filters)
-        # Begun now: the row about it is written in this request, by this person, before anything leaves.
-        first = list(islice(events, 1))
-        found.update(events=islice(chain(first, events), MOST_EXPORTED), form=typed["form"])
-        return _("The export was written to the audit trail.")
-
-    initial = {name: value for name, value in request.GET.items() if name in ExportForm.base_fields}
-    return confirmed(
-        request,
-        title=_("Export the audit trail"),
-        text=_(
-            "At most %(most)d events leave as a file, the oldest first; for more, narrow the time or use the command "
-            "export_audit. The file names people by their ids and addresses: keep it where the trail may be kept."
-        )
-        % {"most": MOST_EXPORTED},
-        back=reverse("admin:audit_trail"),
-        action=None,
-        act=act,
-        form_class=ExportForm,
-        form_options={"operator": staff.is_operator, "initial": initial},
-        submit=_("Export"),
-        shown=lambda _request: _download(found["events"], found["form"]),
+    permissions = ("audit:read",)
+    title = _("Export the audit trail")
+    text = _(
+        "At most %(most)d events are exported, oldest first. For more, narrow the time or use the command export_audit. "
+        "The file names users by ids and addresses: store it as carefully as the trail itself."
     )
+    submit = _("Export")
+    form_class = ExportForm
+
+    events: Iterator[Event]
+    file_format: str
+
+    def names(self) -> Fields:
+        return {"most": MOST_EXPORTED}
+
+    def get_back_url(self) -> str:
+        return reverse("admin:audit_trail")
+
+    def get_initial(self) -> Fields:
+        return {name: value for name, value in self.request.GET.items() if name in ExportForm.base_fields}
+
+    def get_form_kwargs(self) -> Fields:
+        return {**super().get_form_kwargs(), "operator": self.staff.is_operator}
+
+    def act(self, fields: Fields) -> Text:
+        tenant_id = self.staff.user.tenant_id or fields.get("tenant")
+        events = export_events(tenant_id=tenant_id, trail=PLATFORM, filters=filters_of(fields))
+        # Reading the first event writes the audit event, in this request and under this user.
+        first = list(islice(events, 1))
+        self.events, self.file_format = islice(chain(first, events), MOST_EXPORTED), fields["form"]
+        return _("The export was recorded in the audit trail.")
+
+    def respond(self) -> HttpResponse:
+        return _download(self.events, self.file_format)
 
 
-def _download(events: Iterator[dict[str, Any]], form: str) -> HttpResponse:
+def _download(events: Iterator[Event], form: str) -> HttpResponse:
     lines = as_csv(events) if form == CSV else (orjson.dumps(event, default=str) + b"\n" for event in events)
-    answer = StreamingHttpResponse(
+    response = StreamingHttpResponse(
         lines, content_type="text/csv; charset=utf-8" if form == CSV else "application/x-ndjson"
     )
     name = f"audit-{now():%Y%m%d-%H%M%S}.{form}"
-    answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    answer.headers["Cache-Control"] = "no-store"
-    return answer  # type: ignore[return-value]  # Django's answers that stream are no HttpResponse to the type checker
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    response.headers["Cache-Control"] = "no-store"
+    return response  # type: ignore[return-value]  # Django's streaming responses are no HttpResponse to the type checker
 
 
-def as_csv(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    """Events as CSV (RFC 4180) that no spreadsheet runs: what would be a formula is led by an apostrophe."""
+def as_csv(events: Iterator[Event]) -> Iterator[bytes]:
+    """Yield events as CSV (RFC 4180). An apostrophe before would-be formulas keeps spreadsheets from running them."""
     line = io.StringIO()
     writer = csv.writer(line)
     writer.writerow(COLUMNS)

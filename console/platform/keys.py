@@ -1,17 +1,16 @@
 """The platform's keys: what signs tokens, and what seals secrets. No byte of any key is on these pages."""
 
-from typing import Any
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.timezone import now
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
 from console.frame.access import needs, staff_at
-from console.frame.confirm import confirmed
-from console.frame.records import BAD, GOOD, MIND, PLAIN, Button, Cell, Record, Table, moment, record_page
+from console.frame.confirm import ConfirmView
+from console.frame.forms import Fields
+from console.frame.records import BAD, GOOD, MIND, PLAIN, Button, Cell, Record, Table, Text, moment, record_page
 from console.platform.forms import AtOnceForm
 from identity_platform.crypto import key_ring
 from tenants import keys
@@ -59,50 +58,51 @@ def _days(days: int) -> str:
     return ngettext("%(days)d day", "%(days)d days", max(days, 0)) % {"days": max(days, 0)}
 
 
-@needs("tenants:write", operators_only=True)
-def rotate(request: HttpRequest) -> HttpResponse:
-    """Make the next signing key."""
+class SigningKeyView(ConfirmView):
+    """A page that changes the signing keys."""
 
-    def act(typed: dict[str, Any]) -> str:
-        key = signing.rotate_signing_keys(at_once=typed["at_once"], by=staff_at(request).principal)
+    permissions = ("tenants:write",)
+    operators_only = True
+    action = Action.ROTATE_KEYS
+
+    def get_back_url(self) -> str:
+        return reverse("admin:signing_keys")
+
+
+class Rotate(SigningKeyView):
+    """Create the next signing key."""
+
+    title = _("Rotate the signing keys")
+    text = _("A new key is published now and signs in ten minutes. No one is signed out.")
+    submit = _("Rotate")
+    form_class = AtOnceForm
+
+    def act(self, fields: Fields) -> Text:
+        key = signing.rotate_signing_keys(at_once=fields["at_once"], by=self.staff.principal)
         return _("The key %(kid)s signs from %(moment)s on.") % {"kid": key.kid, "moment": moment(key.signs_from)}
 
-    return confirmed(
-        request,
-        title=_("Rotate the signing keys"),
-        text=_("A new key is published now and signs in ten minutes; nobody is signed out."),
-        back=reverse("admin:signing_keys"),
-        action=Action.ROTATE_KEYS,
-        act=act,
-        form_class=AtOnceForm,
-        submit=_("Rotate"),
+
+class Withdraw(SigningKeyView):
+    """Reject the tokens of a key from now on."""
+
+    title = _("Withdraw a signing key")
+    text = _(
+        "Do this if the private half of %(kid)s has leaked. Within seconds its tokens are rejected everywhere, and "
+        "everyone who holds one must sign in again."
     )
+    submit = _("Withdraw")
 
-
-@needs("tenants:write", operators_only=True)
-def withdraw(request: HttpRequest, kid: str) -> HttpResponse:
-    """Refuse a key's tokens from now on."""
-    if kid not in {key.kid for key in signing.signing_key_status()}:
-        raise Http404
-
-    def act(_typed: dict[str, Any]) -> str:
-        if not signing.withdraw_signing_key(kid=kid, by=staff_at(request).principal):
+    def load(self) -> None:
+        if self.kwargs["kid"] not in {key.kid for key in signing.signing_key_status()}:
             raise Http404
-        return _("The key %(kid)s is withdrawn.") % {"kid": kid}
 
-    return confirmed(
-        request,
-        title=_("Withdraw a signing key"),
-        text=_(
-            "Do this when the private half of %(kid)s has leaked. Within seconds its tokens are refused everywhere, and "
-            "whoever holds one signs in again."
-        )
-        % {"kid": kid},
-        back=reverse("admin:signing_keys"),
-        action=Action.ROTATE_KEYS,
-        act=act,
-        submit=_("Withdraw"),
-    )
+    def names(self) -> Fields:
+        return {"kid": self.kwargs["kid"]}
+
+    def act(self, fields: Fields) -> Text:
+        if not signing.withdraw_signing_key(kid=self.kwargs["kid"], by=self.staff.principal):
+            raise Http404
+        return _("The key %(kid)s is withdrawn.") % self.names()
 
 
 @needs("tenants:read", operators_only=True)
@@ -139,7 +139,7 @@ def _state(name: str) -> Cell:
     return Cell(_("wraps"), tone=GOOD) if name == ring.primary_id else Cell(_("opens only"), tone=MIND)
 
 
-def _next_step(waiting: int, counted: dict[str, int]) -> str:
+def _next_step(waiting: int, counted: dict[str, int]) -> Text:
     ring = key_ring()
     if waiting:
         return ngettext(

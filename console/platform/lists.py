@@ -4,12 +4,13 @@ from typing import Any
 
 from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
 from console.frame.access import staff_at
+from console.frame.forms import Fields
 from console.frame.labels import labelled
 from console.frame.lists import ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
 from console.frame.records import NOTHING
@@ -77,16 +78,16 @@ class AdminUserAdmin(ConsoleModelAdmin):
     ordering = ("-created_at", "id")
     own_pages = Pages(
         show=admins.show,
-        add=admins.create,
+        add=admins.CreateAdmin.as_view(),
         add_needs=("admins:write",),
         key="user_id",
         of_one=(
             ("admin_edit", "edit", admins.edit),
-            ("admin_activate", "activate", admins.activate),
-            ("admin_deactivate", "deactivate", admins.deactivate),
-            ("admin_reset_factors", "reset-factors", admins.reset),
-            ("admin_issue_pass", "enrollment-pass", admins.issue_pass),
-            ("admin_end_sessions", "end-sessions", admins.end_all_sessions),
+            ("admin_activate", "activate", admins.Activate.as_view()),
+            ("admin_deactivate", "deactivate", admins.Deactivate.as_view()),
+            ("admin_reset_factors", "reset-factors", admins.ResetFactors.as_view()),
+            ("admin_issue_pass", "enrollment-pass", admins.IssuePass.as_view()),
+            ("admin_end_sessions", "end-sessions", admins.EndAllSessions.as_view()),
         ),
     )
 
@@ -146,12 +147,12 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
     ordering = ("-created_at", "-id")
     own_pages = Pages(
         show=invitations.show,
-        add=invitations.invite,
+        add=invitations.Invite.as_view(),
         add_needs=("invitations:write", "admins:write"),
         key="invitation_id",
         of_one=(
-            ("invitation_resend", "resend", invitations.resend),
-            ("invitation_cancel", "cancel", invitations.cancel),
+            ("invitation_resend", "resend", invitations.Resend.as_view()),
+            ("invitation_cancel", "cancel", invitations.Cancel.as_view()),
         ),
     )
 
@@ -176,7 +177,6 @@ class AdminRoleAdmin(ConsoleModelAdmin):
     list_display = ("name", "carries")
     sortable_by = ()
     ordering = ("name",)
-    own_pages = Pages(show=roles.show)
 
     @display(description=_("Permissions"))  # type: ignore[untyped-decorator]  # unfold has no types
     def carries(self, role: AdminRole) -> str:
@@ -184,6 +184,11 @@ class AdminRoleAdmin(ConsoleModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return roles.visible_roles(request)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Fields | None = None
+    ) -> HttpResponse:
+        return roles.show(request, object_id)
 
 
 class ClientAdmin(ChosenTenantModelAdmin):
@@ -201,15 +206,15 @@ class ClientAdmin(ChosenTenantModelAdmin):
     ordering = ("-created_at", "id")
     own_pages = Pages(
         show=clients.show,
-        add=clients.create,
+        add=clients.CreateClient.as_view(),
         add_needs=("clients:write",),
-        delete=clients.delete,
+        delete=clients.DeleteClient.as_view(),
         key="client_id",
         of_one=(
-            ("client_edit", "edit", clients.edit),
-            ("client_activate", "activate", clients.activate),
-            ("client_deactivate", "deactivate", clients.deactivate),
-            ("client_rotate", "rotate", clients.rotate),
+            ("client_edit", "edit", clients.EditClient.as_view()),
+            ("client_activate", "activate", clients.Activate.as_view()),
+            ("client_deactivate", "deactivate", clients.Deactivate.as_view()),
+            ("client_rotate", "rotate", clients.RotateSecret.as_view()),
         ),
     )
 

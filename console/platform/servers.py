@@ -8,11 +8,25 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import needs, staff_at
-from console.frame.confirm import confirmed
-from console.frame.records import BAD, GOOD, MIND, NOTHING, Button, Cell, Record, Table, moment, record_page, yes_or_no
+from console.frame.confirm import ConfirmView
+from console.frame.forms import Fields
+from console.frame.records import (
+    BAD,
+    GOOD,
+    MIND,
+    NOTHING,
+    Button,
+    Cell,
+    Record,
+    Table,
+    Text,
+    moment,
+    record_page,
+    yes_or_no,
+)
 from console.platform.forms import ServerForm
 from console.tenants.labels import state_label
 from tenants import servers
@@ -122,7 +136,7 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
     """One server with its tenants by state."""
     server = _server(server_id)
     states = server.databases.values_list("status").annotate(number=Count("pk")).order_by("status")
-    edit = Button(_("Change"), reverse("admin:server_change", args=[server.pk]), "primary")
+    edit = Button(_("Edit"), reverse("admin:server_change", args=[server.pk]), "primary")
     return record_page(
         request,
         Record(
@@ -149,24 +163,31 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
     )
 
 
-@needs("tenants:write", operators_only=True)
-def change(request: HttpRequest, server_id: int) -> HttpResponse:
-    """How many tenants a server takes, and whether it takes new ones."""
-    server = _server(server_id)
+class ChangeServer(ConfirmView):
+    """Change how many tenants a server takes, and whether it takes new ones."""
 
-    def act(typed: dict[str, Any]) -> str:
-        change_database_server(name=server.name, capacity=typed["capacity"], accepts=typed["accepts"])
-        return _("The server is changed.")
+    permissions = ("tenants:write",)
+    operators_only = True
+    title = _("Edit %(name)s")
+    text = _("Tenants that are on the server stay there.")
+    submit = _("Save")
+    dangerous = False
+    form_class = ServerForm
 
-    return confirmed(
-        request,
-        title=_("Change %(name)s") % {"name": server.name},
-        text=_("Tenants that are on the server stay there, whatever you set."),
-        back=reverse("admin:server", args=[server.pk]),
-        action=None,
-        act=act,
-        form_class=ServerForm,
-        form_options={"initial": {"capacity": server.capacity, "accepts": server.accepts_tenants}},
-        submit=_("Save"),
-        dangerous=False,
-    )
+    server: DatabaseServer
+
+    def load(self) -> None:
+        self.server = _server(self.kwargs["server_id"])
+
+    def names(self) -> Fields:
+        return {"name": self.server.name}
+
+    def get_back_url(self) -> str:
+        return reverse("admin:server", args=[self.server.pk])
+
+    def get_initial(self) -> Fields:
+        return {"capacity": self.server.capacity, "accepts": self.server.accepts_tenants}
+
+    def act(self, fields: Fields) -> Text:
+        change_database_server(name=self.server.name, capacity=fields["capacity"], accepts=fields["accepts"])
+        return _("The server is saved.")

@@ -13,7 +13,7 @@ from unfold.decorators import display
 from console.frame.labels import labelled
 from console.frame.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin, Pages
 from console.frame.scope import tenant_at
-from console.registry import pages
+from console.registry import credentials, services
 from registry.models import STATUSES, Service, ServiceCount
 
 _CREDENTIAL = "credentials/<uuid:credential_id>"
@@ -80,20 +80,20 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     sortable_by = ("name",)
     ordering = ("-created_at", "-id")
     own_pages = Pages(
-        show=pages.show,
-        add=pages.create,
+        show=services.show,
+        add=services.CreateService.as_view(),
         add_needs=("services:write",),
-        delete=pages.delete,
+        delete=services.DeleteService.as_view(),
         key="service_id",
         of_one=(
-            ("service_edit", "edit", pages.edit),
-            ("credential_add", "credentials/add", pages.add_credential),
-            ("credential_rotate", f"{_CREDENTIAL}/rotate", pages.rotate),
-            ("credential_revoke", f"{_CREDENTIAL}/revoke", pages.revoke),
-            ("credential_activate", f"{_CREDENTIAL}/activate", pages.activate),
-            ("credential_expiry", f"{_CREDENTIAL}/expiry", pages.expiry),
-            ("credential_delete", f"{_CREDENTIAL}/delete", pages.delete_credential),
-            ("credential_reveal", f"{_CREDENTIAL}/reveal", pages.reveal),
+            ("service_edit", "edit", services.EditService.as_view()),
+            ("credential_add", "credentials/add", credentials.AddCredential.as_view()),
+            ("credential_rotate", f"{_CREDENTIAL}/rotate", credentials.Rotate.as_view()),
+            ("credential_revoke", f"{_CREDENTIAL}/revoke", credentials.Revoke.as_view()),
+            ("credential_activate", f"{_CREDENTIAL}/activate", credentials.Activate.as_view()),
+            ("credential_expiry", f"{_CREDENTIAL}/expiry", credentials.Expiry.as_view()),
+            ("credential_delete", f"{_CREDENTIAL}/delete", credentials.DeleteCredential.as_view()),
+            ("credential_reveal", f"{_CREDENTIAL}/reveal", credentials.Reveal.as_view()),
         ),
     )
 

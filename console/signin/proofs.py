@@ -8,9 +8,10 @@ from django import forms
 from django.conf import settings
 from django.http import HttpRequest
 
-from console.frame.access import staff_at
+from console.frame.confirm import ConfirmView
+from console.frame.forms import Fields
 from console.signin import errors, steps
-from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm, ProofForm
+from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
 from identity_platform.api.errors import ApiError
 from mfa.enrollment import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
@@ -97,22 +98,24 @@ def step_up_by(asked: Asked, *, principal: Principal, user_agent: str) -> StepUp
     return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: asked.given}, user_agent=user_agent)
 
 
-def with_proof(
-    request: HttpRequest, form_class: type[ProofForm], form_options: dict[str, Any], *, back: str
-) -> dict[str, Any]:
-    """What `confirmed` takes for a form that carries a proof. `back` is the page to return to after a step-up."""
-    methods = staff_at(request).principal.user["mfa_methods"]
-    has_proof = steps.has_proof(request)
-    by_passkey = WEBAUTHN in methods and passkeys_possible() and not has_proof
-    return {
-        "form_class": form_class,
-        "form_options": {**form_options, "has_proof": has_proof, "has_app": TOTP in methods},
-        "template": "console/signin/proof.html",
-        "context": {
+class ProofConfirmView(ConfirmView):
+    """A page whose form carries a proof. Its form class is a ProofForm."""
+
+    template_name = "console/signin/proof.html"
+
+    def get_form_kwargs(self) -> Fields:
+        has_app = TOTP in self.staff.principal.user["mfa_methods"]
+        return {**super().get_form_kwargs(), "has_proof": steps.has_proof(self.request), "has_app": has_app}
+
+    def get_context_data(self, **kwargs: object) -> Fields:
+        has_proof = steps.has_proof(self.request)
+        by_passkey = WEBAUTHN in self.staff.principal.user["mfa_methods"] and passkeys_possible() and not has_proof
+        reauthenticate = steps.with_next("admin:reauthenticate", self.request.get_full_path())
+        return {
+            **super().get_context_data(**kwargs),
             "has_proof": has_proof,
-            "by_passkey": steps.with_next("admin:reauthenticate", back) if by_passkey else "",
-        },
-    }
+            "by_passkey": reauthenticate if by_passkey else "",
+        }
 
 
 def proof_in(request: HttpRequest, typed: Mapping[str, Any]) -> dict[str, str]:

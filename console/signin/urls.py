@@ -3,7 +3,7 @@
 from django.contrib.admin import AdminSite
 from django.urls import URLPattern, path
 
-from console.signin import own, views
+from console.signin import own_account, own_factors, views
 
 
 def pages(site: AdminSite) -> list[URLPattern]:
@@ -14,12 +14,22 @@ def pages(site: AdminSite) -> list[URLPattern]:
         path("passkey-options/", views.passkey_options, name="passkey_options"),
         path("reauthenticate/", site.admin_view(views.reauthenticate), name="reauthenticate"),
         # The next five are also for whoever must enrol a first factor before anything else opens.
-        path("my-sign-in/", own.overview, name="my_sign_in"),
-        path("my-sign-in/passkeys/add/", own.add_passkey, name="add_passkey"),
-        path("my-sign-in/passkeys/options/", own.creation_options, name="creation_options"),
-        path("my-sign-in/app/", own.set_up_app, name="set_up_app"),
-        path("my-sign-in/backup-codes/", own.new_backup_codes, name="new_backup_codes"),
-        path("my-sign-in/factors/<str:factor_id>/remove/", site.admin_view(own.remove), name="remove_my_factor"),
-        path("my-sign-in/sessions/end-others/", site.admin_view(own.end_other_sessions), name="end_my_other_sessions"),
-        path("my-sign-in/sessions/<str:session_id>/end/", site.admin_view(own.end_session), name="end_my_session"),
+        path("my-sign-in/", own_account.overview, name="my_sign_in"),
+        path("my-sign-in/passkeys/add/", own_factors.add_passkey, name="add_passkey"),
+        path("my-sign-in/passkeys/options/", own_factors.creation_options, name="creation_options"),
+        path("my-sign-in/app/", own_factors.set_up_app, name="set_up_app"),
+        path("my-sign-in/backup-codes/", own_factors.new_backup_codes, name="new_backup_codes"),
+        path(
+            "my-sign-in/factors/<str:factor_id>/remove/",
+            site.admin_view(own_factors.RemoveFactor.as_view()),
+            name="remove_my_factor",
+        ),
+        path(
+            "my-sign-in/sessions/end-others/",
+            site.admin_view(own_account.end_other_sessions),
+            name="end_my_other_sessions",
+        ),
+        path(
+            "my-sign-in/sessions/<str:session_id>/end/", site.admin_view(own_account.end_session), name="end_my_session"
+        ),
     ]

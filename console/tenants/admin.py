@@ -60,9 +60,9 @@ class TenantAdmin(ConsoleModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         site = self.admin_site.admin_view
-        own = [path("provision/", site(changes.provision), name="tenants_tenant_provision")]
-        for name, page in changes.STEPS.items():
-            own.append(path(f"<str:tenant_id>/{name}/", site(page), name=f"tenants_tenant_{name}"))
+        own = [path("provision/", site(changes.Provision.as_view()), name="tenants_tenant_provision")]
+        for name, view in changes.CHANGES.items():
+            own.append(path(f"<str:tenant_id>/{name}/", site(view.as_view()), name=f"tenants_tenant_{name}"))
         return own + super().get_urls()
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

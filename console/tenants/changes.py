@@ -1,16 +1,15 @@
-"""What can be done to a tenant: each page asks, then calls the action that the command of that name uses."""
+"""Pages that change a tenant: each asks, then calls the action that the command of the same name calls."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import ClassVar, Final
 
-from django import forms
-from django.conf import settings as configured
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.conf import settings
 from django.urls import reverse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import must_grant_tenant_admin, needs, staff_at
-from console.frame.confirm import TypedName, confirmed
+from console.frame.access import must_grant_tenant_admin
+from console.frame.confirm import ConfirmView, TypedName
+from console.frame.forms import Fields
+from console.frame.records import Text
 from console.jobs.actions import begin_job
 from console.jobs.models import Job
 from console.tenants import job_kinds
@@ -22,232 +21,204 @@ from tenants.models import Tenant
 from userflow.sessions.assurance import Action
 from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
 
-writing = needs("tenants:write", operators_only=True)
+
+class OneTenantView(ConfirmView):
+    """A page that changes the tenant in the path. Its form needs no tenant id: the path names the tenant."""
+
+    permissions = ("tenants:write",)
+    operators_only = True
+    subject: Tenant
+
+    def load(self) -> None:
+        self.subject = tenant_at(self.request, self.kwargs["tenant_id"])
+
+    def names(self) -> Fields:
+        return {"tenant": self.subject.name}
+
+    def get_back_url(self) -> str:
+        return reverse("admin:tenants_tenant_change", args=[self.subject.pk])
 
 
-def page_of(tenant: Tenant) -> str:
-    """The address of the tenant's page."""
-    return reverse("admin:tenants_tenant_change", args=[tenant.pk])
+class Settings(OneTenantView):
+    """Change name, slug and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`."""
 
+    action = Action.CHANGE_TENANT_SETTINGS
+    title = _("Settings of %(tenant)s")
+    text = _("An empty field uses the default of the platform.")
+    submit = _("Save")
+    dangerous = False
+    form_class = SettingsForm
 
-@writing
-def provision(request: HttpRequest) -> HttpResponse:
-    """A new tenant; the job's page shows how far it is."""
-    must_grant_tenant_admin(request)
-    return _as_job(
-        request,
-        kind=job_kinds.PROVISION,
-        title=_("Provision a tenant"),
-        text=_("The tenant gets a database of its own, a client for its first application, and an admin."),
-        back=reverse("admin:tenants_tenant_changelist"),
-        action=Action.GRANT_ROLES,
-        submit=_("Provision"),
-        form_class=ProvisionForm,
-        dangerous=False,
-    )
+    def get_initial(self) -> Fields:
+        return {"name": self.subject.name, "slug": self.subject.slug, **self.subject.settings}
 
+    def get_form_kwargs(self) -> Fields:
+        return {**super().get_form_kwargs(), "tenant": self.subject}
 
-@writing
-def settings(request: HttpRequest, tenant_id: str) -> HttpResponse:
-    """Name, slug and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`."""
-    tenant = tenant_at(request, tenant_id)
-
-    def act(data: dict[str, Any]) -> str:
-        changes = SettingsForm(tenant=tenant).changes(data)
+    def act(self, fields: Fields) -> Text:
+        changes = SettingsForm(tenant=self.subject).changes(fields)
         if not changes:
             return _("Nothing was changed.")
         try:
-            update_tenant(tenant_id=tenant.pk, by=staff_at(request).principal, changes=changes)
+            update_tenant(tenant_id=self.subject.pk, by=self.staff.principal, changes=changes)
         except (ValidationFailed, RelyingPartyTaken) as error:
-            # The form's fields are called as the settings are.
-            details = {name.removeprefix("settings."): says for name, says in (error.details or {}).items()}
+            # The form's fields have the names of the settings.
+            details = {name.removeprefix("settings."): told for name, told in (error.details or {}).items()}
             raise type(error)(error.text, details=details) from error
-        return _("The settings are changed; they count from the next request on.")
-
-    return confirmed(
-        request,
-        title=_("Settings of %s") % tenant.name,
-        text=_("An empty field means: as the platform has it."),
-        back=page_of(tenant),
-        action=Action.CHANGE_TENANT_SETTINGS,
-        act=act,
-        form_class=SettingsForm,
-        form_options={
-            "tenant": tenant,
-            "initial": {"name": tenant.name, "slug": tenant.slug, **tenant.settings},
-        },
-        submit=_("Save"),
-        # Where people are sent to set a new password stands among them.
-        dangerous=False,
-    )
+        return _("The settings are saved. They apply from the next request on.")
 
 
-@writing
-def suspend(request: HttpRequest, tenant_id: str) -> HttpResponse:
-    """Shut the tenant."""
-    tenant = tenant_at(request, tenant_id)
+class Suspend(OneTenantView):
+    """Suspend the tenant."""
 
-    def act(data: dict[str, Any]) -> str:
-        suspend_tenant(tenant_id=tenant.pk, by=staff_at(request).principal)
-        return _("%s is suspended: from now on nobody of it gets in.") % tenant.name
-
-    text = _("From the next request on nobody of %s gets in. Its data stays, and you can resume it at any time.")
-    return confirmed(
-        request,
-        title=_("Suspend %s") % tenant.name,
-        text=text % tenant.name,
-        back=page_of(tenant),
-        action=Action.CHANGE_TENANT_STATE,
-        act=act,
-        submit=_("Suspend"),
-    )
-
-
-@writing
-def resume(request: HttpRequest, tenant_id: str) -> HttpResponse:
-    """Open it again."""
-    tenant = tenant_at(request, tenant_id)
-
-    def act(data: dict[str, Any]) -> str:
-        resume_tenant(tenant_id=tenant.pk, by=staff_at(request).principal)
-        return _("%s is active again.") % tenant.name
-
-    return confirmed(
-        request,
-        title=_("Resume %s") % tenant.name,
-        text=_("Its people can sign in again from the next request on."),
-        back=page_of(tenant),
-        action=Action.CHANGE_TENANT_STATE,
-        act=act,
-        submit=_("Resume"),
-        dangerous=False,
-    )
-
-
-@writing
-def finish(request: HttpRequest, tenant_id: str) -> HttpResponse:
-    """Go on with a provisioning that was interrupted."""
-    tenant = tenant_at(request, tenant_id)
-    return _as_job(
-        request,
-        kind=job_kinds.FINISH,
-        tenant=tenant,
-        title=_("Finish provisioning %s") % tenant.name,
-        text=_("Its provisioning was interrupted, or runs still. It goes on from the step it reached."),
-        action=None,
-        submit=_("Finish"),
-        dangerous=False,
-    )
-
-
-@writing
-def migrate(request: HttpRequest, tenant_id: str) -> HttpResponse:
-    """Bring its database to this release's schema."""
-    tenant = tenant_at(request, tenant_id)
-    return _as_job(
-        request,
-        kind=job_kinds.MIGRATE,
-        tenant=tenant,
-        title=_("Migrate %s") % tenant.name,
-        text=_(
-            "Its database is brought to this release's schema in one transaction. Meanwhile its people read, and what they "
-            "write is asked to come again."
-        ),
-        action=None,
-        submit=_("Migrate"),
-        dangerous=False,
-    )
-
-
-@writing
-def backup(request: HttpRequest, tenant_id: str) -> HttpResponse:
-    """Write its database into a file."""
-    tenant = tenant_at(request, tenant_id)
+    action = Action.CHANGE_TENANT_STATE
+    title = _("Suspend %(tenant)s")
     text = _(
-        "The whole database is written into a file in %s on this server, readable by its owner alone; its people go on "
-        "working. Back up the global database and the encryption keys as well: sealed secrets open only with them."
+        "From the next request on no one can sign in to %(tenant)s or use it. Its data stays, and you can resume it at "
+        "any time."
     )
-    return _as_job(
-        request,
-        kind=job_kinds.BACK_UP,
-        tenant=tenant,
-        title=_("Back up %s") % tenant.name,
-        text=text % configured.BACKUP_FOLDER,
-        action=None,
-        submit=_("Back up"),
+    submit = _("Suspend")
+
+    def act(self, fields: Fields) -> Text:
+        suspend_tenant(tenant_id=self.subject.pk, by=self.staff.principal)
+        return _("%(tenant)s is suspended.") % self.names()
+
+
+class Resume(OneTenantView):
+    """Resume a suspended tenant."""
+
+    action = Action.CHANGE_TENANT_STATE
+    title = _("Resume %(tenant)s")
+    text = _("Its users can sign in again from the next request on.")
+    submit = _("Resume")
+    dangerous = False
+
+    def act(self, fields: Fields) -> Text:
+        resume_tenant(tenant_id=self.subject.pk, by=self.staff.principal)
+        return _("%(tenant)s is active again.") % self.names()
+
+
+class JobView(ConfirmView):
+    """A page that starts a job and goes to the job's page."""
+
+    permissions = ("tenants:write",)
+    operators_only = True
+    kind: ClassVar[str]
+
+    job: Job
+
+    def about(self) -> Tenant | None:
+        """Return the tenant that the job is about."""
+        return None
+
+    def act(self, fields: Fields) -> Text:
+        tenant = self.about()
+        params = {**fields, "slug": tenant.slug} if tenant else fields
+        self.job = begin_job(kind=self.kind, by=self.staff.user, tenant_id=tenant.pk if tenant else None, params=params)
+        return _("The job has started. This page shows its progress.")
+
+    def get_success_url(self) -> str:
+        return reverse("admin:console_job_change", args=[self.job.pk])
+
+
+class Provision(JobView):
+    """Provision a new tenant."""
+
+    kind = job_kinds.PROVISION
+    action = Action.GRANT_ROLES
+    title = _("Provision a tenant")
+    text = _("The tenant gets a database of its own, a client for its first application, and an admin.")
+    submit = _("Provision")
+    dangerous = False
+    form_class = ProvisionForm
+
+    def load(self) -> None:
+        must_grant_tenant_admin(self.request)
+
+    def get_back_url(self) -> str:
+        return reverse("admin:tenants_tenant_changelist")
+
+
+class OneTenantJobView(JobView, OneTenantView):
+    """A page that starts a job about the tenant in the path."""
+
+    def about(self) -> Tenant:
+        return self.subject
+
+
+class Finish(OneTenantJobView):
+    """Continue an interrupted provisioning."""
+
+    kind = job_kinds.FINISH
+    title = _("Finish provisioning %(tenant)s")
+    text = _("Its provisioning was interrupted or is still running. It continues from the step it reached.")
+    submit = _("Finish")
+    dangerous = False
+
+
+class Migrate(OneTenantJobView):
+    """Migrate the tenant's database to the schema of this release."""
+
+    kind = job_kinds.MIGRATE
+    title = _("Migrate %(tenant)s")
+    text = _(
+        "Its database is migrated to the schema of this release in one transaction. Meanwhile it can be read; writes are "
+        "rejected with the request to retry."
     )
+    submit = _("Migrate")
+    dangerous = False
 
 
-@writing
-def delete(request: HttpRequest, tenant_id: str) -> HttpResponse:
-    """Delete it; the slug must be typed."""
-    tenant = tenant_at(request, tenant_id)
-    days = configured.DELETED_TENANT_BACKUP_DAYS
-    text = _("%(tenant)s, its database, its admins, clients and services are deleted.") + " "
-    if days:
-        text += _(
-            "A final encrypted backup is kept for %(days)d days; until then the command restore_deleted_tenant brings the "
-            "tenant back. After that the key that opens its secrets and backups is deleted too, and nothing does."
-        )
-    else:
-        text += _("The key that opens its secrets and backups is deleted too: nothing brings the tenant back.")
-    return _as_job(
-        request,
-        kind=job_kinds.DELETE,
-        tenant=tenant,
-        title=_("Delete %s") % tenant.name,
-        text=text % {"tenant": tenant.name, "days": days},
-        action=Action.CHANGE_TENANT_STATE,
-        submit=_("Delete"),
-        form_class=DeletionForm if days else TypedName,
-        form_options={"wanted": tenant.slug},
+class BackUp(OneTenantJobView):
+    """Write the tenant's database to a file."""
+
+    kind = job_kinds.BACK_UP
+    title = _("Back up %(tenant)s")
+    text = _(
+        "The whole database is written to a file in %(folder)s on this server that only its owner can read. The tenant "
+        "stays available. Back up the global database and the encryption keys too: sealed secrets open only with them."
     )
+    submit = _("Back up")
+
+    def names(self) -> Fields:
+        return {**super().names(), "folder": settings.BACKUP_FOLDER}
 
 
-def _as_job(
-    request: HttpRequest,
-    *,
-    kind: str,
-    title: str,
-    text: str,
-    submit: str,
-    action: Action | None,
-    tenant: Tenant | None = None,
-    back: str = "",
-    form_class: type[forms.Form] = forms.Form,
-    form_options: dict[str, Any] | None = None,
-    dangerous: bool = True,
-) -> HttpResponse:
-    """Ask, then begin a job and go to its page."""
-    begun: list[Job] = []
+class Delete(OneTenantJobView):
+    """Delete the tenant; its slug must be typed."""
 
-    def act(data: dict[str, Any]) -> str:
-        params = {**data, "slug": tenant.slug} if tenant else data
-        by = staff_at(request).user
-        begun.append(begin_job(kind=kind, by=by, tenant_id=tenant.pk if tenant else None, params=params))
-        return _("The job has begun; this page follows it.")
+    kind = job_kinds.DELETE
+    action = Action.CHANGE_TENANT_STATE
+    title = _("Delete %(tenant)s")
+    submit = _("Delete")
 
-    return confirmed(
-        request,
-        title=title,
-        text=text,
-        back=back or (page_of(tenant) if tenant else ""),
-        action=action,
-        act=act,
-        form_class=form_class,
-        form_options=form_options,
-        submit=submit,
-        dangerous=dangerous,
-        shown=lambda _request: HttpResponseRedirect(reverse("admin:console_job_change", args=[begun[0].pk])),
-    )
+    def load(self) -> None:
+        super().load()
+        self.text = _("%(tenant)s, its database, its admins, clients and services are deleted.") + " "
+        if settings.DELETED_TENANT_BACKUP_DAYS:
+            self.form_class = DeletionForm
+            self.text += _(
+                "A final encrypted backup is kept for %(days)d days; until then the command restore_deleted_tenant "
+                "restores the tenant. After that the key that opens its secrets and backups is deleted too, and nothing "
+                "can restore it."
+            )
+        else:
+            self.form_class = TypedName
+            self.text += _("The key that opens its secrets and backups is deleted too: nothing can restore the tenant.")
+
+    def names(self) -> Fields:
+        return {**super().names(), "days": settings.DELETED_TENANT_BACKUP_DAYS}
+
+    def get_form_kwargs(self) -> Fields:
+        return {**super().get_form_kwargs(), "wanted": self.subject.slug}
 
 
-STEPS: Final[dict[str, Callable[..., HttpResponse]]] = {
-    "settings": settings,
-    "suspend": suspend,
-    "resume": resume,
-    "finish": finish,
-    "migrate": migrate,
-    "backup": backup,
-    "delete": delete,
+CHANGES: Final[dict[str, type[OneTenantView]]] = {
+    "settings": Settings,
+    "suspend": Suspend,
+    "resume": Resume,
+    "finish": Finish,
+    "migrate": Migrate,
+    "backup": BackUp,
+    "delete": Delete,
 }

@@ -63,7 +63,7 @@ def test_a_run_that_fails_says_why(head: Staff, home: TestTenant, directory: Dir
     assert "failed" in head.get(at(directory)).text
     run = DirectoryRun.objects.get(config_id=directory.made["id"])
     # Nothing was compared, so nobody is told that there is nothing to do.
-    assert "the tenant is what the directory says" not in head.get(at(directory, f"runs/{run.pk}/")).text
+    assert "the tenant matches the directory" not in head.get(at(directory, f"runs/{run.pk}/")).text
 
 
 def test_its_schedule_is_changed_and_it_is_deleted(head: Staff, home: TestTenant, directory: Directory) -> None:

@@ -88,7 +88,7 @@ def test_dead_letters_are_shown_and_replayed(head: Staff, home: TestTenant, endp
     older = next(button.link for button in table.buttons if "before" in button.link)
     assert len(head.get(at(endpoint) + older).context["record"].tables[0].rows) == 10
     assert send(head, home, at(endpoint, "replay/")).status_code == 302
-    assert "60 messages go out again." in head.get(at(endpoint)).text
+    assert "60 messages are sent again." in head.get(at(endpoint)).text
     with in_tenant(home.id):
         assert not WebhookMessage.objects.filter(status=DEAD).exists()
 

@@ -1,13 +1,14 @@
-"""One's own sign-in: passkeys, authenticator app, backup codes, password and sessions.
+"""The second factors of the signed-in user: passkeys, authenticator app and backup codes.
 
-Who must have a factor and has none is led here after the password, and to nothing else: then the proof that lets one
-enrol is the ticket of that sign-in, otherwise it is the fresh sign-in itself (the ladder of mfa.enrollment).
+A user whose policy requires a factor, and who has none, is sent here after the password. The proof for the enrollment is
+then the ticket of that sign-in; otherwise it is the recent sign-in itself (mfa.enrollment).
 """
 
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 from django.contrib import admin, messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -16,30 +17,27 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from console.frame.access import Page, staff_at, staff_or_none
-from console.frame.confirm import confirmed
+from console.frame.access import Page, staff_or_none
+from console.frame.forms import Fields
 from console.frame.lists import uuid_or_none
+from console.frame.records import Text
 from console.frame.step_up import step_up_first, to_step_up
 from console.signin import errors, forms, steps
 from console.signin.errors import page
-from console.signin.proofs import passkeys_possible, proof_in, with_proof
+from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent, only_forms
 from identity_platform.api.errors import ApiError
 from mfa.enrollment import Caller
 from mfa.errors import SecretNotIssued
-from mfa.factors import TOTP, WEBAUTHN, list_factors, remove_factor
+from mfa.factors import TOTP, list_factors, remove_factor
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
 from mfa.webauthn.grants import SECOND_STEP_AMR
 from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import AAL2
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
-from userflow.passwords.actions import change_password
-from userflow.sessions.actions import end_one_session, end_others, list_sessions
 from userflow.sessions.assurance import Action
 from userflow.sessions.issue import TokenPair
-
-SESSIONS_SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def enroller_at(request: HttpRequest) -> Enroller | None:
     return Enroller(waiting.email, caller, inside=False, next=waiting.next, mfa_token=waiting.mfa_token)
 
 
-def for_enrolling(view: Page) -> Page:
+def enrollment_page(view: Page) -> Page:
     """A page that adds a factor: for a fresh sign-in, or for one that waits for its first factor."""
 
     @never_cache
@@ -97,37 +95,8 @@ def _asked_from(request: HttpRequest) -> str:
     return reverse("admin:my_sign_in") if request.method == "POST" else request.get_full_path()
 
 
-@never_cache
-def overview(request: HttpRequest) -> HttpResponse:
-    """What one signs in with, and where one is signed in."""
-    who = enroller_at(request)
-    if who is None:
-        return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
-    context = {**admin.site.each_context(request), "frame": who.frame}
-    if not who.inside:
-        context |= {"title": _("Set up a second factor"), "possible": passkeys_possible()}
-        return page(request, "console/signin/choose.html", context)
-    principal = staff_at(request).principal
-    factors = list_factors(realm=ADMINS, tenant_id=None, user_id=principal.id)
-    sessions = list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN)
-    context |= {
-        "title": _("My sign-in"),
-        "passkeys": [factor for factor in factors["factors"] if factor["kind"] == WEBAUTHN],
-        "app": next((factor for factor in factors["factors"] if factor["kind"] == TOTP), None),
-        "codes_left": factors["backup_codes_remaining"],
-        "sessions": sessions.rows,
-        "sessions_beyond": sessions.total - len(sessions.rows),
-        "this_session": principal.session_id,
-        "possible": passkeys_possible(),
-    }
-    return page(request, "console/signin/my_sign_in.html", context)
-
-
-# --- passkeys --------------------------------------------------------------------------------------------------------
-
-
 @only_forms
-@for_enrolling
+@enrollment_page
 def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Enrol a passkey, with a name to know it by."""
     form = forms.NewPasskeyForm(request.POST or None)
@@ -161,7 +130,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 
 @require_POST
-@for_enrolling
+@enrollment_page
 def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
     """What `navigator.credentials.create()` is to be asked."""
     try:
@@ -183,11 +152,8 @@ def _begin_again(request: HttpRequest, who: Enroller, problem: ApiError) -> Http
     return HttpResponseRedirect(steps.with_next("admin:login", who.next))
 
 
-# --- authenticator app and backup codes ------------------------------------------------------------------------------
-
-
 @only_forms
-@for_enrolling
+@enrollment_page
 def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Show a new secret, and enrol it with its first code."""
     if _replaces_app(who.caller) and not steps.has_proof(request):
@@ -288,7 +254,7 @@ def _app_page(
 
 
 @require_POST
-@for_enrolling
+@enrollment_page
 def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Ten new backup codes; the old ones are worth nothing from now on."""
     try:
@@ -316,108 +282,55 @@ def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str
     return page(request, "console/signin/backup_codes.html", context)
 
 
-def remove(request: HttpRequest, factor_id: str) -> HttpResponse:
-    """Remove one of one's own factors."""
-    staff = staff_at(request)
-    wanted = uuid_or_none(factor_id)
-    listed = list_factors(realm=ADMINS, tenant_id=None, user_id=staff.user.pk)["factors"]
-    factor = next((factor for factor in listed if factor["id"] == wanted), None)
-    if wanted is None or factor is None:
-        raise Http404
-    back = reverse("admin:my_sign_in")
-    if len(listed) == 1 and staff.principal.required_acr == AAL2:
-        messages.error(request, _("You must have a second factor: add another one before you remove this one."))
-        return HttpResponseRedirect(back)
-    text = _("“%(name)s” will no longer sign you in.") % {"name": factor["name"]}
-    if factor["kind"] == TOTP:
-        text += " " + _("Your backup codes go with it.")
-    if len(listed) == 1:
-        text += " " + _("It is your only second factor: then your password alone will be enough to be you.")
+class RemoveFactor(ProofConfirmView):
+    """Remove one of the own factors."""
 
-    def act(given: dict[str, Any]) -> str:
+    permissions = ()
+    action = Action.REMOVE_FACTOR
+    title = _("Remove a factor")
+    submit = _("Remove")
+    form_class = forms.ProofForm
+
+    factor_id: UUID
+    factor: dict[str, Any]
+    is_last: bool
+
+    def load(self) -> None:
+        wanted = uuid_or_none(self.kwargs["factor_id"])
+        listed = list_factors(realm=ADMINS, tenant_id=None, user_id=self.staff.user.pk)["factors"]
+        factor = next((factor for factor in listed if factor["id"] == wanted), None)
+        if wanted is None or factor is None:
+            raise Http404
+        self.factor_id, self.factor, self.is_last = wanted, factor, len(listed) == 1
+        text = _("You will no longer sign in with “%(name)s”.")
+        if factor["kind"] == TOTP:
+            text += " " + _("Your backup codes are removed too.")
+        if self.is_last:
+            text += " " + _("It is your only second factor: then your password alone will be enough to sign in as you.")
+        self.text = text
+
+    def run(self) -> HttpResponse:
+        self.load()
+        if self.is_last and self.staff.principal.required_acr == AAL2:
+            messages.error(
+                self.request, _("You must have a second factor: add another one before you remove this one.")
+            )
+            return HttpResponseRedirect(self.get_back_url())
+        return super().run()
+
+    def names(self) -> Fields:
+        return {"name": self.factor["name"]}
+
+    def get_back_url(self) -> str:
+        return reverse("admin:my_sign_in")
+
+    def act(self, fields: Fields) -> Text:
         remove_factor(
-            principal=staff.principal,
-            factor_id=wanted,
-            proof=proof_in(request, given),
-            user_agent=agent(request),
+            principal=self.staff.principal,
+            factor_id=self.factor_id,
+            proof=proof_in(self.request, fields),
+            user_agent=agent(self.request),
         )
-        if len(listed) == 1:
-            steps.without_factor(request)
-        return _("“%(name)s” is removed.") % {"name": factor["name"]}
-
-    return confirmed(
-        request,
-        title=_("Remove a factor"),
-        text=text,
-        back=back,
-        action=Action.REMOVE_FACTOR,
-        act=act,
-        submit=_("Remove"),
-        **with_proof(request, forms.ProofForm, {}, back=request.get_full_path()),
-    )
-
-
-# --- password --------------------------------------------------------------------------------------------------------
-
-
-@never_cache
-@only_forms
-def new_password(request: HttpRequest) -> HttpResponse:
-    """Change one's own password; every other session ends."""
-    staff = staff_at(request)
-    if (step_up := step_up_first(request, Action.CHANGE_OWN_PASSWORD)) is not None:
-        return step_up
-    form = forms.NewPasswordForm(request.POST or None)
-    error: ApiError | None = None
-    if request.method == "POST" and form.is_valid():
-        given = form.cleaned_data
-        try:
-            ended = change_password(
-                principal=staff.principal,
-                proof={"current_password": given["current_password"]},
-                new_password=given["new_password"],
-            )
-        except InsufficientAuthentication:
-            return to_step_up(request)
-        except ApiError as problem:
-            error = problem
-            errors.add_to(form, problem)
-        else:
-            request.session.cycle_key()
-            messages.success(
-                request,
-                _("Your password is changed. Other sessions that ended with it: %(ended)d.") % {"ended": ended},
-            )
-            return HttpResponseRedirect(reverse("admin:my_sign_in"))
-    context = {**admin.site.each_context(request), "title": _("Change my password"), "form": form}
-    status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/new_password.html", context, status=status, error=error)
-
-
-# --- sessions --------------------------------------------------------------------------------------------------------
-
-
-@require_POST
-def end_session(request: HttpRequest, session_id: str) -> HttpResponse:
-    """End one of one's own sessions; of this one it is the sign-out."""
-    principal = staff_at(request).principal
-    wanted = uuid_or_none(session_id)
-    own = [session.pk for session in list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN).rows]
-    if wanted is None or wanted not in own:
-        # Others' sessions are ended on their own pages, with their permission and their own audit.
-        messages.info(request, _("This session has ended already."))
-        return HttpResponseRedirect(reverse("admin:my_sign_in"))
-    end_one_session(by=principal, session_id=wanted, user_id=principal.id)
-    if wanted == principal.session_id:
-        return steps.leave(request)
-    messages.success(request, _("The session is ended."))
-    return HttpResponseRedirect(reverse("admin:my_sign_in"))
-
-
-@require_POST
-def end_other_sessions(request: HttpRequest) -> HttpResponse:
-    """End every session of one's own but this one."""
-    principal = staff_at(request).principal
-    ended = end_others(principal=principal)
-    messages.success(request, _("Sessions that ended: %(ended)d.") % {"ended": ended})
-    return HttpResponseRedirect(reverse("admin:my_sign_in"))
+        if self.is_last:
+            steps.without_factor(self.request)
+        return _("“%(name)s” is removed.") % self.names()

@@ -1,0 +1,242 @@
+"""Credentials of a service: the table without secrets, and the pages that change them.
+
+A secret is on one page only, the response to its reveal.
+"""
+
+import json
+from datetime import datetime
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.timezone import now
+from django.utils.translation import gettext_lazy as _
+
+from console.frame import labels
+from console.frame.access import Staff
+from console.frame.confirm import ConfirmView
+from console.frame.forms import Fields, Reason
+from console.frame.records import BAD, GOOD, MIND, Button, Cell, Table, Text, moment, secret_page
+from console.frame.scope import tenant_at
+from console.registry.forms import CredentialForm, ExpiryForm, SecretForm
+from registry import actions
+from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
+from tenants import lookup
+from tenants.models import Tenant
+from tenants.states import Purpose
+from userflow.sessions.assurance import Action
+
+# A service has a handful of credentials. Those beyond are found through the API.
+MOST_SHOWN = 200
+_TONES = {ACTIVE: GOOD, REVOKED: BAD, EXPIRED: MIND}
+_SECRETS = "services:credentials"
+
+
+def open_tenant(request: HttpRequest) -> Tenant:
+    """Return the chosen tenant. Raises UnknownTenant if it is deleted or being provisioned, as the API does."""
+    tenant = tenant_at(request)
+    lookup.find(tenant.pk).check(Purpose.INSPECT)
+    return tenant
+
+
+def find_service(request: HttpRequest, service_id: UUID) -> Service:
+    """Return the service of the chosen tenant. Raises Http404."""
+    service = Service.objects.filter(pk=service_id, tenant_id=open_tenant(request).pk).first()
+    if service is None:
+        raise Http404
+    return service
+
+
+def page_of(service: Service) -> str:
+    """Return the path of the service's page."""
+    return reverse("admin:registry_service_change", args=[service.pk])
+
+
+def credentials_table(staff: Staff, service: Service) -> Table:
+    """Return the credentials of a service, without secrets."""
+    found = list(service.credentials.defer("secret").order_by("-created_at", "-id")[: MOST_SHOWN + 1])
+    at = now()
+    add = Button(_("Add credential"), reverse("admin:credential_add", args=[service.pk]), "primary")
+    shown = found[:MOST_SHOWN]
+    return Table(
+        title=_("Credentials"),
+        headers=(_("Name"), _("Type"), _("Status"), _("Expires"), _("Last read"), _("Updated")),
+        rows=[
+            (
+                Cell(row.name),
+                Cell(row.type),
+                Cell(labels.state(actions.status_of(row, at)), tone=_TONES[actions.status_of(row, at)]),
+                Cell(moment(row.expires_at)),
+                Cell(moment(row.last_read_at)),
+                Cell(moment(row.updated_at)),
+            )
+            for row in shown
+        ],
+        actions=[_buttons(service, row, at) for row in shown] if staff.may(_SECRETS) else (),
+        buttons=[add] if staff.may(_SECRETS) else (),
+        note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if len(found) > MOST_SHOWN else "",
+        empty=_("No credentials yet. Add one so that the tenant's applications can fetch it."),
+    )
+
+
+def _buttons(service: Service, credential: ServiceCredential, at: datetime) -> list[Button]:
+    def button(title: Text, name: str) -> Button:
+        return Button(title, reverse(f"admin:credential_{name}", args=[service.pk, credential.pk]))
+
+    status = actions.status_of(credential, at)
+    return [
+        *([button(_("Reveal"), "reveal")] if status == service.status == ACTIVE else []),
+        button(_("Rotate"), "rotate"),
+        button(_("Activate"), "activate") if status == REVOKED else button(_("Revoke"), "revoke"),
+        button(_("Expiry"), "expiry"),
+        button(_("Delete"), "delete"),
+    ]
+
+
+class AddCredential(ConfirmView):
+    """Add a credential to a service."""
+
+    permissions = (_SECRETS,)
+    title = _("Add credential to %(name)s")
+    text = _("Applications with the permission services:credentials can fetch it from now on.")
+    submit = _("Save")
+    dangerous = False
+    form_class = CredentialForm
+
+    service: Service
+
+    def load(self) -> None:
+        self.service = find_service(self.request, self.kwargs["service_id"])
+
+    def names(self) -> Fields:
+        return {"name": self.service.name}
+
+    def get_back_url(self) -> str:
+        return page_of(self.service)
+
+    def act(self, fields: Fields) -> Text:
+        actions.create_credential(tenant_id=self.service.tenant_id, service_id=self.service.pk, **fields)
+        return _("The credential is stored. Its secret is encrypted.")
+
+
+class CredentialConfirmView(ConfirmView):
+    """A page that changes one credential."""
+
+    permissions = (_SECRETS,)
+    service: Service
+    credential: ServiceCredential
+
+    def load(self) -> None:
+        self.service = find_service(self.request, self.kwargs["service_id"])
+        # Without its secret, which only the reveal reads.
+        found = self.service.credentials.defer("secret").filter(pk=self.kwargs["credential_id"]).first()
+        if found is None:
+            raise Http404
+        self.credential = found
+
+    def names(self) -> Fields:
+        return {"name": self.credential.name}
+
+    def get_back_url(self) -> str:
+        return page_of(self.service)
+
+    def update(self, changes: Fields) -> None:
+        """Change the credential."""
+        actions.update_credential(
+            tenant_id=self.service.tenant_id,
+            service_id=self.service.pk,
+            credential_id=self.credential.pk,
+            changes=changes,
+        )
+
+
+class Rotate(CredentialConfirmView):
+    """Replace the secret."""
+
+    title = _("Rotate %(name)s")
+    text = _("Applications receive the new secret from their next request on. The earlier secret is deleted.")
+    submit = _("Rotate")
+    form_class = SecretForm
+
+    def act(self, fields: Fields) -> Text:
+        self.update({"secret": fields["secret"]})
+        return _("The credential is rotated.")
+
+
+class Revoke(CredentialConfirmView):
+    """Revoke a credential."""
+
+    title = _("Revoke %(name)s")
+    text = _("Applications no longer receive this credential from their next request on. It can be activated again.")
+
+    def act(self, fields: Fields) -> Text:
+        self.update({"status": REVOKED})
+        return _("The credential is revoked.")
+
+
+class Activate(CredentialConfirmView):
+    """Activate a revoked credential."""
+
+    title = _("Activate %(name)s")
+    text = _("Applications receive this credential again. If it was revoked because it leaked, rotate it first.")
+
+    def act(self, fields: Fields) -> Text:
+        self.update({"status": ACTIVE})
+        return _("The credential is active.")
+
+
+class Expiry(CredentialConfirmView):
+    """Set when a credential expires."""
+
+    title = _("Expiry of %(name)s")
+    text = _("Applications no longer receive the credential after this time.")
+    submit = _("Save")
+    dangerous = False
+    form_class = ExpiryForm
+
+    def get_initial(self) -> Fields:
+        return {"expires_at": self.credential.expires_at}
+
+    def act(self, fields: Fields) -> Text:
+        self.update({"expires_at": fields["expires_at"]})
+        return _("The expiry is saved.")
+
+
+class DeleteCredential(CredentialConfirmView):
+    """Delete a credential with its secret."""
+
+    title = _("Delete %(name)s")
+    text = _("The credential and its secret are deleted permanently. Applications no longer receive it.")
+
+    def act(self, fields: Fields) -> Text:
+        actions.delete_credential(
+            tenant_id=self.service.tenant_id, service_id=self.service.pk, credential_id=self.credential.pk
+        )
+        return _("The credential is deleted.")
+
+
+class Reveal(CredentialConfirmView):
+    """Show a secret once, after a recent authentication and with a reason that is audited."""
+
+    action = Action.REVEAL_SECRET
+    title = _("Reveal %(name)s")
+    text = _("The secret is shown once. State why you need it: the reason is kept in the audit trail.")
+    submit = _("Reveal")
+    form_class = Reason
+
+    secret: object
+
+    def act(self, fields: Fields) -> Text:
+        _credential, self.secret = actions.reveal_credential(
+            tenant_id=self.service.tenant_id,
+            service_id=self.service.pk,
+            credential_id=self.credential.pk,
+            reason=fields["reason"],
+            by=self.staff.principal,
+        )
+        return _("The secret is shown on this page only. The audit trail records who has seen it and why.")
+
+    def respond(self) -> HttpResponse:
+        secret = self.secret
+        text = secret if isinstance(secret, str) else json.dumps(secret, indent=2, ensure_ascii=False)
+        return secret_page(self.request, of=self.credential.name, secret=text, back=page_of(self.service))

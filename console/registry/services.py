@@ -1,0 +1,140 @@
+"""One service: its page, and the pages that change it. Every change is an action of the registry."""
+
+import json
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from console.frame import labels
+from console.frame.access import needs, staff_at
+from console.frame.confirm import ChosenTenantConfirmView, ConfirmView
+from console.frame.forms import Fields
+from console.frame.records import GOOD, NOTHING, PLAIN, Button, Cell, Record, Text, moment, record_page
+from console.registry.credentials import credentials_table, find_service, open_tenant, page_of
+from console.registry.forms import ServiceForm
+from registry import actions
+from registry.models import ACTIVE, Service
+
+LIST = "admin:registry_service_changelist"
+
+
+@needs("services:read")
+def show(request: HttpRequest, service_id: UUID) -> HttpResponse:
+    """A service with its credentials."""
+    staff, service = staff_at(request), find_service(request, service_id)
+    buttons = []
+    if staff.may("services:write"):
+        buttons.append(Button(_("Edit"), reverse("admin:service_edit", args=[service.pk])))
+    if staff.may("services:delete"):
+        buttons.append(Button(_("Delete"), reverse("admin:registry_service_delete", args=[service.pk])))
+    facts = (
+        (_("Status"), Cell(labels.state(service.status), tone=GOOD if service.status == ACTIVE else PLAIN)),
+        (_("Type"), Cell(service.type)),
+        (_("Base URL"), Cell(service.base_url, mono=True)),
+        (_("API version"), Cell(service.api_version or NOTHING)),
+        (_("Description"), Cell(service.description or NOTHING)),
+        (_("Metadata"), Cell(json.dumps(service.metadata, ensure_ascii=False) if service.metadata else NOTHING)),
+        (_("Id"), Cell(service.pk, mono=True)),
+        (_("Created"), Cell(moment(service.created_at))),
+        (_("Updated"), Cell(moment(service.updated_at))),
+    )
+    return record_page(
+        request,
+        Record(
+            title=service.name,
+            facts=facts,
+            tables=[credentials_table(staff, service)],
+            buttons=buttons,
+            back=reverse("admin:registry_service_changelist"),
+        ),
+    )
+
+
+class CreateService(ChosenTenantConfirmView):
+    """Create a service."""
+
+    permissions = ("services:write",)
+    title = _("Add service")
+    text = _("A service that applications of %(tenant)s call.")
+    submit = _("Save")
+    dangerous = False
+    form_class = ServiceForm
+
+    created: Service
+
+    def load(self) -> None:
+        self.tenant = open_tenant(self.request)
+
+    def names(self) -> Fields:
+        return {"tenant": self.tenant.name}
+
+    def get_back_url(self) -> str:
+        return reverse(LIST)
+
+    def act(self, fields: Fields) -> Text:
+        self.created = actions.create_service(tenant_id=self.tenant.pk, **fields)
+        return _("The service is created. Add its first credential.")
+
+    def get_success_url(self) -> str:
+        return page_of(self.created)
+
+
+class ServiceConfirmView(ConfirmView):
+    """A page that changes one service of the chosen tenant."""
+
+    service: Service
+
+    def load(self) -> None:
+        self.service = find_service(self.request, self.kwargs["service_id"])
+
+    def names(self) -> Fields:
+        return {"name": self.service.name}
+
+    def get_back_url(self) -> str:
+        return page_of(self.service)
+
+
+class EditService(ServiceConfirmView):
+    """Change a service."""
+
+    permissions = ("services:write",)
+    title = _("Edit %(name)s")
+    text = _("The change applies from the next request of applications on.")
+    submit = _("Save")
+    dangerous = False
+    form_class = ServiceForm
+
+    def get_initial(self) -> Fields:
+        return {name: getattr(self.service, name) for name in ServiceForm.base_fields}
+
+    def act(self, fields: Fields) -> Text:
+        changes = {name: value for name, value in fields.items() if value != getattr(self.service, name)}
+        if changes:
+            actions.update_service(tenant_id=self.service.tenant_id, service_id=self.service.pk, changes=changes)
+        return _("The service is saved.")
+
+
+class DeleteService(ServiceConfirmView):
+    """Delete a service; the action rejects it while the service has active credentials."""
+
+    permissions = ("services:delete",)
+    title = _("Delete %(name)s")
+
+    def load(self) -> None:
+        super().load()
+        number = self.service.credentials.count()
+        self.text = ngettext(
+            "The service and its %(number)d credential are deleted permanently. Revoke active credentials first.",
+            "The service and its %(number)d credentials are deleted permanently. Revoke active credentials first.",
+            number,
+        ) % {"number": number}
+
+    def act(self, fields: Fields) -> Text:
+        actions.delete_service(tenant_id=self.service.tenant_id, service_id=self.service.pk)
+        return _("The service is deleted.")
+
+    def get_success_url(self) -> str:
+        return reverse(LIST)

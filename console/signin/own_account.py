@@ -1,0 +1,114 @@
+"""The own sign-in of the signed-in user: an overview, the password and the sessions."""
+
+from typing import Final
+
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from console.frame.access import staff_at
+from console.frame.lists import uuid_or_none
+from console.frame.step_up import step_up_first, to_step_up
+from console.signin import errors, forms, steps
+from console.signin.errors import page
+from console.signin.own_factors import enroller_at
+from console.signin.proofs import passkeys_possible
+from console.signin.views import only_forms
+from identity_platform.api.errors import ApiError
+from mfa.factors import TOTP, WEBAUTHN, list_factors
+from userflow.accounts.realms import ADMINS
+from userflow.errors import InsufficientAuthentication
+from userflow.passwords.actions import change_password
+from userflow.sessions.actions import end_one_session, end_others, list_sessions
+from userflow.sessions.assurance import Action
+
+SESSIONS_SHOWN: Final = 50
+
+
+@never_cache
+def overview(request: HttpRequest) -> HttpResponse:
+    """What one signs in with, and where one is signed in."""
+    who = enroller_at(request)
+    if who is None:
+        return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
+    context = {**admin.site.each_context(request), "frame": who.frame}
+    if not who.inside:
+        context |= {"title": _("Set up a second factor"), "possible": passkeys_possible()}
+        return page(request, "console/signin/choose.html", context)
+    principal = staff_at(request).principal
+    factors = list_factors(realm=ADMINS, tenant_id=None, user_id=principal.id)
+    sessions = list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN)
+    context |= {
+        "title": _("My sign-in"),
+        "passkeys": [factor for factor in factors["factors"] if factor["kind"] == WEBAUTHN],
+        "app": next((factor for factor in factors["factors"] if factor["kind"] == TOTP), None),
+        "codes_left": factors["backup_codes_remaining"],
+        "sessions": sessions.rows,
+        "sessions_beyond": sessions.total - len(sessions.rows),
+        "this_session": principal.session_id,
+        "possible": passkeys_possible(),
+    }
+    return page(request, "console/signin/my_sign_in.html", context)
+
+
+@never_cache
+@only_forms
+def new_password(request: HttpRequest) -> HttpResponse:
+    """Change one's own password; every other session ends."""
+    staff = staff_at(request)
+    if (step_up := step_up_first(request, Action.CHANGE_OWN_PASSWORD)) is not None:
+        return step_up
+    form = forms.NewPasswordForm(request.POST or None)
+    error: ApiError | None = None
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        try:
+            ended = change_password(
+                principal=staff.principal,
+                proof={"current_password": given["current_password"]},
+                new_password=given["new_password"],
+            )
+        except InsufficientAuthentication:
+            return to_step_up(request)
+        except ApiError as problem:
+            error = problem
+            errors.add_to(form, problem)
+        else:
+            request.session.cycle_key()
+            messages.success(
+                request,
+                _("Your password is changed. Other sessions that ended with it: %(ended)d.") % {"ended": ended},
+            )
+            return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    context = {**admin.site.each_context(request), "title": _("Change my password"), "form": form}
+    status = 400 if request.method == "POST" else 200
+    return page(request, "console/signin/new_password.html", context, status=status, error=error)
+
+
+@require_POST
+def end_session(request: HttpRequest, session_id: str) -> HttpResponse:
+    """End one of one's own sessions; of this one it is the sign-out."""
+    principal = staff_at(request).principal
+    wanted = uuid_or_none(session_id)
+    own = [session.pk for session in list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN).rows]
+    if wanted is None or wanted not in own:
+        # Others' sessions are ended on their own pages, with their permission and their own audit.
+        messages.info(request, _("This session has ended already."))
+        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    end_one_session(by=principal, session_id=wanted, user_id=principal.id)
+    if wanted == principal.session_id:
+        return steps.leave(request)
+    messages.success(request, _("The session is ended."))
+    return HttpResponseRedirect(reverse("admin:my_sign_in"))
+
+
+@require_POST
+def end_other_sessions(request: HttpRequest) -> HttpResponse:
+    """End every session of one's own but this one."""
+    principal = staff_at(request).principal
+    ended = end_others(principal=principal)
+    messages.success(request, _("Sessions that ended: %(ended)d.") % {"ended": ended})
+    return HttpResponseRedirect(reverse("admin:my_sign_in"))
