@@ -1,4 +1,4 @@
-"""The lists of the console; Django finds them here."""
+"""Registers the lists of the console."""
 
 from django.contrib import admin
 from django.contrib.auth.models import Group
@@ -14,7 +14,7 @@ from tenants.models import Tenant
 from userflow.accounts.models import AdminRole, AdminUser, Client
 from userflow.invitations.models import AdminInvitation
 
-# Django's groups mean nothing here: admin users have roles (userflow.admins).
+# Django's groups are not used: admin users have roles (userflow.admins).
 admin.site.unregister(Group)
 
 admin.site.register(Tenant, TenantAdmin)

@@ -1,11 +1,11 @@
-"""The console's own app, and Django's admin with our site in the place of the default one."""
+"""The console's own app, and Django's admin with our site instead of the default one."""
 
 from django.apps import AppConfig
 from django.contrib.admin import apps as admin_apps
 
 
 class ConsoleConfig(AppConfig):
-    """Pages for operators and tenant admins, and the figures behind the dashboard."""
+    """Pages for operators and tenant admins, and the metrics behind the dashboard."""
 
     default = True
     name = "console"

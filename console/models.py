@@ -1,4 +1,4 @@
-"""The console's tables; Django finds them here."""
+"""Re-exports the models of the console."""
 
 from console.jobs.models import Job
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures

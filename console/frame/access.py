@@ -1,4 +1,4 @@
-"""Who works in the console, and what that person may do: the permissions of the API, as the store has them now."""
+"""The signed-in admin user and their permissions, read from the database with every request."""
 
 import time
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from userflow.sessions.ending import end_sessions
 from userflow.sessions.verify import SessionInactive, principal_of
 from userflow.signin.console import note_console_use
 
-# Keys of the console's session; written by the sign-in and nobody else (console.signin.steps).
+# Keys of the console's session; only the sign-in (console.signin.steps) writes them.
 KIND: Final = "console_kind"
 USER: Final = "console_user"
 TENANT: Final = "console_of_tenant"
 SESSION: Final = "console_session"
 SEEN: Final = "console_seen"
 
-# A page view writes down that somebody is there only this often: it would be a write to each.
+# The session's last use is stored at most this often, to keep most page views free of writes.
 SEEN_EVERY_SECONDS: Final = 60
 
 Page = Callable[..., HttpResponse]
@@ -39,26 +39,26 @@ Page = Callable[..., HttpResponse]
 
 @dataclass(frozen=True, slots=True)
 class Staff:
-    """An admin user at work in the console. `principal` is what actions take as `by`."""
+    """A signed-in admin user. `principal` is what actions take as `by`."""
 
     user: AdminUser
     principal: Principal
 
     @property
     def is_operator(self) -> bool:
-        """Whether the person works for the platform and not for one tenant."""
+        """Return whether the user works for the platform and not for one tenant."""
         return self.user.tenant_id is None
 
     def may(self, permission: str) -> bool:
-        """Whether the person holds the permission now."""
+        """Return whether the user holds the permission now."""
         return self.principal.may(permission)
 
 
 def staff_or_none(request: HttpRequest) -> Staff | None:
-    """Who works here, as the store has it now, in one statement a request; None unless every step of a sign-in is done.
+    """Return the signed-in admin user, read in one statement per request; None unless the sign-in is complete.
 
-    Whoever is deactivated, signed out elsewhere, of a suspended tenant or without the factor that is wanted now is out
-    with this request. Names the actor for the audit.
+    A user who was deactivated, signed out elsewhere, belongs to a suspended tenant or lacks a required factor is signed
+    out by this request. Sets the actor of audit events.
     """
     if hasattr(request, "console_staff"):
         known: Staff | None = request.console_staff
@@ -69,12 +69,12 @@ def staff_or_none(request: HttpRequest) -> Staff | None:
 
 
 def is_signed_in(request: HttpRequest) -> bool:
-    """Whether every step of the sign-in is done and still stands."""
+    """Return whether the sign-in is complete and the session active."""
     return staff_or_none(request) is not None
 
 
 def staff_at(request: HttpRequest) -> Staff:
-    """Who asks; PermissionDenied unless signed in."""
+    """Return the signed-in admin user. Raises PermissionDenied."""
     staff = staff_or_none(request)
     if staff is None:
         raise PermissionDenied
@@ -100,7 +100,7 @@ def _read(request: HttpRequest) -> Staff | None:
 def _standing(request: HttpRequest) -> Staff | None:
     kept = request.session
     moment = time.time()
-    # What was proven, and when, is read from the stored session in the same statement.
+    # The same statement reads the factors of the stored session and their times.
     principal = principal_of({"kind": kept[KIND], "sub": kept[USER], "sid": kept[SESSION], "tenant_id": kept[TENANT]})
     methods = principal.user["mfa_methods"]
     if not principal.meets_policy() or (principal.required_acr == AAL2 and not methods):
@@ -109,7 +109,7 @@ def _standing(request: HttpRequest) -> Staff | None:
     if moment - kept[SEEN] > SEEN_EVERY_SECONDS:
         kept[SEEN] = moment
         note_console_use(principal)
-    # Columns that the statement has not read are fetched if something asks for them.
+    # Other columns are fetched when they are accessed.
     values: dict[str, Any] = {
         "id": principal.id,
         "username": principal.user["username"],
@@ -122,12 +122,12 @@ def _standing(request: HttpRequest) -> Staff | None:
 
 
 def needed(permission: str) -> str:
-    """What a page says to whoever lacks the permission."""
+    """Return the message for a missing permission."""
     return _("This page needs the permission %(permission)s.") % {"permission": permission}
 
 
 def require(request: HttpRequest, permission: str) -> Staff:
-    """The person, if the permission is held; PermissionDenied (403) otherwise."""
+    """Return the signed-in admin user. Raises PermissionDenied without the permission."""
     staff = staff_at(request)
     if not staff.may(permission):
         raise PermissionDenied(needed(permission))
@@ -136,12 +136,12 @@ def require(request: HttpRequest, permission: str) -> Staff:
 
 def must_grant_tenant_admin(request: HttpRequest) -> None:
     """Whoever makes a tenant makes its first admin: GrantsMoreThanHeld or PermissionDenied for who could not over the API."""
-    # The role is the same in every tenant, also in one that is not there yet.
+    # The role is the same in every tenant, so a tenant that does not exist yet can be checked too.
     grantable_roles([TENANT_ADMIN], uuid4(), require(request, "admins:write").principal)
 
 
 def needs(permission: str, *, operators_only: bool = False) -> Callable[[Page], Page]:
-    """A page's decorator: 403 unless the person holds the permission (and, if so said, is an operator)."""
+    """Decorate a page: 403 without the permission, and for tenant admins if it is for operators only."""
 
     def decorate(page: Page) -> Page:
         @wraps(page)

@@ -1,4 +1,4 @@
-"""What a page of the console cannot show, said in the console's own frame."""
+"""Error pages in the console's frame."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -17,7 +17,7 @@ from identity_platform.api.handlers import note_rejection
 from userflow.errors import InsufficientAuthentication
 
 
-def framed(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def with_error_pages(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """The page, with 403, 404 and every error of an action answered as a page with the way back.
 
     Whoever is not signed in has been sent to the sign-in by then, so the frame tells nothing to strangers.

@@ -1,4 +1,4 @@
-"""Forms of the console: typed in as staff do it, checked by the very serializers that check the API's bodies."""
+"""Forms that are validated by the serializers of the API, and their fields."""
 
 import json
 from datetime import datetime
@@ -26,12 +26,12 @@ Fields = dict[str, Any]
 
 
 class ApiForm(forms.Form):
-    """A form whose rules are those of `serializer`: its messages stand at the fields of the same names."""
+    """A form that `serializer` validates; its messages are shown at the fields of the same names."""
 
     serializer: ClassVar[type[Serializer[Any]]]
 
     def members(self, typed: dict[str, Any]) -> dict[str, Any]:
-        """The body that the API would be sent for what was typed."""
+        """Return the body of the API for what was typed."""
         return typed
 
     def clean(self) -> dict[str, Any]:
@@ -63,14 +63,14 @@ class Line(forms.CharField):
 
 
 class Address(forms.CharField):
-    """An e-mail address; whether it is one says the API's own rule."""
+    """An e-mail address, validated by the serializer."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=UnfoldAdminEmailInputWidget(), **options)
 
 
 class Paragraph(forms.CharField):
-    """Text of several lines, with the line ends that everybody else writes: browsers send CR LF."""
+    """Text of several lines. Browsers send CR LF, which is stored as LF."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=options.pop("widget", UnfoldAdminExpandableTextareaWidget()), **options)
@@ -85,33 +85,33 @@ class Members(Paragraph):
     """A JSON object."""
 
     def prepare_value(self, value: Any) -> Any:
-        """The object as text; what was typed as it was typed."""
+        """Return the object as text, and typed text unchanged."""
         return value if isinstance(value, str) else json.dumps(value or {}, indent=2, ensure_ascii=False)
 
     def to_python(self, value: Any) -> Any:
-        """The object; ValidationError for what is none."""
+        """Return the object. Raises ValidationError."""
         text = super().to_python(value) or "{}"
         try:
-            # The API's own reader: what it takes in one way only can be stored and handed out again.
+            # The API's reader, so that the console stores nothing that the API would reject.
             return json_object(text.encode("utf-8", "surrogatepass"))
         except MalformedBody as problem:
             raise forms.ValidationError(_('Type a JSON object, such as {"team": "payments"}.')) from problem
 
 
 class Lines(Paragraph):
-    """A list, one entry a line."""
+    """A list with one entry per line."""
 
     def prepare_value(self, value: Any) -> Any:
-        """The entries below each other."""
+        """Return one entry per line."""
         return "\n".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
-        """The entries without empty ones."""
+        """Return the entries without empty ones."""
         return [line.strip() for line in str(super().to_python(value) or "").splitlines() if line.strip()]
 
 
 class Moment(forms.DateTimeField):
-    """A time in UTC, picked with the browser's own means."""
+    """A time in UTC, with the date picker of the browser."""
 
     def __init__(self, **options: Any) -> None:
         widget = forms.DateTimeInput(
@@ -121,7 +121,7 @@ class Moment(forms.DateTimeField):
 
 
 def as_sent(value: datetime | None) -> str | None:
-    """A time as the API is sent it."""
+    """Return a time as in a body of the API."""
     return value.isoformat() if value is not None else None
 
 
@@ -133,20 +133,20 @@ class Number(forms.IntegerField):
 
 
 class Pick(forms.ChoiceField):
-    """One of a few."""
+    """One of several choices."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=UnfoldAdminSelectWidget(), **options)
 
 
 class Tick(forms.BooleanField):
-    """Yes or no; left out is no."""
+    """A checkbox."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=UnfoldBooleanWidget(), required=False, **options)
 
 
 class Reason(forms.Form):
-    """Why something is done that the audit trail is asked about later."""
+    """The reason of an audited change."""
 
-    reason = Line(label=_("Reason"), max_length=LONGEST_REASON, help_text=_("It is written to the audit trail."))
+    reason = Line(label=_("Reason"), max_length=LONGEST_REASON, help_text=_("Recorded in the audit trail."))

@@ -1,7 +1,7 @@
-"""Words of rows in the reader's language: names of columns and kinds, and states.
+"""Translated labels of columns, states and kinds of rows.
 
-Models name their columns for programmers; in a migration such a name would make a new version of every tenant's schema. So
-the console says here what its lists call them.
+They are not the models' verbose names, because a changed verbose name is a migration, and a migration is a new version of
+every tenant's schema.
 """
 
 from typing import Final
@@ -15,16 +15,16 @@ from django.utils.translation import ngettext
 
 COLUMNS: Final[dict[str, Promise]] = {
     "address": _("address"),
-    "begun by": _("begun by"),
-    "created at": _("created at"),
+    "begun by": _("started by"),
+    "created at": _("created"),
     "description": _("description"),
     "email": _("email"),
-    "expires at": _("expires at"),
-    "last used at": _("last used at"),
+    "expires at": _("expires"),
+    "last used at": _("last used"),
     "name": _("name"),
     "provider": _("provider"),
     "type": _("type"),
-    "updated at": _("updated at"),
+    "updated at": _("updated"),
     "username": _("username"),
 }
 STATES: Final[dict[str, Promise]] = {
@@ -51,17 +51,17 @@ STATES: Final[dict[str, Promise]] = {
 
 
 def state(value: str) -> str:
-    """A state in the reader's language."""
+    """Return the translated label of a state."""
     return str(STATES[value])
 
 
 def labelled(value: str) -> tuple[str, str]:
-    """A state for a column of labels: what the colour goes by, and what is shown."""
+    """Return a state and its label, for a column of badges that are coloured by state."""
     return value, state(value)
 
 
 def counted(kind: str, number: int) -> str:
-    """What a list counts at its end: `end users`. KeyError for a kind that has no name here yet."""
+    """Return the plural of a kind of row for the end of a list. Raises KeyError for an unknown kind."""
     match kind:
         case "tenant":
             return ngettext("tenant", "tenants", number)
@@ -90,13 +90,13 @@ def counted(kind: str, number: int) -> str:
 
 
 def name_columns(site: AdminSite) -> None:
-    """Give the columns that lists show their names. KeyError for one that has none in COLUMNS yet: the start stops."""
+    """Label the columns of the lists. Raises KeyError at start for a column without a label in COLUMNS."""
     for model, lists in site._registry.items():
         counted(str(model._meta.verbose_name), 1)
         for column in lists.list_display:
             try:
                 field = model._meta.get_field(str(column))
             except FieldDoesNotExist:
-                continue  # a method of the list, which has a name
+                continue  # a method, which has a label of its own
             if isinstance(field, Field) and not isinstance(field.verbose_name, Promise):
                 field.verbose_name = COLUMNS[field.verbose_name]  # type: ignore[assignment]  # a lazy text is one

@@ -1,4 +1,4 @@
-"""What the console's lists have in common: permissions of the API, no writing past the actions, bounded counting."""
+"""Base classes of lists: the permissions of the API, no writes except through actions, bounded counts."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,22 +35,22 @@ else:
 
 
 class BoundedPaginator(AnyPaginator):
-    """Counts no further than COUNTED_AT_MOST: nobody turns to page 200, and counting a large table takes its whole length."""
+    """Stop counting at COUNTED_AT_MOST: the exact count of a large table would read all of it."""
 
     @cached_property
     def count(self) -> int:
-        """How many rows there are, or COUNTED_AT_MOST + 1 when there are more."""
+        """Return the number of rows, or COUNTED_AT_MOST + 1 if there are more."""
         if isinstance(self.object_list, QuerySet):
             return self.object_list.order_by()[: COUNTED_AT_MOST + 1].count()
         return len(self.object_list)
 
 
 class ConsoleChangeList(ChangeList):  # type: ignore[misc]  # unfold has no types
-    """A list that knows how many rows it found, and of no other number."""
+    """A list that counts only the rows that it found."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        # Without it the frame offers to "show all", which these lists do not.
+        # Otherwise the template offers "show all", which these lists do not have.
         self.full_result_count = self.result_count
         self.counted_all = self.result_count <= COUNTED_AT_MOST
         self.counted_kind = counted(str(self.opts.verbose_name), self.result_count)
@@ -74,30 +74,30 @@ class Pages:
 
 
 class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    """A list of a model that is read only here; what changes something are `own_pages`.
+    """A read-only list of a model; `own_pages` change rows.
 
-    `view_permission` is the permission of the API that opens it. `operators_only` keeps tenant admins out; without it
-    `get_queryset` must be limited by `of_tenant` to what belongs to the person's tenant.
+    `view_permission` is the permission of the API that opens it. Lists are for operators only, or limited to the tenant
+    of a tenant admin by `of_tenant`.
     """
 
     view_permission: ClassVar[str]
-    # Another one that it takes as well.
+    # A second required permission.
     also_needs: ClassVar[str] = ""
     operators_only: ClassVar[bool] = False
-    # Path of the model to its tenant's id, e.g. `tenant_id`; rows of other tenants are not there for tenant admins.
+    # The model's path to the tenant's id, such as `tenant_id`; tenant admins see rows of their own tenant only.
     of_tenant: ClassVar[str | None] = None
     own_pages: ClassVar[Pages | None] = None
 
     paginator = BoundedPaginator
     show_full_result_count = False
-    # Figures beside the filters would be a count of the whole table for each of them.
+    # Facet counts would count the whole table once per filter.
     show_facets = ShowFacets.NEVER
     list_per_page = 50
     list_max_show_all = 0
     list_filter_submit = True
     actions = None
     compressed_fields = True
-    # What stands above the list, and what an empty one says: why it is empty and what to do next.
+    # The heading, and what an empty list shows: why it is empty and what to do next.
     list_title: ClassVar[str | Promise] = ""
     empty_title: ClassVar[str | Promise] = ""
     empty_text: ClassVar[str | Promise] = ""
@@ -108,7 +108,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         return answer
 
     def get_urls(self) -> list[URLPattern]:
-        # Django's own journal is not kept, the audit trail is; the path without a name is an old spelling.
+        # Django's own history is not kept: the audit trail is. The path without a name is a legacy redirect.
         urls: list[URLPattern] = super().get_urls()
         kept = [url for url in urls if url.name and not url.name.endswith("_history")]
         pages = self.own_pages
@@ -149,7 +149,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         return ConsoleChangeList
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # Asked by the frame of the sign-in's pages too, where nobody is known yet.
+        # The sign-in pages call this too, before anyone is signed in.
         staff = staff_or_none(request)
         if staff is None or not staff.may(self.view_permission) or (self.also_needs and not staff.may(self.also_needs)):
             return False
@@ -159,8 +159,8 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         return self.has_view_permission(request)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        # Django lets any column of the model be asked about, character by character also a password's hash. The filters
-        # are all there is.
+        # Django would allow lookups on any column, which discloses even password hashes character by character. Only the
+        # filters are allowed.
         assert request is not None  # Django's list passes it
         return lookup in {each.parameter_name for each in self.get_list_filter(request)}
 
@@ -188,7 +188,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
 
 
 class ChosenTenantModelAdmin(ConsoleModelAdmin):
-    """A list of what the chosen tenant has in the global database."""
+    """A list of rows of the chosen tenant in the global database."""
 
     of_tenant = "tenant_id"
 
@@ -203,18 +203,18 @@ class ChosenTenantModelAdmin(ConsoleModelAdmin):
 
 
 class TenantModelAdmin(ConsoleModelAdmin):
-    """A list of what stands in the chosen tenant's own database. Every look is audited there."""
+    """A list of rows in the chosen tenant's own database. Every view is audited there."""
 
-    # What the audit trail calls such a row, e.g. `end_user`.
+    # The name of such a row in audit events, such as `end_user`.
     audited_as: ClassVar[str]
-    # What can be made here: words, the page, and the permission that it needs.
-    ways_on: ClassVar[tuple[tuple[str | Promise, str, str], ...]] = ()
+    # Links above the list: label, page, and the permission that it needs.
+    links: ClassVar[tuple[tuple[str | Promise, str, str], ...]] = ()
     list_before_template = "console/people/links.html"
     # The filters are links and act at once.
     list_filter_submit = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # The database is the tenant's own; there is nothing of others in it.
+        # The database holds rows of this tenant only.
         return DjangoModelAdmin.get_queryset(self, request).using(TENANT_ALIAS)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -223,12 +223,12 @@ class TenantModelAdmin(ConsoleModelAdmin):
         filters = [name for name in self._filter_names() if request.GET.get(name)]
 
         def draw(tenant: Tenant) -> HttpResponse:
-            # Which filters, never what for: that may be somebody's address.
+            # The names of the filters only: their values may be e-mail addresses.
             record_for_tenant(f"{self.audited_as}.listed", details={"console": True, "filters": filters})
             staff = staff_at(request)
-            ways_on = [(words, page) for words, page, permission in self.ways_on if staff.may(permission)]
+            links = [(words, page) for words, page, permission in self.links if staff.may(permission)]
             answer: HttpResponse = super(TenantModelAdmin, self).changelist_view(
-                request, {"ways_on": ways_on, **(extra_context or {})}
+                request, {"links": links, **(extra_context or {})}
             )
             return answer
 
@@ -238,12 +238,12 @@ class TenantModelAdmin(ConsoleModelAdmin):
         return [SEARCH_VAR, *(str(each.parameter_name) for each in self.list_filter)]
 
     def get_urls(self) -> list[URLPattern]:
-        # The record of one row is a page of the room; Django's own would query outside the tenant.
+        # Rows have pages of their own; Django's would query outside the tenant.
         return [each for each in super().get_urls() if str(each.name).endswith("_changelist")]
 
 
 def uuid_or_none(text: str) -> UUID | None:
-    """The id, or None for what is none: such a page is then not found."""
+    """Return the id, or None for a malformed one."""
     try:
         return UUID(text)
     except ValueError:

@@ -7,7 +7,7 @@ from django.contrib.messages.storage.session import SessionStorage
 
 
 class PrefixedCookieStorage(CookieStorage):
-    """Django's storage under a name that only this host can set in production."""
+    """Messages in a cookie whose name prefix only this host can set in production."""
 
     cookie_name = f"{settings.COOKIE_PREFIX}messages"
 

@@ -25,7 +25,7 @@ CONSOLE = "/admin/"
 
 
 class ConsoleOnly(MiddlewareMixin):
-    """Passes API requests by without touching them."""
+    """Skip API requests."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path.startswith(CONSOLE):
@@ -42,7 +42,7 @@ class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whiteno
 
 
 class ConsoleLanguage(ConsoleOnly, LocaleMiddleware):
-    """The browser's language where a catalogue is there for it, else English. The API speaks English."""
+    """Use the browser's language if there is a catalogue for it, else English. The API is in English."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         if len(settings.LANGUAGES) == 1:
@@ -53,7 +53,7 @@ class ConsoleLanguage(ConsoleOnly, LocaleMiddleware):
         try:
             return super().__call__(request)
         finally:
-            # What else this thread does is nobody's language.
+            # The next request of this thread must not inherit the language.
             translation.deactivate()
 
 
@@ -62,14 +62,14 @@ class ConsoleSessions(ConsoleOnly, SessionMiddleware):
 
 
 class ConsoleSignIn(ConsoleOnly, AuthenticationMiddleware):
-    """`request.user` of the console: whoever has finished the platform's own sign-in."""
+    """Set `request.user` to the admin user with a complete sign-in."""
 
     def process_request(self, request: HttpRequest) -> None:
         request.user = SimpleLazyObject(lambda: _user_of(request))  # type: ignore[assignment]  # Django does the same
 
 
 def _user_of(request: HttpRequest) -> "AdminUser | AnonymousUser":
-    # Models are not there yet when this module is read.
+    # Models are not loaded yet when this module is imported.
     from django.contrib.auth.models import AnonymousUser
 
     from console.frame.access import staff_or_none
@@ -83,7 +83,7 @@ class ConsoleMessages(ConsoleOnly, MessageMiddleware):
 
 
 class ConsoleForgeryProtection(CsrfViewMiddleware):
-    """Forged cross-site requests. The API carries no cookie, so it is checked on console pages only."""
+    """Check CSRF tokens on console pages only: the API uses no cookies."""
 
     def process_view(self, request: HttpRequest, *args: object) -> HttpResponse | None:  # type: ignore[override]
         return super().process_view(request, *args) if request.path.startswith(CONSOLE) else None  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The sidebar: groups of links, each shown to whoever may open it."""
+"""The sidebar: groups of links that the user may open."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
-from console.people.navigation import inside_the_tenant
+from console.people.navigation import chosen_tenant_links
 from console.platform.navigation import platform, registry
 from console.tenants.navigation import tenants_and_jobs
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
-    """Unfold's navigation (SIDEBAR.navigation)."""
+    """Return the sidebar (unfold's SIDEBAR.navigation)."""
     return [
         {
             "title": _("Overview"),
@@ -21,12 +21,12 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 *tenants_and_jobs(request),
             ],
         },
-        inside_the_tenant(request),
+        chosen_tenant_links(request),
         registry(),
         platform(),
     ]
 
 
 def own_links(request: HttpRequest) -> list[dict[str, Any]]:
-    """Unfold's menu of the person who is signed in (ACCOUNT.navigation)."""
+    """Return the links of the account menu (unfold's ACCOUNT.navigation)."""
     return [{"title": _("My sign-in"), "link": reverse_lazy("admin:my_sign_in")}]

@@ -1,4 +1,4 @@
-"""Pages that show one thing: facts about it, tables of what belongs to it, and buttons for what may be done."""
+"""Pages of one object: facts, tables of related rows, and buttons for the permitted changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ NOTHING: Final = "–"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value as it is shown: as a link, as a badge with a `tone`, or (ids, kids) in a typeface that tells 1 from l."""
+    """A displayed value: as a link, as a badge with a `tone`, or monospaced (ids, key ids)."""
 
     text: Any
     link: str = ""
@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A way to a page that does something; what may not be done has none."""
+    """A link to a page that changes something; shown only if the user may open it."""
 
     title: Text
     link: str
@@ -37,20 +37,20 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under a heading. `empty` says what to do where there are none."""
+    """Rows under a heading. `empty` says what to do if there are none."""
 
     title: Text
     headers: Sequence[Text]
     rows: Sequence[Sequence[Cell]]
     empty: Text
     buttons: Sequence[Button] = ()
-    # What each row allows, in the order of the rows.
+    # The buttons of each row, in the order of the rows.
     actions: Sequence[Sequence[Button]] = ()
     note: Text = ""
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Rows as the template takes them: each cell with its header, and the row's buttons."""
+        """Return the rows for the template: each cell with its header, and the buttons of the row."""
         actions = self.actions or [()] * len(self.rows)
         return [
             {"cells": list(zip(self.headers, row, strict=True)), "actions": allowed}
@@ -60,7 +60,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A page. `facts` are pairs of a label and a cell; `warning` stands above everything."""
+    """A page. `facts` are pairs of a label and a cell; `warning` is shown at the top."""
 
     title: Text
     facts: Sequence[tuple[Text, Cell]] = ()
@@ -75,7 +75,7 @@ class Record:
 def record_page(
     request: HttpRequest, record: Record, *, template: str = "console/record.html", status: int = 200
 ) -> TemplateResponse:
-    """The page of a record in the console's frame."""
+    """Return the page of a record."""
     context = {**admin.site.each_context(request), "title": record.title, "record": record, **record.more}
     return TemplateResponse(request, template, context, status=status)
 
@@ -83,19 +83,19 @@ def record_page(
 def secret_page(
     request: HttpRequest, *, secret: str, back: str, of: str = "", title: str = "", text: str = ""
 ) -> TemplateResponse:
-    """The page that shows the secret of `of`, or what `title` says, once: no browser and no proxy keeps it."""
+    """Return the page that shows a secret once; neither browsers nor proxies cache it."""
     title = title or _("Secret of %(name)s") % {"name": of}
     record = Record(title=title, text=text, back=back, more={"secret": secret, "label": "" if of else _("Pass")})
-    answer = record_page(request, record, template="console/secret.html")
-    answer.headers["Cache-Control"] = "no-store"
-    return answer
+    response = record_page(request, record, template="console/secret.html")
+    response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 def moment(value: datetime | None) -> str:
-    """A time as staff in several zones can compare it, and as logs and the API write it."""
+    """Return a time in UTC, so that staff in several time zones and logs agree."""
     return f"{value:%Y-%m-%d %H:%M} UTC" if value is not None else NOTHING
 
 
 def yes_or_no(value: bool) -> Cell:
-    """A flag as a badge."""
+    """Return a flag as a badge."""
     return Cell(_("yes"), tone=GOOD) if value else Cell(_("no"), tone=PLAIN)

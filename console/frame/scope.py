@@ -1,4 +1,4 @@
-"""Which tenant the console looks into. An operator chooses one and it stays chosen; a tenant admin has only its own."""
+"""The chosen tenant: an operator chooses one for the session; for a tenant admin it is the own tenant."""
 
 from urllib.parse import urlencode
 from uuid import UUID
@@ -11,17 +11,17 @@ from console.frame.access import staff_at
 from tenants.models import Tenant
 
 CHOSEN = "console_tenant"
-# The ids of the tenants that were chosen last, the newest first.
+# The ids of the tenants that were chosen last, newest first.
 RECENT = "console_recent_tenants"
 MOST_RECENT = 6
 
 
 class NoTenantChosen(Exception):
-    """The page shows something of a tenant, and the operator has chosen none: the chooser comes first."""
+    """The page needs a tenant, and the operator has chosen none."""
 
 
 def chosen_tenant(request: HttpRequest) -> Tenant | None:
-    """The tenant that the pages of people and services show, with its database; None while an operator has chosen none."""
+    """Return the chosen tenant with its database; None if an operator has chosen none."""
     if hasattr(request, "console_tenant"):
         known: Tenant | None = request.console_tenant
         return known
@@ -33,7 +33,7 @@ def chosen_tenant(request: HttpRequest) -> Tenant | None:
 
 
 def tenant_at(request: HttpRequest) -> Tenant:
-    """The chosen tenant; NoTenantChosen, which leads to the chooser and back, while there is none."""
+    """Return the chosen tenant. Raises NoTenantChosen, which redirects to the chooser and back."""
     tenant = chosen_tenant(request)
     if tenant is None:
         raise NoTenantChosen
@@ -41,12 +41,12 @@ def tenant_at(request: HttpRequest) -> Tenant:
 
 
 def to_the_chooser(request: HttpRequest) -> str:
-    """Where a tenant is chosen, and from there back to the page that was asked for."""
+    """Return the path of the chooser, which returns to the requested page."""
     return f"{reverse('admin:choose_tenant')}?{urlencode({'next': request.get_full_path()})}"
 
 
 def choose_tenant(request: HttpRequest, tenant_id: UUID | None) -> None:
-    """Look into this tenant from now on, or with None into none. PermissionDenied for tenant admins, Http404 if unknown."""
+    """Open this tenant, or with None exit the open one. Raises PermissionDenied for tenant admins, Http404 if unknown."""
     if not staff_at(request).is_operator:
         raise PermissionDenied
     if tenant_id is None:
@@ -62,6 +62,6 @@ def choose_tenant(request: HttpRequest, tenant_id: UUID | None) -> None:
 
 
 def may_see_tenant(request: HttpRequest, tenant_id: UUID | None) -> bool:
-    """Whether something of this tenant (None: of the platform itself) may be shown at all."""
+    """Return whether rows of this tenant (None: of the platform) may be shown."""
     own = staff_at(request).user.tenant_id
     return own is None or own == tenant_id

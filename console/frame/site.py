@@ -1,4 +1,4 @@
-"""The admin site: who gets in, which pages there are beside the lists, what stands in the sidebar and the header."""
+"""The admin site: access, the pages beside the lists, and the context of every page."""
 
 from typing import Any
 
@@ -20,44 +20,44 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
     index_template = "console/dashboard.html"
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Operators and tenant admins who have finished every step of their sign-in."""
+        """Return whether the sign-in is complete."""
         return is_signed_in(request)
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The platform's own sign-in in the place of Django's."""
+        """Replace Django's sign-in by the platform's."""
         from console.signin.views import sign_in
 
         return sign_in(request)
 
     def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Ends the session in the platform's table too."""
+        """End the platform's session too."""
         from console.signin.views import sign_out_here
 
         return sign_out_here(request)
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Audited, and the end of every other session, as over the API."""
+        """Change the password through the platform's action: it audits, and ends all other sessions."""
         from console.signin.own_account import new_password
 
         return new_password(request)
 
     def get_urls(self) -> list[Any]:
-        """Without Django's pages that look up any object of any model: nothing here leads to them."""
+        """Leave out Django's pages that look up any object of any model."""
         urls: list[Any] = super().get_urls()
         return [url for url in urls if getattr(url, "name", None) not in ("view_on_site", "autocomplete")]
 
     def extra_urls(self) -> list[URLPattern]:
-        """Pages that belong to no list."""
+        """Return the pages beside the lists."""
         from console import urls
 
         return urls.pages(self)
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:
         """A page behind the sign-in; what it rejects is answered in the console's frame."""
-        return errors.framed(self, super().admin_view(view, cacheable))
+        return errors.with_error_pages(self, super().admin_view(view, cacheable))
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """What every page's frame shows; the chosen tenant stands in the header."""
+        """Return the context of every page, with the chosen tenant for the header."""
         context: dict[str, Any] = super().each_context(request)
         if self.has_permission(request):
             context["console_tenant"] = chosen_tenant(request)

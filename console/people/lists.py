@@ -167,7 +167,7 @@ class EndUserAdmin(TenantModelAdmin):
     view_permission = "endusers:read"
     audited_as = "end_user"
     list_title = _("End users")
-    ways_on = (
+    links = (
         (_("Invite a person"), "admin:invite_person", "invitations:write"),
         (_("Register a person"), "admin:register_person", "endusers:write"),
     )
@@ -226,7 +226,7 @@ class GroupAdmin(TenantModelAdmin):
     view_permission = "groups:read"
     audited_as = "group"
     list_title = _("Groups")
-    ways_on = ((_("New group"), "admin:new_group", "groups:write"),)
+    links = ((_("New group"), "admin:new_group", "groups:write"),)
     list_display = ("group", "description", "carries", "made")
     list_display_links = None
     sortable_by = ()
@@ -263,7 +263,7 @@ class RoleAdmin(TenantModelAdmin):
     view_permission = "roles:read"
     audited_as = "role"
     list_title = _("Roles")
-    ways_on = ((_("New role"), "admin:new_role", "roles:write"),)
+    links = ((_("New role"), "admin:new_role", "roles:write"),)
     list_display = ("role", "description", "grants", "origin", "made")
     list_display_links = None
     sortable_by = ()

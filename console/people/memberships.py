@@ -120,7 +120,8 @@ class AddMembersView(MembershipView):
         self.words = search.cleaned_data.get("q", "")
         self.found: list[tuple[UUID, str, str]] = []
         if self.words:
-            others = matching(EndUser.objects.all(), self.words).exclude(pk__in=self.memberships().values_list("user_id", flat=True))
+            members = self.memberships().values_list("user_id", flat=True)
+            others = matching(EndUser.objects.all(), self.words).exclude(pk__in=members)
             self.found = list(others.order_by("email_key").values_list("pk", "email", "name")[:FOUND])
 
     def get_form_kwargs(self) -> Fields:

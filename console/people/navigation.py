@@ -1,4 +1,4 @@
-"""What stands in the sidebar for the tenant that is looked into."""
+"""The sidebar's links to the pages of the chosen tenant."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -23,13 +23,13 @@ PAGES: Final[tuple[tuple[str | Promise, str, str, str], ...]] = (
 
 
 def may_open(request: HttpRequest) -> Iterator[str]:
-    """The paths of the lists that the person may open."""
+    """Yield the paths of the lists that the user may open."""
     staff = staff_at(request)
     return (reverse(page) for _, _, page, needed in PAGES if all(map(staff.may, needed.split())))
 
 
-def inside_the_tenant(request: HttpRequest) -> dict[str, Any]:
-    """The group of the sidebar: the pages of the chosen tenant, or the way to choose one."""
+def chosen_tenant_links(request: HttpRequest) -> dict[str, Any]:
+    """Return the pages of the chosen tenant, or the link to choose one."""
     staff = staff_at(request)
     if chosen_tenant(request) is not None:
         held = [page for page in PAGES if all(map(staff.may, page[3].split()))]
@@ -38,4 +38,4 @@ def inside_the_tenant(request: HttpRequest) -> dict[str, Any]:
     else:
         held = []
     items = [{"title": title, "icon": icon, "link": reverse_lazy(page)} for title, icon, page, _ in held]
-    return {"title": gettext("Inside the tenant"), "separator": True, "items": items}
+    return {"title": gettext("Open tenant"), "separator": True, "items": items}
