@@ -30,21 +30,21 @@ class ApiForm(forms.Form):
 
     serializer: ClassVar[type[Serializer[Any]]]
 
-    def members(self, typed: dict[str, Any]) -> dict[str, Any]:
-        """Return the body of the API for what was typed."""
-        return typed
+    def body(self, fields: Fields) -> Fields:
+        """Return the body of the API for the fields."""
+        return fields
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Fields:
         """What the action takes; ValidationErrors at the fields for what the API would reject."""
-        typed: dict[str, Any] = super().clean() or self.cleaned_data
+        fields: Fields = super().clean() or self.cleaned_data
         if self.errors:
-            return typed
-        asked = self.serializer(data=self.members(typed))
+            return fields
+        asked = self.serializer(data=self.body(fields))
         if asked.is_valid():
             return dict(asked.validated_data)
-        for member, problems in asked.errors.items():
-            self.add_error(member if member in self.fields else None, _sentences(problems))
-        return typed
+        for name, problems in asked.errors.items():
+            self.add_error(name if name in self.fields else None, _sentences(problems))
+        return fields
 
 
 def _sentences(problems: Any) -> list[str]:
@@ -81,11 +81,11 @@ class Paragraph(forms.CharField):
         return text.replace("\r\n", "\n") if isinstance(text, str) else text
 
 
-class Members(Paragraph):
+class JsonObject(Paragraph):
     """A JSON object."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the object as text, and typed text unchanged."""
+        """Return the object as text, and entered text unchanged."""
         return value if isinstance(value, str) else json.dumps(value or {}, indent=2, ensure_ascii=False)
 
     def to_python(self, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Choosing the tenant to look into, and leaving it."""
+"""Choosing the tenant to open, and exiting it."""
 
 from typing import Final
 
@@ -24,15 +24,15 @@ GONE: Final = (State.DELETED, State.DELETING)
 
 
 class Search(forms.Form):
-    """What is looked for."""
+    """The search words."""
 
     q = forms.CharField(max_length=255, required=False, strip=True)
 
 
 def chooser(request: HttpRequest) -> HttpResponse:
-    """Find a tenant by name or slug and look into it; `?tenant=` proposes one. Only a POST chooses."""
+    """Find a tenant by name or slug and open it; `?tenant=` proposes one. Only a POST opens."""
     if not require(request, "tenants:read").is_operator:
-        raise PermissionDenied(_("You look into your own tenant only."))
+        raise PermissionDenied(_("You can open your own tenant only."))
     if request.method == "POST":
         return _choose(request)
     form = Search(request.GET)
@@ -49,7 +49,7 @@ def chooser(request: HttpRequest) -> HttpResponse:
         "more": len(found) > SHOWN,
         "proposed": _one(proposed) if proposed else None,
         "recent": recent,
-        # Whoever comes for the first time has something to choose from.
+        # The first visit offers tenants to choose from.
         "newest": [] if wanted or recent else _newest(),
         "next": _way_back(request, request.GET.get("next", "")),
         "chosen": chosen_tenant(request),
@@ -68,7 +68,7 @@ def _choose(request: HttpRequest) -> HttpResponse:
 
 
 def first_page(request: HttpRequest) -> str:
-    """The first list inside a tenant that the person may open; PermissionDenied if there is none."""
+    """Return the first list of a tenant that the user may open. Raises PermissionDenied."""
     from console.people.navigation import may_open
 
     for page in may_open(request):
@@ -79,7 +79,7 @@ def first_page(request: HttpRequest) -> str:
 def _found(wanted: str) -> list[Tenant]:
     matching = Tenant.objects.filter(Q(slug__icontains=wanted) | Q(name__icontains=wanted))
     rows = matching.exclude(database__status__in=GONE).select_related("database").order_by("slug")
-    # What begins with the words is more likely meant than what has them somewhere.
+    # Slugs that begin with the words come first.
     return sorted(rows[: SHOWN + 1], key=lambda tenant: (not tenant.slug.startswith(wanted.lower()), tenant.slug))
 
 
@@ -107,6 +107,6 @@ def _newest() -> list[Tenant]:
 
 
 def _way_back(request: HttpRequest, path: str) -> str:
-    """The page to go on to, if it is one of the console's own."""
+    """Return the page to go to, if it is a page of the console."""
     own = url_has_allowed_host_and_scheme(path, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     return path if own and path.startswith(reverse("admin:index")) else ""

@@ -1,4 +1,4 @@
-"""What the page of one person shows, in a fixed number of statements however much there is of it."""
+"""What the page of one end user shows, in a fixed number of statements."""
 
 import json
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ SHOWN_GROUPS: Final = 100
 
 @dataclass
 class HeldRole:
-    """A role that a person has: by a binding of their own, by groups, or both."""
+    """A role of a user: direct, through groups, or both."""
 
     id: UUID
     name: str
@@ -41,7 +41,7 @@ class HeldRole:
 
 @dataclass
 class Record:
-    """Everything about one person; a part that the reader may not see is None."""
+    """Everything about one end user. A part that the reader may not see is None."""
 
     user: EndUser
     client: str
@@ -49,19 +49,19 @@ class Record:
     factors: dict[str, Any]
     groups: list[GroupMembership] | None
     roles: list[HeldRole] | None
-    # Each permission with the roles that give it; `platform` where it counts for the platform itself.
+    # Each permission, the roles that give it, and whether it is a permission of the platform.
     permissions: list[tuple[str, list[str], bool]] | None
     sessions: list[EndUserSession] | None
     events: list[dict[str, Any]] | None
 
     @property
     def metadata(self) -> str:
-        """The metadata as it is typed."""
+        """Return the metadata as formatted JSON."""
         return json.dumps(self.user.metadata, indent=2, ensure_ascii=False)
 
 
 def find_end_user(user_id: UUID) -> EndUser:
-    """The person; UnknownUser if the tenant that is entered has none of this id."""
+    """Return the user of the entered tenant. Raises UnknownUser."""
     user = EndUser.objects.filter(pk=user_id).first()
     if user is None:
         raise UnknownUser
@@ -69,7 +69,7 @@ def find_end_user(user_id: UUID) -> EndUser:
 
 
 def record_of(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) -> Record:
-    """All that the reader may see of a person of the tenant that is entered."""
+    """Return all that the reader may see of a user of the entered tenant."""
     client = Client.objects.filter(tenant_id=tenant.pk, pk__in=[user.client_id] if user.client_id else []).first()
     proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
     roles = held_roles(user) if staff.may("roles:read") else None
@@ -81,13 +81,13 @@ def record_of(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) 
         groups=_groups(user) if staff.may("groups:read") else None,
         roles=roles,
         permissions=None if roles is None else effective(roles),
-        sessions=standing_sessions(user) if staff.may("sessions:read") else None,
+        sessions=active_sessions(user) if staff.may("sessions:read") else None,
         events=_events(user, staff) if staff.may("audit:read") else None,
     )
 
 
 def held_roles(user: EndUser) -> list[HeldRole]:
-    """The person's roles by name, each with how the person comes by it."""
+    """Return the user's roles by name, each with where it comes from."""
     held: dict[UUID, HeldRole] = {}
     for binding in RoleBinding.objects.filter(user=user).select_related("role"):
         role = binding.role
@@ -101,7 +101,7 @@ def held_roles(user: EndUser) -> list[HeldRole]:
 
 
 def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
-    """Every permission that the roles give together, and which of them give it."""
+    """Return every permission that the roles give, and which of them give it."""
     given: dict[str, list[str]] = {}
     for role in roles:
         for permission in role.permissions:
@@ -109,10 +109,10 @@ def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
     return [(permission, given[permission], permission in EVERY_PERMISSION) for permission in sorted(given)]
 
 
-def standing_sessions(user: EndUser) -> list[EndUserSession]:
-    """The newest sessions of the person that stand."""
-    standing = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now())
-    return list(standing.order_by("-created_at")[:SHOWN_SESSIONS])
+def active_sessions(user: EndUser) -> list[EndUserSession]:
+    """Return the newest active sessions of the user."""
+    active = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now())
+    return list(active.order_by("-created_at")[:SHOWN_SESSIONS])
 
 
 def _groups(user: EndUser) -> list[GroupMembership]:
@@ -136,7 +136,7 @@ def _events(user: EndUser, staff: Staff) -> list[dict[str, Any]]:
         "address",
         "details",
     )
-    # Looks of staff would push everything else out of the page; the trail has them.
+    # Views by staff would push all other events off the page; the trail lists them.
     of = TenantEvent.objects.filter(target_id=key).exclude(action=LOOK).order_by("-id").values(*columns)[:SHOWN_EVENTS]
     by = TenantEvent.objects.filter(actor_id=key).exclude(target_id=key).order_by("-id").values(*columns)[:SHOWN_EVENTS]
     rows = sorted([*of, *by], key=lambda event: -event["id"])[:SHOWN_EVENTS]
@@ -144,12 +144,12 @@ def _events(user: EndUser, staff: Staff) -> list[dict[str, Any]]:
 
 
 def with_actors(rows: list[dict[str, Any]], staff: Staff) -> list[dict[str, Any]]:
-    """The events, each with who did it as far as the reader may know: admin users by name, in one statement."""
+    """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
     wanted = {row["actor_id"] for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
     admins = AdminUser.objects.filter(pk__in={id_or(key, UnknownUser) for key in wanted})
     own = staff.user.tenant_id
     if own is not None:
-        # Who works for the platform is not the tenant's business.
+        # Tenant admins do not see the names of operators.
         admins = admins.filter(tenant_id=own)
     names = {str(key): name for key, name in admins.values_list("pk", "username")} if wanted else {}
     return [{**row, "actor": names.get(row["actor_id"], "")} for row in rows]

@@ -1,10 +1,10 @@
-"""Forms of the pages inside a tenant: dressed for the console, checked by the shapes of the API."""
+"""Forms of the pages inside a tenant."""
 
-from typing import Any, ClassVar, Final
+from typing import Any, Final
+from uuid import UUID
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
-from rest_framework.serializers import Serializer
 from unfold.widgets import (
     UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminEmailInputWidget,
@@ -14,53 +14,31 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from console.frame.forms import Members
+from console.frame.forms import ApiForm, Fields, JsonObject
+from console.frame.records import Text
 from userflow.accounts.models import Client, Group, Role
 from userflow.endusers.serializers import EndUserChanges, RegisterIn
 from userflow.groups.serializers import GroupIn
 from userflow.invitations.serializers import InvitationIn
 from userflow.roles.serializers import RoleIn
 
-# More boxes than this are no choice any more: then the page of the group or role is the place.
+# With more choices than this, use the page of the group or role.
 MOST_BOXES: Final = 300
 
 
-class Shaped(forms.Form):
-    """A form whose members are those of a call of the API; the call's own shape says what is wrong with them."""
-
-    shape: ClassVar[type[Serializer[Any]]]
-
-    def members(self) -> dict[str, Any]:
-        """What the call would carry; a member that was left empty is left out."""
-        return {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
-
-    def clean(self) -> dict[str, Any]:
-        """The values as the API takes them. ValidationError at the fields otherwise."""
-        if self.errors:
-            return self.cleaned_data
-        shaped = self.shape(data=self.members())
-        if shaped.is_valid():
-            return dict(shaped.validated_data)
-        for name, problems in shaped.errors.items():
-            self.add_error(name if name in self.fields else None, _flat(problems))
-        return self.cleaned_data
+def filled(fields: Fields) -> Fields:
+    """Return the fields without empty ones."""
+    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
-def _flat(problems: Any) -> list[str]:
-    """The sentences of a serializer's errors; those of list members stand below the member's index."""
-    if isinstance(problems, dict):
-        return [sentence for inner in problems.values() for sentence in _flat(inner)]
-    return [str(sentence) for sentence in problems]
-
-
-def text(label: Any, *, most: int, required: bool = True, help_text: Any = "") -> forms.CharField:
+def text(label: Text, *, most: int, required: bool = True, help_text: Text = "") -> forms.CharField:
     """One line."""
     return forms.CharField(
         label=label, max_length=most, required=required, help_text=help_text, widget=UnfoldAdminTextInputWidget()
     )
 
 
-def lines(label: Any, *, most: int, required: bool = True, help_text: Any = "") -> forms.CharField:
+def lines(label: Text, *, most: int, required: bool = True, help_text: Text = "") -> forms.CharField:
     """Several lines."""
     return forms.CharField(
         label=label,
@@ -72,11 +50,11 @@ def lines(label: Any, *, most: int, required: bool = True, help_text: Any = "") 
 
 
 def address() -> forms.CharField:
-    """An e-mail address; its form is checked by the API's shape."""
+    """An e-mail address, validated by the serializer."""
     return forms.CharField(label=_("E-mail"), max_length=254, widget=UnfoldAdminEmailInputWidget())
 
 
-def boxes(label: Any, help_text: Any = "") -> forms.MultipleChoiceField:
+def boxes(label: Text, help_text: Text = "") -> forms.MultipleChoiceField:
     """Any number of choices."""
     return forms.MultipleChoiceField(
         label=label, required=False, help_text=help_text, widget=UnfoldAdminCheckboxSelectMultipleWidget()
@@ -84,7 +62,7 @@ def boxes(label: Any, help_text: Any = "") -> forms.MultipleChoiceField:
 
 
 class ClientChoice(forms.Form):
-    """Through which of the tenant's applications somebody comes."""
+    """The client through which the user signs in."""
 
     client_id = forms.ChoiceField(label=_("Client"), widget=UnfoldAdminSelectWidget())
 
@@ -93,38 +71,38 @@ class ClientChoice(forms.Form):
         self.fields["client_id"].choices = clients  # type: ignore[attr-defined]  # it is a ChoiceField
 
 
-def clients_of(tenant_id: Any) -> list[tuple[str, str]]:
-    """The tenant's active clients, the default one first."""
+def clients_of(tenant_id: UUID) -> list[tuple[str, str]]:
+    """Return the tenant's active clients, the default one first."""
     rows = Client.objects.filter(tenant_id=tenant_id, active=True).order_by("-is_default", "name")[:MOST_BOXES]
     return [(str(client.pk), client.name) for client in rows]
 
 
 def role_names() -> list[tuple[str, str]]:
-    """The roles of the tenant that is entered, by name."""
+    """Return the roles of the entered tenant by name."""
     return [(name, name) for name in Role.objects.order_by("name").values_list("name", flat=True)[:MOST_BOXES]]
 
 
-class EndUserForm(Shaped):
-    """Name, address and metadata of a person."""
+class EndUserForm(ApiForm):
+    """Name, address and metadata of an end user."""
 
-    shape = EndUserChanges
+    serializer = EndUserChanges
     name = text(_("Name"), most=255, required=False)
     email = address()
-    metadata = Members(
+    metadata = JsonObject(
         label=_("Metadata"),
         required=False,
-        help_text=_("A JSON object of your applications' own; replaced whole."),
+        help_text=_("A JSON object for your applications. It is replaced as a whole."),
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 6, "class": "people-code"}),
     )
 
-    def members(self) -> dict[str, Any]:
-        return {**self.cleaned_data, "metadata": self.cleaned_data["metadata"] or {}}
+    def body(self, fields: Fields) -> Fields:
+        return {**fields, "metadata": fields["metadata"] or {}}
 
 
-class RegisterForm(ClientChoice, Shaped):
-    """A new person with a first password."""
+class RegisterForm(ClientChoice, ApiForm):
+    """A new end user with a first password."""
 
-    shape = RegisterIn
+    serializer = RegisterIn
     email = address()
     name = text(_("Name"), most=255, required=False)
     password = forms.CharField(
@@ -132,55 +110,54 @@ class RegisterForm(ClientChoice, Shaped):
         max_length=1024,
         strip=False,
         widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
-        help_text=_("Tell it on a safe way, or send an invitation instead: then the person chooses it."),
+        help_text=_("Hand it over securely, or send an invitation instead: then the user chooses it."),
     )
     field_order = ("email", "name", "client_id", "password")
 
-    def __init__(self, *args: Any, tenant_id: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, tenant_id: UUID, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.tenant_id = tenant_id
 
-    def members(self) -> dict[str, Any]:
-        return {**super().members(), "tenant_id": str(self.tenant_id)}
+    def body(self, fields: Fields) -> Fields:
+        return {**filled(fields), "tenant_id": str(self.tenant_id)}
 
 
-class InviteForm(ClientChoice, Shaped):
-    """Whom to invite, through which client and with which roles."""
+class InviteForm(ClientChoice, ApiForm):
+    """The invited address, client and roles."""
 
-    shape = InvitationIn
+    serializer = InvitationIn
     email = address()
-    roles = boxes(_("Roles"), _("Besides the role that everybody has."))
+    roles = boxes(_("Roles"), _("In addition to the role that all users have."))
     field_order = ("email", "client_id", "roles")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["roles"].choices = role_names()  # type: ignore[attr-defined]  # it is a MultipleChoiceField
 
-    def members(self) -> dict[str, Any]:
-        return {**super().members(), "kind": "end_user"}
+    def body(self, fields: Fields) -> Fields:
+        return {**filled(fields), "kind": "end_user"}
 
 
 class ReasonForm(forms.Form):
-    """Why somebody's factors are removed."""
+    """The reason of a factor reset."""
 
-    reason = lines(_("Reason"), most=500, help_text=_("Kept in the audit trail. Name no personal data."))
+    reason = lines(_("Reason"), most=500, help_text=_("Recorded in the audit trail. Do not enter personal data."))
 
 
 class ChosenForm(forms.Form):
-    """A set of things that somebody has, as boxes. Only what is changed here changes: what somebody else changes at the
-    same time stays as they left it."""
+    """Checkboxes for the groups or roles of a user. Only what is changed in the form changes; concurrent changes stay."""
 
     chosen = boxes("")
     was = forms.CharField(required=False, widget=forms.HiddenInput())
 
-    def __init__(self, *args: Any, label: Any, choices: list[tuple[str, str]], had: list[str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, label: Text, choices: list[tuple[str, str]], had: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["chosen"].label = label
         self.fields["chosen"].choices = choices  # type: ignore[attr-defined]  # it is a MultipleChoiceField
         self.initial = {"chosen": had, "was": ",".join(had)}
 
-    def clean(self) -> dict[str, Any]:
-        """`added` and `removed`: what differs from what the form was drawn with."""
+    def clean(self) -> Fields:
+        """Return what was `added` and `removed` since the form was rendered."""
         known = {key for key, _ in self.fields["chosen"].choices}  # type: ignore[attr-defined]  # it has choices
         was = set(self.cleaned_data.get("was", "").split(",")) & known
         chosen = set(self.cleaned_data.get("chosen", []))
@@ -188,52 +165,49 @@ class ChosenForm(forms.Form):
 
 
 def group_choices() -> list[tuple[str, str]]:
-    """The groups of the tenant that is entered, by name."""
+    """Return the groups of the entered tenant by name."""
     return [(str(key), name) for key, name in Group.objects.order_by("name").values_list("pk", "name")[:MOST_BOXES]]
 
 
 def role_choices() -> list[tuple[str, str]]:
-    """The roles of the tenant that is entered, by name."""
+    """Return the roles of the entered tenant by name."""
     return [(str(key), name) for key, name in Role.objects.order_by("name").values_list("pk", "name")[:MOST_BOXES]]
 
 
-class GroupForm(Shaped):
-    """A group: its name and the roles that it carries."""
+class GroupForm(ApiForm):
+    """A group: its name and its roles."""
 
-    shape = GroupIn
+    serializer = GroupIn
     name = text(_("Name"), most=255)
     description = text(_("Description"), most=1000, required=False)
-    roles = boxes(_("Roles of the members"))
+    roles = boxes(_("Roles of members"))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["roles"].choices = role_names()  # type: ignore[attr-defined]  # it is a MultipleChoiceField
 
-    def members(self) -> dict[str, Any]:
-        return dict(self.cleaned_data)
 
+class RoleForm(ApiForm):
+    """A role: its name and its permissions, one per line."""
 
-class RoleForm(Shaped):
-    """A role: its name and its permissions, one a line."""
-
-    shape = RoleIn
+    serializer = RoleIn
     name = text(_("Name"), most=63)
     description = text(_("Description"), most=1000, required=False)
     permissions = forms.CharField(
         label=_("Permissions"),
         required=False,
-        help_text=_("One a line, each resource:action, such as invoices:approve."),
+        help_text=_("One per line as resource:action, such as invoices:approve."),
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 8, "class": "people-code"}),
     )
 
-    def members(self) -> dict[str, Any]:
-        return {**self.cleaned_data, "permissions": self.cleaned_data["permissions"].split()}
+    def body(self, fields: Fields) -> Fields:
+        return {**fields, "permissions": fields["permissions"].split()}
 
 
 class ChosenUsersForm(forms.Form):
-    """Some of the people that a search has found."""
+    """Some of the users that a search has found."""
 
-    chosen = boxes(_("People"))
+    chosen = boxes(_("Users"))
 
     def __init__(self, *args: Any, choices: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -243,5 +217,5 @@ class ChosenUsersForm(forms.Form):
         """At least one."""
         chosen: list[str] = self.cleaned_data["chosen"]
         if not chosen:
-            raise forms.ValidationError(_("Choose at least one person."))
+            raise forms.ValidationError(_("Choose at least one user."))
         return chosen

@@ -1,4 +1,4 @@
-"""Lists inside a tenant, read from its own database: end users, groups, roles, sessions."""
+"""Lists of the chosen tenant's own database: end users, groups, roles, sessions."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -23,12 +23,12 @@ from tenants.target import TENANT_ALIAS
 from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role
 from userflow.accounts.session_models import EndUserSession
 
-# Up to this size of a table the words are looked for anywhere in it; in a larger one at the beginning, by the index.
-# 64 MiB are about 200,000 users, which PostgreSQL reads from memory in some ten milliseconds.
+# Up to this table size a search matches anywhere in the text; in a larger table it matches prefixes by the index.
+# 64 MiB hold about 200,000 users, which PostgreSQL scans from memory in some ten milliseconds.
 READ_WHOLE: Final = 64 * 1024 * 1024
-# What finds more people than this is no search; the newest of them are shown.
+# A search that matches more users shows the newest of them.
 MOST_FOUND: Final = 500
-# So many providers are offered as filters.
+# The number of providers that the filter offers.
 PROVIDERS_SHOWN: Final = 50
 
 
@@ -38,17 +38,17 @@ def link(page: str, key: object, text: str) -> SafeString:
 
 
 def tag(text: str | Promise, kind: str) -> SafeString:
-    """A word that stands out."""
+    """A highlighted word."""
     return format_html('<span class="people-tag {}">{}</span>', kind, text)
 
 
 def moment(at: datetime | None) -> str | None:
-    """A time as all pages inside a tenant show it."""
+    """Return a time in UTC."""
     return f"{at:%Y-%m-%d %H:%M} UTC" if at else None
 
 
 def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
-    """The users whose address or name has the words in it; in a large table those whose address begins with them."""
+    """Return the users whose address or name contains the words; in a large table those whose address begins with them."""
     key = words.lower()
     if "@" in key or is_large():
         return users.filter(email_key__startswith=key)
@@ -56,19 +56,19 @@ def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
 
 
 def found(users: QuerySet[EndUser], words: str) -> list[UUID]:
-    """The ids of the newest of `matching`, read once: a page that counts and shows them would search twice."""
+    """Return the ids of the newest of `matching`, read once so that counting and showing do not search twice."""
     return list(matching(users, words).order_by("-created_at", "-id").values_list("pk", flat=True)[:MOST_FOUND])
 
 
 def is_large() -> bool:
-    """Whether the table of the users is too large to be read whole for a search."""
+    """Return whether the table of users is too large to be scanned by a search."""
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute("SELECT pg_relation_size('userflow_enduser')")
         return int(cursor.fetchone()[0]) > READ_WHOLE
 
 
 class ActiveFilter(admin.SimpleListFilter):
-    """Switched on or off."""
+    """Active or deactivated."""
 
     title = _("state")
     parameter_name = "active"
@@ -88,7 +88,7 @@ class ActiveFilter(admin.SimpleListFilter):
 
 
 class ProviderFilter(admin.SimpleListFilter):
-    """Where the person signs in."""
+    """The identity provider of the user."""
 
     title = _("provider")
     parameter_name = "provider"
@@ -104,7 +104,7 @@ class ProviderFilter(admin.SimpleListFilter):
 
 
 class ClientFilter(admin.SimpleListFilter):
-    """The application through which the person came."""
+    """The client through which the user registered."""
 
     title = _("client")
     parameter_name = "client"
@@ -115,12 +115,12 @@ class ClientFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         value = self.value()
-        # The value is one of the choices, or nothing: no id of another tenant, no nonsense.
+        # Only offered values count, so ids of other tenants and malformed ids match nothing.
         return queryset.filter(client_id=value) if value in dict(self.lookup_choices) else None
 
 
 class FactorFilter(admin.SimpleListFilter):
-    """Which second factor the person has."""
+    """The second factors of the user."""
 
     title = _("second factor")
     parameter_name = "factor"
@@ -140,19 +140,19 @@ class FactorFilter(admin.SimpleListFilter):
         return queryset.filter(mfa_methods__contains=[value]) if value in dict(self.lookup_choices) else None
 
 
-class StandingFilter(admin.SimpleListFilter):
-    """Sessions that stand, or all that are kept."""
+class SessionStateFilter(admin.SimpleListFilter):
+    """Active or ended sessions."""
 
     title = _("state")
     parameter_name = "state"
     horizontal = True
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("over", _("over"))]
+        return [("over", _("ended"))]
 
     def choices(self, changelist: Any) -> Any:
         everything, *others = super().choices(changelist)
-        yield {**everything, "display": _("standing")}
+        yield {**everything, "display": _("active")}
         yield from others
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -168,8 +168,8 @@ class EndUserAdmin(TenantModelAdmin):
     audited_as = "end_user"
     list_title = _("End users")
     links = (
-        (_("Invite a person"), "admin:invite_person", "invitations:write"),
-        (_("Register a person"), "admin:register_person", "endusers:write"),
+        (_("Invite an end user"), "admin:invite_person", "invitations:write"),
+        (_("Register an end user"), "admin:register_person", "endusers:write"),
     )
     list_display = ("person", "display_name", "state", "provider", "second_factors", "registered", "signed_in")
     list_display_links = None
@@ -179,9 +179,7 @@ class EndUserAdmin(TenantModelAdmin):
     search_fields = ("email",)
     search_help_text = _("E-mail address or name")
     empty_title = _("No end users")
-    empty_text = _(
-        "Nobody is found by this search, or nobody has registered yet: register somebody or send an invitation."
-    )
+    empty_text = _("No user matches the search, or no user has registered yet. Register a user or send an invitation.")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[EndUser], search_term: str
@@ -221,19 +219,19 @@ class EndUserAdmin(TenantModelAdmin):
 
 @admin.register(Group)
 class GroupAdmin(TenantModelAdmin):
-    """Groups by name, with the roles that they carry."""
+    """Groups by name, with their roles."""
 
     view_permission = "groups:read"
     audited_as = "group"
     list_title = _("Groups")
     links = ((_("New group"), "admin:new_group", "groups:write"),)
-    list_display = ("group", "description", "carries", "made")
+    list_display = ("group", "description", "carries", "created")
     list_display_links = None
     sortable_by = ()
     search_fields = ("name",)
     search_help_text = _("Name of a group")
     empty_title = _("No groups")
-    empty_text = _("A group gives its members roles. Make the first one, or look for another name.")
+    empty_text = _("A group gives roles to its members. Create the first one, or search for another name.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).prefetch_related("roles").order_by(Lower("name"))
@@ -251,8 +249,8 @@ class GroupAdmin(TenantModelAdmin):
     def carries(self, group: Group) -> str | None:
         return ", ".join(sorted(role.name for role in group.roles.all())) or None
 
-    @admin.display(description=_("Made"))
-    def made(self, group: Group) -> str | None:
+    @admin.display(description=_("Created"))
+    def created(self, group: Group) -> str | None:
         return moment(group.created_at)
 
 
@@ -264,13 +262,13 @@ class RoleAdmin(TenantModelAdmin):
     audited_as = "role"
     list_title = _("Roles")
     links = ((_("New role"), "admin:new_role", "roles:write"),)
-    list_display = ("role", "description", "grants", "origin", "made")
+    list_display = ("role", "description", "grants", "origin", "created")
     list_display_links = None
     sortable_by = ()
     search_fields = ("name",)
     search_help_text = _("Name of a role")
     empty_title = _("No roles")
-    empty_text = _("A role is a named set of permissions. Make one, or look for another name.")
+    empty_text = _("A role is a named set of permissions. Create one, or search for another name.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).order_by(Lower("name"))
@@ -291,19 +289,19 @@ class RoleAdmin(TenantModelAdmin):
 
     @admin.display(description=_("Kind"))
     def origin(self, role: Role) -> str:
-        return str(_("built-in") if role.built_in else _("own"))
+        return str(_("built-in") if role.built_in else _("custom"))
 
-    @admin.display(description=_("Made"))
-    def made(self, role: Role) -> str | None:
+    @admin.display(description=_("Created"))
+    def created(self, role: Role) -> str | None:
         return moment(role.created_at)
 
 
 @admin.register(EndUserSession)
 class EndUserSessionAdmin(TenantModelAdmin):
-    """Sessions of all end users, those that last longest first."""
+    """Sessions of all end users, by expiry, latest first."""
 
     view_permission = "sessions:read"
-    # The list names everybody who is signed in, which the API's sessions do not.
+    # The list names all users who are signed in, which the sessions of the API do not.
     also_needs = "endusers:read"
     audited_as = "session"
     list_title = _("Sessions")
@@ -311,13 +309,13 @@ class EndUserSessionAdmin(TenantModelAdmin):
     list_display_links = None
     list_select_related = ("user",)
     sortable_by = ()
-    # The index on the expiry gives this order; one on the beginning of all sessions there is not.
+    # The order of the index on the expiry.
     ordering = ("-expires_at", "-id")
-    list_filter = (StandingFilter,)
+    list_filter = (SessionStateFilter,)
     search_fields = ("user__email",)
     search_help_text = _("E-mail address or name")
     empty_title = _("No sessions")
-    empty_text = _("Nobody of the people that you look for is signed in.")
+    empty_text = _("No matching user is signed in.")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[EndUserSession], search_term: str
@@ -327,19 +325,19 @@ class EndUserSessionAdmin(TenantModelAdmin):
             return queryset, False
         return queryset.filter(user_id__in=found(EndUser.objects.all(), words)), False
 
-    @admin.display(description=_("Person"))
+    @admin.display(description=_("User"))
     def person(self, session: EndUserSession) -> SafeString:
         return link("admin:person", session.user_id, session.user.email)
 
-    @admin.display(description=_("Browser"), empty_value="–")
+    @admin.display(description=_("User agent"), empty_value="–")
     def browser(self, session: EndUserSession) -> str | None:
         return session.user_agent[:60] or None
 
-    @admin.display(description=_("Signed in by"), empty_value="–")
+    @admin.display(description=_("Signed in with"), empty_value="–")
     def how(self, session: EndUserSession) -> str | None:
         return ", ".join(session.amr) or None
 
-    @admin.display(description=_("Began"))
+    @admin.display(description=_("Created"))
     def began(self, session: EndUserSession) -> str | None:
         return moment(session.auth_time)
 
@@ -347,7 +345,7 @@ class EndUserSessionAdmin(TenantModelAdmin):
     def used(self, session: EndUserSession) -> str | None:
         return moment(session.last_used_at)
 
-    @admin.display(description=_("Ends"))
+    @admin.display(description=_("Expires"))
     def expires(self, session: EndUserSession) -> str | None:
         return moment(session.expires_at)
 

@@ -1,1 +1,1 @@
-"""The platform's room: who works for it, its keys, its database servers, its audit trail, and tenants' clients."""
+"""Pages of the platform, and of clients, webhooks and directories of the chosen tenant."""

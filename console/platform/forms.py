@@ -1,4 +1,4 @@
-"""What is typed in about admin users, invitations, clients and the platform itself."""
+"""Forms of admin users, invitations, clients, webhooks, directories and the platform."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from rest_framework.serializers import Serializer
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminPasswordWidget
 
 from console.frame.access import Staff
-from console.frame.forms import Address, ApiForm, Line, Lines, Number, Pick, Tick
+from console.frame.forms import Address, ApiForm, Fields, Line, Lines, Number, Pick, Tick
 from console.signin.forms import ProofForm
 from tenants.models import Tenant
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
@@ -50,22 +50,22 @@ class Roles(forms.MultipleChoiceField):
 
 
 class SidedForm(ApiForm):
-    """About somebody who works for the platform or for one tenant."""
+    """A form about an admin user of the platform or of one tenant."""
 
     side = Pick(label=_("Works for"))
-    roles = Roles(label=_("Roles"), help_text=_("In brackets how many permissions a role carries."))
+    roles = Roles(label=_("Roles"), help_text=_("The number of permissions in brackets."))
 
     def __init__(self, *args: Any, staff: Staff, tenant: Tenant | None, **options: Any) -> None:
         super().__init__(*args, **options)
         sides = [] if tenant is None else [(str(tenant.pk), tenant.name)]
         if staff.is_operator:
-            sides.insert(0, (PLATFORM, _("The platform: an operator")))  # type: ignore[arg-type]  # translated when shown
+            sides.insert(0, (PLATFORM, _("The platform (operator)")))  # type: ignore[arg-type]  # translated when shown
         self.fields["side"].choices = sides  # type: ignore[attr-defined]  # it is a choice field
         self.fields["roles"].choices = roles_for(staff, staff.user.tenant_id)  # type: ignore[attr-defined]  # the same
 
-    def tenant_of(self, typed: dict[str, Any]) -> str | None:
+    def tenant_of(self, fields: Fields) -> str | None:
         """The tenant's id, or None for the platform."""
-        return None if typed["side"] == PLATFORM else str(typed["side"])
+        return None if fields["side"] == PLATFORM else str(fields["side"])
 
 
 class NewAdminForm(SidedForm):
@@ -81,26 +81,26 @@ class NewAdminForm(SidedForm):
         label=_("First password"),
         strip=False,
         widget=UnfoldAdminPasswordWidget({"autocomplete": "new-password"}),
-        help_text=_("Hand it over on another way than the username. An invitation by mail needs none."),
+        help_text=_("Hand it over separately from the username. An invitation by mail needs no password."),
     )
     field_order = ("side", "username", "email", "first_name", "last_name", "password", "roles")
 
-    def members(self, typed: dict[str, Any]) -> dict[str, Any]:
-        """The body of the API's POST."""
-        plain = {name: value for name, value in typed.items() if name != "side"}
-        return {**plain, "tenant_id": self.tenant_of(typed)}
+    def body(self, fields: Fields) -> Fields:
+        """Return the body of the API's POST."""
+        plain = {name: value for name, value in fields.items() if name != "side"}
+        return {**plain, "tenant_id": self.tenant_of(fields)}
 
 
 class AdminForm(ApiForm):
-    """An admin user's record; one's own without the roles, which nobody gives themselves."""
+    """An admin user's record; the own record without roles, which users cannot change themselves."""
 
     serializer = AdminUserChanges
 
     username = Line(label=_("Username"))
-    email = Address(label=_("E-mail address"), help_text=_("A change is told to the address before."))
+    email = Address(label=_("E-mail address"), help_text=_("The old address is notified of a change."))
     first_name = Line(label=_("First name"), required=False)
     last_name = Line(label=_("Last name"), required=False)
-    roles = Roles(label=_("Roles"), required=False, help_text=_("In brackets how many permissions a role carries."))
+    roles = Roles(label=_("Roles"), required=False, help_text=_("The number of permissions in brackets."))
 
     def __init__(self, *args: Any, choices: list[tuple[str, str]] | None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -111,7 +111,7 @@ class AdminForm(ApiForm):
 
 
 class OwnRecordForm(AdminForm, ProofForm):
-    """One's own record, with the proof that a new e-mail address needs."""
+    """The own record, with the proof that a new e-mail address needs."""
 
     field_order = ("username", "email", "first_name", "last_name", "current_password", "code")
 
@@ -120,40 +120,40 @@ class OwnRecordForm(AdminForm, ProofForm):
         if "current_password" in self.fields:
             self.fields["current_password"].help_text = _("Required for a new e-mail address.")
 
-    def needs_proof(self, given: dict[str, Any]) -> bool:
+    def needs_proof(self, given: Fields) -> bool:
         """A new e-mail address."""
         return bool(given.get("email") != self.initial["email"])
 
-    def members(self, typed: dict[str, Any]) -> dict[str, Any]:
+    def body(self, fields: Fields) -> Fields:
         """The body that the API would be sent, without the proof."""
-        return {name: value for name, value in typed.items() if name not in ProofForm.base_fields}
+        return {name: value for name, value in fields.items() if name not in ProofForm.base_fields}
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Fields:
         """The record, and the proof beside it."""
         proof = {name: value for name, value in self.cleaned_data.items() if name in ProofForm.base_fields}
         return {**super().clean(), **proof}
 
 
 class InvitationForm(SidedForm):
-    """Somebody to be invited by mail."""
+    """An invitation of an admin user by mail."""
 
     serializer = InvitationIn
 
     email = Address(label=_("E-mail address"))
     field_order = ("side", "email", "roles")
 
-    def members(self, typed: dict[str, Any]) -> dict[str, Any]:
-        """The body of the API's POST."""
+    def body(self, fields: Fields) -> Fields:
+        """Return the body of the API's POST."""
         return {
-            "email": typed["email"],
+            "email": fields["email"],
             "kind": "admin",
-            "roles": typed["roles"],
-            **({"tenant_id": self.tenant_of(typed)} if self.tenant_of(typed) else {}),
+            "roles": fields["roles"],
+            **({"tenant_id": self.tenant_of(fields)} if self.tenant_of(fields) else {}),
         }
 
 
 class ClientForm(ApiForm):
-    """An application of the tenant; the type stays what it was made as."""
+    """A client of the tenant. Its type does not change."""
 
     serializer: ClassVar[type[Serializer[Any]]] = ClientIn
 
@@ -161,66 +161,64 @@ class ClientForm(ApiForm):
     type = Pick(
         label=_("Type"),
         choices=[
-            (PUBLIC, _("public: signs end users in, keeps no secret (browsers, apps)")),
-            (CONFIDENTIAL, _("confidential: speaks for itself with a secret (servers)")),
+            (PUBLIC, _("public: signs in end users, has no secret (browsers, apps)")),
+            (CONFIDENTIAL, _("confidential: authenticates with a secret (servers)")),
         ],
         initial=PUBLIC,
     )
-    redirect_uris = Lines(label=_("Redirect URIs"), required=False, help_text=_("One a line."))
-    scopes = Lines(
-        label=_("Scopes"), required=False, help_text=_("One a line, such as services:read; what the client may do.")
-    )
-    tags = Lines(label=_("Tags"), required=False, help_text=_("One a line."))
-    self_registration = Tick(label=_("End users may register themselves through it"))
+    redirect_uris = Lines(label=_("Redirect URIs"), required=False, help_text=_("One per line."))
+    scopes = Lines(label=_("Scopes"), required=False, help_text=_("One per line, such as services:read."))
+    tags = Lines(label=_("Tags"), required=False, help_text=_("One per line."))
+    self_registration = Tick(label=_("End users can register through it"))
 
 
 class OverlapForm(forms.Form):
-    """How long the secret before goes on working."""
+    """How long the current secret stays valid."""
 
     overlap_hours = Number(
-        label=_("Hours that the present secret still works"),
+        label=_("Hours that the current secret stays valid"),
         min_value=0,
         max_value=30 * 24,
         initial=24,
-        help_text=_("0: it ends at once. Choose that when it has leaked."),
+        help_text=_("0 revokes it at once. Use 0 if it has leaked."),
     )
 
 
 class ServerForm(forms.Form):
-    """What a database server takes."""
+    """The capacity of a database server."""
 
-    capacity = Number(label=_("Tenants at most"), min_value=0, max_value=1_000_000)
-    accepts = Tick(label=_("It takes new tenants"))
+    capacity = Number(label=_("Maximum number of tenants"), min_value=0, max_value=1_000_000)
+    accepts = Tick(label=_("Accepts new tenants"))
 
 
 class AtOnceForm(forms.Form):
-    """Whether the new key waits until verifiers know it."""
+    """Whether the new key signs before verifiers have it."""
 
     at_once = Tick(
         label=_("Sign with the new key at once"),
-        help_text=_("Verifiers that keep a copy of the JWKS may refuse its tokens for some minutes."),
+        help_text=_("Verifiers that cache the JWKS may reject its tokens for some minutes."),
     )
 
 
 class EndpointForm(ApiForm):
-    """A webhook endpoint; the action checks where the address leads."""
+    """A webhook endpoint. The action checks the address."""
 
     serializer: ClassVar[type[Serializer[Any]]] = WebhookEndpointIn
 
-    url = Line(label=_("Address"), help_text=_("https; it may not lead into a private network."))
+    url = Line(label=_("Address"), help_text=_("An https address outside private networks."))
     description = Line(label=_("Description"), required=False)
     events = forms.MultipleChoiceField(
-        label=_("Hears of"),
+        label=_("Events"),
         choices=[(name, name) for name in FILTERS],
         initial=["*"],
         widget=UnfoldAdminCheckboxSelectMultipleWidget(),
-        help_text=_("* is everything; end_user.* is all that befalls end users."),
+        help_text=_("* selects all events, end_user.* all events of end users."),
     )
-    enabled = Tick(label=_("Switched on"), initial=True)
+    enabled = Tick(label=_("Enabled"), initial=True)
 
 
 class EndpointChangesForm(EndpointForm):
-    """The same, of one that is there."""
+    """Changes to an endpoint."""
 
     serializer = WebhookEndpointChanges
 
@@ -240,19 +238,19 @@ class ScheduleForm(ApiForm):
     name = Line(label=_("Name"))
     enabled = Tick(label=_("Read on schedule"))
     sync_every_minutes = Number(
-        label=_("Minutes between two runs"), required=False, help_text=_("Left empty it runs only when asked for.")
+        label=_("Minutes between two runs"), required=False, help_text=_("Leave empty to run only on request.")
     )
     max_deactivation_percent = Number(
-        label=_("Switches off at most (per cent)"),
-        help_text=_("A run that would switch off more of the people is refused."),
+        label=_("Deactivates at most (percent)"),
+        help_text=_("A run that would deactivate more users is rejected."),
     )
 
 
 class SyncForm(forms.Form):
-    """How a run goes about it."""
+    """Options of a run."""
 
-    full = Tick(label=_("Read everything, also where changes would do"))
+    full = Tick(label=_("Full run: read everything instead of changes only"))
     force = Tick(
-        label=_("Switch off however many people are missing"),
-        help_text=_("Only when you know that the directory has really lost them."),
+        label=_("Deactivate any number of missing users"),
+        help_text=_("Only if you are sure that they were removed from the directory."),
     )

@@ -1,4 +1,4 @@
-"""The platform's keys: what signs tokens, and what seals secrets. No byte of any key is on these pages."""
+"""The platform's signing keys and encryption keys. No page shows key material."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
@@ -22,7 +22,7 @@ _TONES = {"signing": GOOD, "next": PLAIN, "verifying": MIND}
 
 @needs("tenants:read", operators_only=True)
 def signing_keys(request: HttpRequest) -> HttpResponse:
-    """The keys of access and refresh tokens that are valid now."""
+    """The valid keys of access and refresh tokens."""
     found = signing.signing_key_status()
     may = staff_at(request).may("tenants:write")
     rotate = Button(_("Rotate"), reverse("admin:signing_keys_rotate"), "primary")
@@ -46,11 +46,9 @@ def signing_keys(request: HttpRequest) -> HttpResponse:
         if may
         else (),
         buttons=[rotate] if may else (),
-        empty=_("No key is valid at the moment; the next token that is issued makes one."),
+        empty=_("No key is valid at the moment. The next issued token creates one."),
     )
-    text = _(
-        "One key signs, the ones before it verify until their last tokens have expired. A rotation signs nobody out."
-    )
+    text = _("One key signs. Earlier keys verify until their last tokens have expired. A rotation signs no one out.")
     return record_page(request, Record(title=_("Signing keys"), text=text, tables=[table]))
 
 
@@ -107,7 +105,7 @@ class Withdraw(SigningKeyView):
 
 @needs("tenants:read", operators_only=True)
 def encryption_keys(request: HttpRequest) -> HttpResponse:
-    """Which ring keys wrap how many data keys, and what the rotation would do."""
+    """The keys of ENCRYPTION_KEYS, how many data keys each wraps, and the next step of a rotation."""
     ring, counted = key_ring(), keys.under_each_ring_key()
     names = list(dict.fromkeys([*ring.ids, *counted]))
     table = Table(

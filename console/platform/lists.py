@@ -1,4 +1,4 @@
-"""The lists of the platform's room, and the pages behind them."""
+"""Lists of admin users, invitations, admin roles and clients."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _YES_NO = {"active": "success", "deactivated": "danger"}
 
 
 class WorksFor(SimpleListFilter):
-    """Operators, everybody of tenants, or those of the chosen tenant; a tenant's admins see their own anyway."""
+    """Operators, tenant admins, or those of the chosen tenant. Tenant admins see their own tenant only."""
 
     title = _("works for")
     parameter_name = "side"
@@ -62,13 +62,13 @@ class InState(SimpleListFilter):
 
 
 class AdminUserAdmin(ConsoleModelAdmin):
-    """Operators and tenants' admins; for a tenant's admin those of the own tenant."""
+    """Operators and tenant admins."""
 
     view_permission = "admins:read"
     of_tenant = "tenant_id"
     list_title = _("Admin users")
-    empty_title = _("No admin user fits")
-    empty_text = _("Invite somebody by mail, or add an admin user with a first password.")
+    empty_title = _("No admin users")
+    empty_text = _("Invite an admin by mail, or add one with a first password.")
     list_display = ("username", "email", "works_for", "shown_roles", "factors", "state")
     list_filter = (WorksFor, InState)
     list_select_related = ("tenant",)
@@ -112,7 +112,7 @@ class AdminUserAdmin(ConsoleModelAdmin):
 
 
 class InvitationStatus(SimpleListFilter):
-    """What has become of an invitation."""
+    """The status of an invitation."""
 
     title = _("state")
     parameter_name = "state"
@@ -136,8 +136,8 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
     view_permission = "invitations:read"
     of_tenant = "tenant_id"
     list_title = _("Admin invitations")
-    empty_title = _("Nobody is invited")
-    empty_text = _("Invite somebody: the link in the mail lets them choose a password and enrol a second factor.")
+    empty_title = _("No invitations")
+    empty_text = _("Invite an admin: the link in the mail leads to a password and a second factor.")
     list_display = ("email", "works_for", "shown_roles", "state", "created_at", "expires_at")
     list_filter = (WorksFor, InvitationStatus)
     list_select_related = ("tenant",)
@@ -196,8 +196,8 @@ class ClientAdmin(ChosenTenantModelAdmin):
 
     view_permission = "clients:read"
     list_title = _("Clients")
-    empty_title = _("No client fits")
-    empty_text = _("Add a client for each application that signs people in or calls the platform.")
+    empty_title = _("No clients")
+    empty_text = _("Add a client for each application that signs users in or calls the platform.")
     list_display = ("name", "type", "default", "state", "last_used_at", "created_at")
     list_filter = (InState,)
     search_fields = ("name",)

@@ -27,7 +27,7 @@ def _item(title: Text, icon: str, page: str, permission: str, *, operators_only:
 
 
 def registry() -> dict[str, Any]:
-    """Services, clients, webhooks and directories of the chosen tenant."""
+    """Return the links to services, clients, webhooks and directories of the chosen tenant."""
     return {
         "title": _("Applications"),
         "items": [
@@ -40,7 +40,7 @@ def registry() -> dict[str, Any]:
 
 
 def platform() -> dict[str, Any]:
-    """Who works for the platform and its tenants, and what the platform stands on."""
+    """Return the links to admin users, the audit trail, servers and keys."""
     return {
         "title": _("Platform"),
         "items": [

@@ -1,4 +1,4 @@
-"""Admin roles: what each of them carries and who has it. They are read here; the built-in ones come with the platform."""
+"""Admin roles, read-only: their permissions and holders. The built-in roles come with the platform."""
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -14,7 +14,7 @@ MOST_HOLDERS = 50
 
 
 def visible_roles(request: HttpRequest) -> QuerySet[AdminRole]:
-    """For a tenant's admin those that an admin of a tenant can have."""
+    """Return all roles for an operator, else those that a tenant admin can have."""
     found = AdminRole.objects.order_by("name")
     if staff_at(request).is_operator:
         return found
@@ -39,10 +39,10 @@ def show(request: HttpRequest, role_id: str) -> HttpResponse:
         title=_("Permissions"),
         headers=(_("Permission"),),
         rows=[(Cell(permission, mono=True),) for permission in sorted(role.permissions)],
-        empty=_("This role allows nothing."),
+        empty=_("This role has no permissions."),
     )
     who = Table(
-        title=_("Who has it"),
+        title=_("Holders"),
         headers=(_("Username"), _("E-mail address"), _("Active")),
         rows=[
             (
@@ -53,7 +53,7 @@ def show(request: HttpRequest, role_id: str) -> HttpResponse:
             for user in holders[:MOST_HOLDERS]
         ],
         note=_("At most %(most)d are shown.") % {"most": MOST_HOLDERS},
-        empty=_("Nobody. Roles are given on an admin user's page."),
+        empty=_("No holders. Roles are given on the page of an admin user."),
     )
     back = reverse("admin:userflow_adminrole_changelist")
     return record_page(request, Record(title=role.name, tables=[permissions, who], back=back))

@@ -1,4 +1,4 @@
-"""Database servers: how much room they have, how many connections are open, what they take."""
+"""Database servers: their capacity, open connections, and whether they accept tenants."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,14 +34,14 @@ from tenants.capacity import change_database_server
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.states import State
 
-# A page asks only so many servers how many connections they have; there are a handful, and each answers in milliseconds.
+# The page queries the connections of at most this many servers.
 ASKED_AT_MOST = 10
 _NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """What a server says of itself: connections that are open, and how many it takes."""
+    """Open connections of a server, and its limit."""
 
     used: int
     most: int
@@ -62,7 +62,7 @@ def connections_of(server: DatabaseServer) -> Connections | None:
 
 
 def _found() -> Any:
-    # Each counted by itself: joined, every tenant would meet every ready-made database.
+    # Two subqueries: a join would multiply tenants by warm databases.
     held = _counted(TenantDatabase.objects.exclude(status=State.DELETED))
     spare = _counted(WarmDatabase.objects.filter(ready=True))
     return DatabaseServer.objects.defer("url_sealed", "admin_url_sealed").annotate(held=held, spare=spare)
@@ -81,7 +81,7 @@ def _room(server: Any) -> Cell:
 
 def _use(connections: Connections | None) -> Cell:
     if connections is None:
-        return Cell(_("does not answer"), tone=BAD)
+        return Cell(_("does not respond"), tone=BAD)
     text = _("%(used)d of %(most)d") % {"used": connections.used, "most": connections.most}
     return Cell(text, tone=MIND if connections.used >= connections.most * _NEARLY_FULL else GOOD)
 
@@ -94,7 +94,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         request,
         Record(
             title=_("Database servers"),
-            text=_("New tenants go to the server with most room among those that take some."),
+            text=_("New tenants go to the accepting server with the most room."),
             tables=[
                 Table(
                     title=_("Servers"),
@@ -104,7 +104,7 @@ def listed(request: HttpRequest) -> HttpResponse:
                         _("Tenants"),
                         _("Ready-made databases"),
                         _("Connections"),
-                        _("Takes new tenants"),
+                        _("Accepts new tenants"),
                     ),
                     rows=[
                         (
@@ -146,12 +146,12 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
                 (_("Tenants"), _room(server)),
                 (_("Ready-made databases"), Cell(server.spare)),
                 (_("Connections"), _use(connections_of(server))),
-                (_("Takes new tenants"), yes_or_no(server.accepts_tenants)),
+                (_("Accepts new tenants"), yes_or_no(server.accepts_tenants)),
                 (_("Added"), Cell(moment(server.created_at))),
             ),
             tables=[
                 Table(
-                    title=_("Its databases by state"),
+                    title=_("Databases by state"),
                     headers=(_("State"), _("Databases")),
                     rows=[(Cell(state_label(status)), Cell(number)) for status, number in states],
                     empty=_("No tenant is on this server yet."),

@@ -8,7 +8,7 @@ from console.platform import audit_logs, directories, keys, servers, webhooks
 
 
 def pages(site: AdminSite) -> list[URLPattern]:
-    """Keys, servers, the audit trail; webhooks and directories of the chosen tenant."""
+    """Return the pages of keys, servers and the audit trail, and of webhooks and directories of the chosen tenant."""
 
     def of_webhook(name: str, view: Page) -> URLPattern:
         route = f"platform/webhooks/<uuid:endpoint_id>/{name}/"
