@@ -1,1 +1,1 @@
-"""Long work that somebody began in the console and that outlives the request."""
+"""Long operations that are started in the console and outlive the request."""

@@ -1,7 +1,7 @@
-"""Running jobs: in a few threads of the process that was asked, told about in the job's row, and run again if they died.
+"""Run jobs in a few threads of this process and record their progress in the job's row.
 
-Every kind of work is one of the resumable actions that commands use, so a job that was killed anywhere is repaired by
-running it again; the lock on the tenant keeps two of them apart.
+Every kind of job is a resumable action that a command uses too, so a killed job is repaired by running it again. The lock
+on the tenant keeps two jobs from running on it at once.
 """
 
 import contextvars
@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, connection, connections
+from django.db import DatabaseError, connection, connections, transaction
 from django.db.models import Q
 from django.utils.timezone import now
 from psycopg import Error as DriverError
@@ -25,19 +25,19 @@ from userflow.accounts.models import AdminUser
 
 log = structlog.get_logger("identity.console")
 
-# A job waits for its database most of the time; more at once would take connections and cores from the answers.
-AT_ONCE: Final = 2
-BEAT_SECONDS: Final = 4.0
+# More jobs at once would take connections and cores from requests.
+MAX_RUNNING: Final = 2
+HEARTBEAT_SECONDS: Final = 4.0
 
-Say = Callable[[str], None]
-Work = Callable[[Job, Say], None]
+Report = Callable[[str], None]
+Work = Callable[[Job, Report], None]
 _kinds: dict[str, Work] = {}
 
 
-class JobUnfit(Conflict):
-    """409: a job that still runs or has ended well is not run again."""
+class JobNotRepeatable(Conflict):
+    """409: the job is still running or has succeeded."""
 
-    message = "This job runs still, or has ended well: there is nothing to run again."
+    message = "This job is still running or has succeeded, so it cannot be run again."
 
 
 class UnknownJob(NotFound):
@@ -47,7 +47,7 @@ class UnknownJob(NotFound):
 
 
 def kind_of_job(name: str) -> Callable[[Work], Work]:
-    """Register the work of a kind of job. It must be safe to run again after it was killed anywhere."""
+    """Register the function of a kind of job. It must be safe to run again after being killed at any point."""
 
     def register(work: Work) -> Work:
         _kinds[name] = work
@@ -57,16 +57,16 @@ def kind_of_job(name: str) -> Callable[[Work], Work]:
 
 
 def begin_job(*, kind: str, by: AdminUser, tenant_id: UUID | None = None, params: dict[str, Any] | None = None) -> Job:
-    """Begin work in the background; gives its row, which tells how far it is. `params` must hold no secret."""
+    """Start a job in the background and return its row, which shows its progress. `params` must hold no secret."""
     job = Job.objects.create(kind=kind, tenant_id=tenant_id, params=params or {}, begun_by=by)
     _submit(job.pk)
     return job
 
 
 def run_job_again(*, job_id: UUID, by: AdminUser) -> Job:
-    """Run a job again that failed or whose process is gone. Raises UnknownJob, JobUnfit."""
+    """Run a failed or interrupted job again. Raises UnknownJob, JobNotRepeatable."""
     gone = Q(state__in=Job.LIVING, seen_at__lt=now() - SILENT_AFTER)
-    # One statement: of two who ask at once, one begins it.
+    # One conditional UPDATE, so that one of two concurrent calls starts the job.
     begun = Job.objects.filter(Q(state=FAILED) | gone, pk=job_id).update(
         state=WAITING, reason="", begun_by=by, seen_at=now(), ended_at=None
     )
@@ -74,12 +74,10 @@ def run_job_again(*, job_id: UUID, by: AdminUser) -> Job:
     if job is None:
         raise UnknownJob
     if not begun:
-        raise JobUnfit
+        raise JobNotRepeatable
     _submit(job_id)
     return job
 
-
-# --- in this process -------------------------------------------------------------------------------------------------
 
 _pool: ThreadPoolExecutor | None = None
 _lock = threading.Lock()
@@ -90,20 +88,20 @@ def _submit(job_id: UUID) -> None:
     global _pool
     with _lock:
         if _pool is None:
-            # At the first job and not before: a pool that was made before a fork has no threads after it.
-            _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="console-job")
+            # Created with the first job: a pool that is created before a fork has no threads after it.
+            _pool = ThreadPoolExecutor(MAX_RUNNING, thread_name_prefix="console-job")
         if not _here:
-            threading.Thread(target=_beat, daemon=True, name="console-jobs-live").start()
+            threading.Thread(target=_heartbeat, daemon=True, name="console-jobs-live").start()
         _here.add(job_id)
-        # Who asked, from where, travels along into the audit trail.
+        # The context carries the actor and the address to the audit trail.
         _pool.submit(contextvars.copy_context().run, _run, job_id)
 
 
-def _beat() -> None:
+def _heartbeat() -> None:
     ended = threading.Event()
     try:
         while True:
-            ended.wait(BEAT_SECONDS)
+            ended.wait(HEARTBEAT_SECONDS)
             with _lock:
                 mine = list(_here)
                 if not mine:
@@ -125,7 +123,7 @@ def _run(job_id: UUID) -> None:
         reason = _work(job)
         Job.objects.filter(pk=job_id).update(state=FAILED if reason else DONE, reason=reason, ended_at=now())
     except (DatabaseError, DriverError) as problem:
-        # The row cannot be written: it will look interrupted, which it was.
+        # The row cannot be written, so the job will be shown as interrupted.
         log.warning("job_not_ended", job=str(job_id), cause=reason_of(problem))
     finally:
         with _lock:
@@ -134,9 +132,9 @@ def _run(job_id: UUID) -> None:
 
 
 def _work(job: Job) -> str:
-    """Do the work; gives why it failed, or nothing."""
+    """Run the job; return why it failed, or an empty string."""
     try:
-        _kinds[job.kind](job, lambda line: _say(job.pk, line))
+        _kinds[job.kind](job, lambda line: _report(job.pk, line))
     except ApiError as error:
         return " ".join([error.text, *(problem for each in (error.details or {}).values() for problem in each)])
     except UpgradeFailed as problem:
@@ -146,16 +144,15 @@ def _work(job: Job) -> str:
     except OSError as problem:
         return f"{problem.filename or ''} {problem.strerror or type(problem).__name__}".strip()
     except Exception as problem:
-        # A defect of ours: the thread must not end without a word in the row.
+        # A bug: record it in the row before the thread ends.
         log.exception("job_failed", job=str(job.pk), kind=job.kind)
-        return f"It ended unexpectedly ({type(problem).__name__}); the log says more."
+        return f"It failed unexpectedly ({type(problem).__name__}). See the log."
     return ""
 
 
-def _say(job_id: UUID, line: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE console_job SET lines = lines || jsonb_build_array(jsonb_build_array(%s::text, %s::text)), "
-            "seen_at = now() WHERE id = %s",
-            [now().isoformat(timespec="seconds"), line, job_id],
-        )
+def _report(job_id: UUID, line: str) -> None:
+    with transaction.atomic():
+        job = Job.objects.select_for_update().get(pk=job_id)
+        job.lines.append([now().isoformat(timespec="seconds"), line])
+        job.seen_at = now()
+        job.save(update_fields=["lines", "seen_at"])

@@ -1,4 +1,4 @@
-"""Jobs in the console: the list, and the page of one, which follows it while it runs."""
+"""The list of jobs, and the page of a job, which shows its progress."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ STATE_NAMES = {
     FAILED: _("failed"),
     INTERRUPTED: _("interrupted"),
 }
-# What a kind of job does that is in the action table.
+# The rows of the assurance table for kinds of jobs.
 _ACTIONS = {job_kinds.PROVISION: Action.GRANT_ROLES, job_kinds.DELETE: Action.CHANGE_TENANT_STATE}
 STATE_COLOURS = {RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
 
@@ -79,7 +79,7 @@ class RunAgain(ConfirmView):
 
 
 class JobAdmin(ConsoleModelAdmin):
-    """What staff began and what became of it; operators only."""
+    """Jobs of all tenants, for operators only."""
 
     view_permission = "tenants:read"
     operators_only = True
@@ -90,7 +90,7 @@ class JobAdmin(ConsoleModelAdmin):
     list_per_page = 25
     list_title = _("Jobs")
     empty_title = _("No jobs")
-    empty_text = _("Nothing long has been begun here: the page of a tenant offers what can be done to it.")
+    empty_text = _("No job has been started. The page of a tenant has the operations that run as jobs.")
 
     def get_urls(self) -> list[URLPattern]:
         own = [
@@ -99,7 +99,7 @@ class JobAdmin(ConsoleModelAdmin):
         ]
         return own + super().get_urls()
 
-    @display(description=_("What"))  # type: ignore[untyped-decorator]  # unfold has no types
+    @display(description=_("Kind"))  # type: ignore[untyped-decorator]  # unfold has no types
     def shown_kind(self, job: Job) -> str:
         return name_of(job)
 
@@ -121,7 +121,7 @@ class JobAdmin(ConsoleModelAdmin):
         return TemplateResponse(request, "console/tenants/job.html", self._about(request, object_id))
 
     def state_view(self, request: HttpRequest, job_id: str) -> HttpResponse:
-        """The part of the page that is asked for again and again while the job runs."""
+        """The part of the page that is polled while the job runs."""
         return TemplateResponse(request, "console/tenants/job_state.html", self._about(request, job_id))
 
     def _about(self, request: HttpRequest, text: str) -> dict[str, Any]:

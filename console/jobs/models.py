@@ -1,4 +1,4 @@
-"""Jobs that staff began in the console: what, who, how far, and how it ended."""
+"""Jobs that were started in the console."""
 
 import uuid
 from datetime import datetime, timedelta
@@ -10,26 +10,26 @@ from django.utils.timezone import now
 from userflow.accounts.models import AdminUser
 
 WAITING, RUNNING, DONE, FAILED, INTERRUPTED = "waiting", "running", "done", "failed", "interrupted"
-# A job says every few seconds that it lives; silent for this long, its process is gone.
+# A running job updates `seen_at` every few seconds; after this long without, its process has ended.
 SILENT_AFTER = timedelta(seconds=20)
-# What was done stands in the audit trail as well, for longer.
+# The audit trail keeps the changes themselves for longer.
 KEPT = timedelta(days=90)
 
 
 class Job(models.Model):
-    """One piece of work. `params` is all that is needed to run it again; it holds no secret."""
+    """One job. `params` is all that is needed to run it again; it holds no secret."""
 
     LIVING: ClassVar[tuple[str, ...]] = (WAITING, RUNNING)
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=32)
-    # No relation: the job that deletes a tenant outlives it. Unknown until a new tenant has its row.
+    # No foreign key: the job that deletes a tenant outlives it. Null until a new tenant has a row.
     tenant_id = models.UUIDField(null=True)
     params: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
     state = models.CharField(max_length=16, default=WAITING)
-    # What has been done so far: [time, text] each.
+    # The progress so far, as [time, text] pairs.
     lines: "models.JSONField[list[list[str]], list[list[str]]]" = models.JSONField(default=list)
-    # Why it failed; never data of people.
+    # Why it failed; no personal data.
     reason = models.TextField(blank=True, default="")
     begun_by = models.ForeignKey(AdminUser, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -48,17 +48,17 @@ class Job(models.Model):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Begun long ago, and nobody works on it any more."""
+        """Old and not running any more."""
         return models.Q(created_at__lt=moment - KEPT, seen_at__lt=moment - SILENT_AFTER)
 
     @property
     def status(self) -> str:
-        """The state, or `interrupted` when the process that had it is gone."""
+        """Return the state, or `interrupted` if the process of the job has ended."""
         if self.state in self.LIVING and self.seen_at < now() - SILENT_AFTER:
             return INTERRUPTED
         return self.state
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Return whether the job has ended."""
         return self.status not in self.LIVING

@@ -1,8 +1,8 @@
-"""Collecting the figures: two statements in each tenant's database, one transaction in the global one.
+"""Collect metrics: two statements in each tenant's database, one transaction in the global one.
 
-The audit trail is counted from where the last collection ended, and how far it was counted is written in the transaction
-that adds what was counted: a collection may be killed anywhere and run again, and several may run at once, without
-counting an event twice. Everything else is replaced by what is true now.
+The audit trail is counted from the end of the last collection, and the new position is written in the transaction that
+adds the counts. So a collection can be killed at any point and run again, and several can run at once, without counting an
+event twice. All other metrics are replaced by current values.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
@@ -22,26 +22,24 @@ from console.metrics import queries
 from console.metrics.models import TenantDay, TenantFigures
 from identity_platform.api import daily_counters
 from registry.limits import CALLS, REFUSED
-from tenants.context import in_tenant, tenant_atomic
+from tenants.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.models import TenantDatabase
 from tenants.schema import why
 from tenants.states import ALLOWED, Purpose
-from tenants.target import TENANT_ALIAS
 
-LOOKED_AT: Final = [state for state, purposes in ALLOWED.items() if Purpose.INSPECT in purposes]
-# Transactions that began before are over by then: a request's statements end after seconds.
+COLLECTED_STATES: Final = [state for state, purposes in ALLOWED.items() if Purpose.INSPECT in purposes]
+# Older transactions have ended: a request's statements time out after seconds.
 SETTLED_SECONDS: Final = 60
-LOOK_SECONDS: Final = 60
-# Days whose counters are read again; Valkey keeps a few more.
+# Days whose counters are read again. Valkey keeps a few more.
 RECENT_DAYS: Final = 3
-# Days that are always summed up again, also after a run that was killed before its sums.
+# Days that are always summed again, in case a run was killed before its sums.
 SUMMED_DAYS: Final = 31
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One tenant's line of the report; `failure` is for operators and holds no people's data."""
+    """The outcome for one tenant. `failure` is shown to operators and holds no personal data."""
 
     slug: str
     failure: str = ""
@@ -58,11 +56,11 @@ def collect_figures(
     progress: Callable[[Outcome], None] = lambda outcome: None,
     until: Callable[[], bool] = lambda: False,
 ) -> list[Outcome]:
-    """Bring the figures of all tenants (or of the slugs in `only`) up to date, `jobs` at a time; gives an outcome each.
+    """Update the metrics of all tenants (or of the slugs in `only`), `jobs` at a time; return the outcomes.
 
-    Tenants whose figures are younger than `older_than` seconds are left out, so a killed run goes on where it was. Events
-    younger than `settled` seconds wait for the next run: a transaction with an earlier number may still be open. A tenant
-    that fails keeps its old figures and the reason; the others are not affected. `until` tells when to stop early.
+    Skips tenants whose metrics are younger than `older_than` seconds, so a killed run continues where it ended. Events
+    younger than `settled` seconds wait for the next run: a transaction with a lower number may still be open. A tenant
+    that fails keeps its old metrics and the reason. `until` tells when to stop early.
     Raises UnknownTenant (a slug in `only`).
     """
     todo = _todo(only, older_than)
@@ -80,7 +78,7 @@ def collect_figures(
                 outcomes.append(outcome)
                 progress(outcome)
     finally:
-        # On Ctrl-C what has not begun is not begun; what runs is over in moments.
+        # On Ctrl-C, pending tenants are skipped and running ones end within moments.
         pool.shutdown(wait=True, cancel_futures=True)
     _save_daily_counters()
     queries.sum_days(since)
@@ -89,13 +87,13 @@ def collect_figures(
 
 
 def _todo(only: Sequence[str], older_than: float) -> list[tuple[UUID, str]]:
-    """Tenants to look at, those that waited longest first; one statement."""
-    found = TenantDatabase.objects.filter(status__in=LOOKED_AT)
+    """Return the tenants to collect, longest waiting first, in one statement."""
+    found = TenantDatabase.objects.filter(status__in=COLLECTED_STATES)
     if only:
         found = found.filter(tenant__slug__in=only)
         if missing := set(only) - set(found.values_list("tenant__slug", flat=True)):
             raise UnknownTenant(
-                f"No tenant that can be looked into has this slug: {', '.join(sorted(missing))}. "
+                f"No tenant with a readable database has this slug: {', '.join(sorted(missing))}. "
                 "`list_tenants` shows them all with their state."
             )
     if older_than:
@@ -113,7 +111,7 @@ def _collect_in_thread(
     try:
         return _collect(*row, settled)
     finally:
-        # A thread's connections are its own; the tenant's went back to the pool.
+        # Connections belong to the thread; the tenant's went back to the pool.
         connections["default"].close()
 
 
@@ -123,12 +121,12 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
     failure = ""
     try:
         known, _ = TenantFigures.objects.get_or_create(tenant_id=tenant_id)
-        # A trail that has grown long is counted piece by piece; each piece is kept at once.
-        for found in _looks(known, settled):
+        # A long trail is counted in pieces, each of which is saved at once.
+        for found in _collected(known, settled):
             first = min([*found.days, *found.new_users, *([first] if first else [])], default=None)
             _keep(known, found)
     except Exception as problem:
-        # Whatever it is, the other tenants are looked at.
+        # A failure of one tenant must not stop the others.
         failure = why(problem)
     if failure:
         try:
@@ -140,72 +138,69 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one look into a tenant's database has found."""
+    """What one collection has found in a tenant's database."""
 
-    now: dict[str, Any]
-    # What the trail adds to a day.
-    days: dict[date, dict[str, int]]
-    # What a day's new users are, counted anew.
-    new_users: dict[date, int]
+    collected: queries.Collected
+    database_bytes: int
+    check_ms: float
     counted_from: date
-    upto: int
+
+    @property
+    def days(self) -> dict[date, dict[str, int]]:
+        """Return the counts of new events by day."""
+        return {date.fromisoformat(day): counts for day, counts in self.collected.days.items()}
+
+    @property
+    def new_users(self) -> dict[date, int]:
+        """Return the new users by day, counted again from `counted_from` on."""
+        return {date.fromisoformat(day): total for day, total in self.collected.new_users.items()}
 
 
-def _looks(known: TenantFigures, settled: int) -> Iterator[_Found]:
+def _collected(known: TenantFigures, settled: int) -> Iterator[_Found]:
     last = known.last_event_id
-    # New users are counted anew from the day of the last collection on, and of all days at the first one.
+    # New users are counted again from the day of the last collection on, the first time for all days.
     day = known.collected_at.date() if known.collected_at else date.min
     while True:
-        with in_tenant(known.pk, Purpose.INSPECT), connections[TENANT_ALIAS].cursor() as cursor:
+        with in_tenant(known.pk, Purpose.INSPECT):
             began = time.perf_counter()
-            cursor.execute(queries.CHECK)
-            size = cursor.fetchone()
-            check_ms = (time.perf_counter() - began) * 1000
-            with tenant_atomic():
-                # Millions of people are not counted in the time that a request's statement has.
-                cursor.execute(f"SET LOCAL statement_timeout = {LOOK_SECONDS * 1000}")
-                cursor.execute(queries.LOOK, {"last": last, "settled": settled, "day": day, "piece": queries.PIECE})
-                row = cursor.fetchone()
-        assert size is not None
-        assert row is not None
-        users, active, protected, factors, new_users, days, upto, read = row
-        yield _Found(
-            now={
-                "users": users,
-                "active_users": active,
-                "protected_users": protected,
-                "factors": factors,
-                "database_bytes": size[0],
-                "check_ms": round(check_ms, 2),
-            },
-            days={date.fromisoformat(d): counts for d, counts in days.items()},
-            new_users={date.fromisoformat(d): total for d, total in new_users.items()},
-            counted_from=day,
-            upto=upto,
-        )
-        if read < queries.PIECE or upto == last:
+            size = queries.database_bytes()
+            check_ms = round((time.perf_counter() - began) * 1000, 2)
+            collected = queries.collect(last=last, settled=settled, day=day)
+        yield _Found(collected, size, check_ms, day)
+        if collected.events_read < queries.PIECE or collected.upto == last:
             return
-        last = upto
+        last = collected.upto
 
 
 def _keep(known: TenantFigures, found: _Found) -> None:
     with transaction.atomic():
-        moment = now()
-        mine = TenantFigures.objects.filter(pk=known.pk, last_event_id=known.last_event_id)
-        if not mine.update(**found.now, last_event_id=found.upto, failure="", checked_at=moment, collected_at=moment):
-            # Another collection was faster, or the tenant is gone: what that one has written stands.
+        moment, collected = now(), found.collected
+        unchanged = TenantFigures.objects.filter(pk=known.pk, last_event_id=known.last_event_id)
+        if not unchanged.update(
+            users=collected.users,
+            active_users=collected.active_users,
+            protected_users=collected.protected_users,
+            factors=collected.factors,
+            database_bytes=found.database_bytes,
+            check_ms=found.check_ms,
+            last_event_id=collected.upto,
+            failure="",
+            checked_at=moment,
+            collected_at=moment,
+        ):
+            # Another collection was faster, or the tenant was deleted: keep what it has written.
             return
         queries.add_to_days(known.pk, found.days, found.new_users, found.counted_from)
-    known.last_event_id = found.upto
+    known.last_event_id = found.collected.upto
 
 
 def _note_failure(tenant_id: UUID, failure: str) -> None:
-    # An UPDATE: a tenant that was deleted meanwhile has no figures, and gets none.
+    # An UPDATE, so that a tenant that was deleted meanwhile gets no row.
     TenantFigures.objects.filter(pk=tenant_id).update(failure=failure[:500], checked_at=now())
 
 
 def _save_daily_counters() -> None:
-    """Keep what Valkey has counted. A count that is lower than the one before was begun anew, and changes nothing."""
+    """Save the counters of Valkey. A counter that is lower than the saved one was reset, and changes nothing."""
     calls, refused = daily_counters.read(CALLS, RECENT_DAYS), daily_counters.read(REFUSED, RECENT_DAYS)
     for day in calls.keys() | refused.keys():
         queries.raise_days(day, calls.get(day, {}), refused.get(day, {}))

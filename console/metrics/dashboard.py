@@ -1,11 +1,11 @@
-"""What the dashboard shows: a handful of statements on the global database, whatever the number of tenants."""
+"""The context of the dashboard: a fixed number of statements in the global database."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Count, Max, Q, Sum
+from django.db.models import Count, Max, Q, QuerySet, Sum
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.timezone import now
@@ -19,31 +19,31 @@ from tenants.models import TenantDatabase
 from tenants.states import State
 
 DAYS: Final = 30
-# Older figures are pointed at: the worker collects every five minutes.
+# Older metrics are marked as stale: the worker collects every five minutes.
 STALE: Final = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose figures: a tenant's own, or without an id the platform's."""
+    """Whose metrics: a tenant's, or without an id the platform's."""
 
     staff: Staff
     tenant_id: UUID | None
 
     @property
-    def sees_figures(self) -> bool:
-        """Operators need tenants:read, a tenant's own people what lets them see the users."""
+    def sees_metrics(self) -> bool:
+        """Return whether metrics are shown: operators need tenants:read, tenant admins endusers:read."""
         return self.staff.may("tenants:read" if self.tenant_id is None else "endusers:read")
 
 
 def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """The dashboard's part of the page's context (unfold's DASHBOARD_CALLBACK)."""
+    """Add the dashboard to the context of the page (unfold's DASHBOARD_CALLBACK)."""
     staff = staff_at(request)
     scope = Scope(staff, staff.user.tenant_id)
     context["title"] = _("Dashboard")
     context["scope"] = scope
-    if scope.sees_figures:
-        context |= _figures(scope)
+    if scope.sees_metrics:
+        context |= _metrics(scope)
     if staff.may("services:read"):
         context["registry_plot"] = _registry(scope)
     if staff.may("audit:read"):
@@ -55,7 +55,7 @@ def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     return context
 
 
-def _figures(scope: Scope) -> dict[str, Any]:
+def _metrics(scope: Scope) -> dict[str, Any]:
     mine = TenantFigures.objects.all() if scope.tenant_id is None else TenantFigures.objects.filter(pk=scope.tenant_id)
     sums = mine.aggregate(
         users=Sum("users"),
@@ -102,13 +102,13 @@ def _freshness(newest: datetime | None) -> dict[str, Any]:
     }
 
 
-def _days(scope: Scope) -> Any:
+def _days(scope: Scope) -> QuerySet[PlatformDay] | QuerySet[TenantDay]:
     if scope.tenant_id is None:
         return PlatformDay.objects.filter(day__gte=_first_day())
     return TenantDay.objects.filter(tenant_id=scope.tenant_id, day__gte=_first_day())
 
 
-def _first_day() -> Any:
+def _first_day() -> date:
     return now().date() - timedelta(days=DAYS - 1)
 
 
@@ -120,7 +120,7 @@ def _sign_ins(scope: Scope) -> plots.Plot:
         days=DAYS,
         found=found,
         good=_("Signed in"),
-        bad=_("Refused"),
+        bad=_("Rejected"),
     )
 
 
@@ -136,7 +136,7 @@ def _registry(scope: Scope) -> plots.Plot:
         first=_first_day(),
         days=DAYS,
         found=found,
-        good=_("Answered"),
+        good=_("Served"),
         bad=_("Over the limit (429)"),
     )
 

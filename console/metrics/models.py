@@ -1,4 +1,4 @@
-"""Figures of tenants, as they were collected last. They are derived: losing all of them costs one collection."""
+"""Metrics of tenants as of the last collection. They are derived and can be collected again at any time."""
 
 from django.db import models
 
@@ -6,21 +6,21 @@ from tenants.models import Tenant
 
 
 class TenantFigures(models.Model):
-    """How a tenant fares now."""
+    """The current metrics of a tenant."""
 
     tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="figures")
     users = models.BigIntegerField(default=0)
     active_users = models.BigIntegerField(default=0)
     protected_users = models.BigIntegerField(default=0, help_text="Active users with at least one factor.")
-    # Active users by method, as the users' `mfa_methods` name them.
+    # Active users by method, named as in `mfa_methods`.
     factors: "models.JSONField[dict[str, int], dict[str, int]]" = models.JSONField(default=dict)
     database_bytes = models.BigIntegerField(default=0)
     check_ms = models.FloatField(default=0, help_text="Until its database had answered the first statement.")
-    # Why the last collection failed; never data of people.
+    # Why the last collection failed; no personal data.
     failure = models.TextField(blank=True, default="")
     checked_at = models.DateTimeField(null=True, help_text="The last try.")
     collected_at = models.DateTimeField(null=True, help_text="The last one that succeeded: the age of the figures.")
-    # How far the audit trail has been counted.
+    # The position up to which the audit trail is counted.
     last_event_id = models.BigIntegerField(default=0)
 
     class Meta:
@@ -34,7 +34,7 @@ class TenantFigures(models.Model):
 
 
 class DayCounts(models.Model):
-    """What happened on a day (UTC)."""
+    """The counts of a day (UTC)."""
 
     day = models.DateField()
     sign_ins = models.BigIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""Plots as chart.js wants them, each with the table that says the same to who does not see it."""
+"""Plots for chart.js, each with an equivalent table for screen readers."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 BLUE: Final = "var(--color-primary-500)"
 RED: Final = "var(--color-red-500)"
 
-# Readable on the light and on the dark ground alike.
+# Readable in the light and the dark theme.
 _INK: Final = "#7c8595"
 _OPTIONS: Final = json.dumps(
     {
@@ -42,7 +42,7 @@ _OPTIONS: Final = json.dumps(
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Bars a day. `summary` is the sentence that stands for the picture."""
+    """Bars per day. `summary` is the text alternative of the picture."""
 
     title: str
     summary: str
@@ -53,12 +53,12 @@ class Plot:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to draw."""
+        """Return whether there is nothing to draw."""
         return not any(any(row[1:]) for row in self.rows)
 
     @property
     def data(self) -> str:
-        """chart.js's `data`."""
+        """Return `data` for chart.js."""
         return json.dumps(
             {
                 "labels": [row[0] for row in self.rows],
@@ -71,12 +71,12 @@ class Plot:
 
     @property
     def table(self) -> dict[str, Any]:
-        """The same for unfold's table, newest day first, without days on which nothing happened."""
+        """Return the same for unfold's table, newest day first, without empty days."""
         return {"headers": self.headers, "rows": [row for row in reversed(self.rows) if any(row[1:])]}
 
 
 def by_day(title: str, *, first: date, days: int, found: dict[date, tuple[int, int]], good: str, bad: str) -> Plot:
-    """A plot of two counts a day; days that are not in `found` had none."""
+    """Return a plot of two counts per day. Days that are missing in `found` count as zero."""
     rows = []
     for each in (first + timedelta(days=number) for number in range(days)):
         counts = found.get(each, (0, 0))

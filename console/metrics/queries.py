@@ -1,23 +1,25 @@
-"""The statements behind the figures."""
+"""The statements behind the metrics."""
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, connections
 
 from registry.limits import OPERATORS
+from tenants.context import tenant_atomic
+from tenants.target import TENANT_ALIAS
 
-# How many events one statement counts at most.
+# The number of events that one statement counts at most.
 PIECE: Final = 100_000
+STATEMENT_SECONDS: Final = 60
 
-CHECK: Final = "SELECT pg_database_size(current_database())"
-
-# One statement. Events are counted up to the last one before the first that is not settled, in the order of their
-# numbers, so that what follows is found by the next look.
-LOOK: Final = """
+# Events are counted in the order of their ids, up to the first one that is not settled, so that the next collection
+# finds all that follow.
+_COLLECT: Final = """
 WITH fresh AS MATERIALIZED (
   SELECT id, at, action, outcome FROM audit_tenantevent WHERE id > %(last)s ORDER BY id LIMIT %(piece)s
 ), edge AS (
@@ -47,6 +49,11 @@ FROM (SELECT count(*) AS users, count(*) FILTER (WHERE active) AS active,
   FROM userflow_enduser) AS people
 """
 
+_FACTORS: Final = """
+SELECT key, sum(value::bigint)::bigint FROM console_tenantfigures, jsonb_each_text(factors)
+WHERE %(tenant)s::uuid IS NULL OR tenant_id = %(tenant)s GROUP BY key
+"""
+
 _ADD_TO_DAYS: Final = """
 INSERT INTO console_tenantday AS d (tenant_id, day, sign_ins, failures, new_users, registry_calls, registry_refused)
 SELECT %(tenant)s, key::date, coalesce((value->>'sign_ins')::bigint, 0), coalesce((value->>'failures')::bigint, 0),
@@ -58,7 +65,7 @@ ON CONFLICT (tenant_id, day) DO UPDATE SET
   new_users = CASE WHEN d.day >= %(counted_from)s THEN excluded.new_users ELSE d.new_users END
 """
 
-# Only tenants that still stand: a call that was counted this morning brings no figures back for one deleted at noon.
+# Existing tenants only: counters of today must not create rows for a tenant that was deleted meanwhile.
 _RAISE_DAYS: Final = """
 INSERT INTO console_tenantday AS d (tenant_id, day, sign_ins, failures, new_users, registry_calls, registry_refused)
 SELECT t.id, %(day)s, 0, 0, 0, coalesce((%(calls)s::jsonb->>t.id::text)::bigint, 0),
@@ -90,6 +97,21 @@ ON CONFLICT (day) DO UPDATE SET
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The row of one collection in a tenant's database."""
+
+    users: int
+    active_users: int
+    protected_users: int
+    factors: dict[str, int]
+    # By day in ISO format.
+    new_users: dict[str, int]
+    days: dict[str, dict[str, int]]
+    upto: int
+    events_read: int
+
+
 def add_to_days(
     tenant_id: UUID, days: Mapping[date, Mapping[str, int]], new_users: Mapping[date, int], counted_from: date
 ) -> None:
@@ -102,29 +124,41 @@ def add_to_days(
 
 
 def raise_days(day: date, calls: Mapping[str, int], refused: Mapping[str, int]) -> None:
-    """Raise the registry's figures of a day to these, by tenant id; those of operators stand under `OPERATORS`."""
+    """Raise the registry's counts of a day to these, by tenant id; those of operators are under `OPERATORS`."""
     _run(_RAISE_DAYS, day=day, calls=json.dumps(dict(calls)), refused=json.dumps(dict(refused)))
     if OPERATORS in calls:
         _run(_RAISE_OPERATORS, day=day, calls=calls[OPERATORS], refused=refused.get(OPERATORS, 0))
 
 
 def sum_days(since: date) -> None:
-    """Sum the tenants' days up, from `since` on."""
+    """Sum the counts of all tenants for each day from `since` on."""
     _run(_SUM_DAYS, since=since)
 
 
-def _run(statement: str, **parameters: Any) -> None:
+def _run(statement: str, **parameters: UUID | date | str | int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
 
 
 def factors(tenant_id: UUID | None) -> dict[str, int]:
-    """Active users by method of their factors: of one tenant, or of all."""
-    of_one = "WHERE tenant_id = %(tenant)s" if tenant_id else ""
+    """Return the number of active users by factor, of one tenant or of all."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT key, sum(value::bigint)::bigint FROM console_tenantfigures, jsonb_each_text(factors) "
-            f"{of_one} GROUP BY key",
-            {"tenant": tenant_id} if tenant_id else {},
-        )
+        cursor.execute(_FACTORS, {"tenant": tenant_id})
         return dict(cursor.fetchall())
+
+
+def database_bytes() -> int:
+    """Return the size of the entered tenant's database."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT pg_database_size(current_database())")
+        (size,) = cast(tuple[int], cursor.fetchone())
+    return size
+
+
+def collect(*, last: int, settled: int, day: date) -> Collected:
+    """Collect the metrics of the entered tenant: events after `last`, and the users who joined from `day` on."""
+    with tenant_atomic(), connections[TENANT_ALIAS].cursor() as cursor:
+        # Counting millions of users takes longer than a request's statements may.
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{STATEMENT_SECONDS}s"])
+        cursor.execute(_COLLECT, {"last": last, "settled": settled, "day": day, "piece": PIECE})
+        return Collected(*cast(tuple[Any, ...], cursor.fetchone()))

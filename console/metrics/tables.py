@@ -1,10 +1,11 @@
-"""Short tables of the dashboard and of a tenant's page: each a statement or two, whatever the number of tenants."""
+"""Short tables of the dashboard and of a tenant's page, each in one or two statements."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.timesince import timesince
@@ -19,35 +20,35 @@ from userflow.directory.models import FAILED, INCOMPLETE, INTERRUPTED, REFUSED, 
 from userflow.invitations.models import AdminInvitation
 
 SHOWN: Final = 8
-# Failed runs of directories from longer ago say nothing about today.
+# Older failed runs are not shown.
 LATELY: Final = timedelta(days=7)
 
 Table = dict[str, Any]
 
 
 def ago(moment: datetime) -> str:
-    """How long ago, in one word or two."""
+    """Return how long ago the time was."""
     if now() - moment < timedelta(minutes=1):
         return _("just now")
     return _("%(age)s ago") % {"age": timesince(moment, depth=1)}
 
 
 def when(moment: datetime) -> str:
-    """How long ago, with the exact time behind it."""
+    """Return how long ago the time was, with the exact time as a tooltip."""
     exact = moment.isoformat(" ", "seconds")
     return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), exact, ago(moment))
 
 
 def linked(model: str, key: object, name: str) -> str:
-    """The name with a link to its page, where the console has one for such a row."""
+    """Return the name, linked to its page if the console has one."""
     try:
         return format_html('<a class="text-link" href="{}">{}</a>', reverse(f"admin:{model}_change", args=[key]), name)
     except NoReverseMatch:
         return name
 
 
-def failing(figures: Any) -> Table:
-    """Tenants whose database could not be looked at the last time."""
+def failing(figures: QuerySet[TenantFigures]) -> Table:
+    """Return the tenants whose last collection failed."""
     found = figures.exclude(failure="").select_related("tenant").order_by("-checked_at")[:SHOWN]
     rows = [
         [
@@ -57,31 +58,31 @@ def failing(figures: Any) -> Table:
         ]
         for each in found
     ]
-    return {"headers": [_("Tenant"), _("Reason"), _("Last good look")], "rows": rows}
+    return {"headers": [_("Tenant"), _("Reason"), _("Last success")], "rows": rows}
 
 
 def slowest() -> Table:
-    """Tenants whose database let people wait longest for its first answer."""
+    """Return the tenants with the slowest databases."""
     found = TenantFigures.objects.select_related("tenant").order_by("-check_ms")[:SHOWN]
     rows = [
         [linked("tenants_tenant", each.pk, each.tenant.slug), f"{each.check_ms:.1f} ms", f"{each.users:,}"]
         for each in found
         if each.collected_at
     ]
-    return {"headers": [_("Tenant"), _("First answer"), _("Users")], "rows": rows}
+    return {"headers": [_("Tenant"), _("Response time"), _("Users")], "rows": rows}
 
 
 def recent_events(tenant_id: UUID | None, *, reader: UUID | None, shown: int = SHOWN) -> Table:
-    """The newest events of the platform's trail, or of what in it concerns one tenant.
+    """Return the newest events of the platform's trail, or those about one tenant.
 
-    `reader` is the tenant of whoever reads: who works for the platform is no tenant's business.
+    `reader` is the tenant of the reader, None for an operator: tenant admins do not see the names of operators.
     """
     found = PlatformEvent.objects.order_by("-id")
     if tenant_id is not None:
         found = found.filter(tenant_id=tenant_id)
     events = list(found[:shown])
     names = _actor_names(events, reader)
-    headers = [_("When"), _("What"), _("Who"), _("Outcome")]
+    headers = [_("Time"), _("Action"), _("Actor"), _("Outcome")]
     rows = [[when(e.at), e.action, names.get(e.actor_id) or e.actor_kind, e.outcome] for e in events]
     if tenant_id is None:
         slugs = _slugs(events)
@@ -104,12 +105,12 @@ def _actor_names(events: Iterable[PlatformEvent], reader: UUID | None) -> dict[s
 
 def _slugs(events: Iterable[PlatformEvent]) -> dict[UUID | None, str]:
     ids = {event.tenant_id for event in events if event.tenant_id}
-    standing = Tenant.objects.filter(pk__in=ids).exclude(database__status="deleted") if ids else Tenant.objects.none()
-    return dict(standing.values_list("pk", "slug"))
+    tenants = Tenant.objects.filter(pk__in=ids).exclude(database__status="deleted") if ids else Tenant.objects.none()
+    return dict(tenants.values_list("pk", "slug"))
 
 
 def pending_invitations(tenant_id: UUID | None) -> Table:
-    """Invitations of admin users that wait for an answer, those that end first at the top."""
+    """Return the pending invitations of admin users, the next to expire first."""
     pending = AdminInvitation.objects.filter(accepted_at=None, cancelled_at=None, expires_at__gt=now())
     if tenant_id is not None:
         pending = pending.filter(tenant_id=tenant_id)
@@ -126,7 +127,7 @@ def pending_invitations(tenant_id: UUID | None) -> Table:
 
 
 def failed_runs(tenant_id: UUID | None) -> Table:
-    """Runs of directories that did not end well lately."""
+    """Return the recent failed runs of directories."""
     found = DirectoryRun.objects.filter(
         state__in=(FAILED, REFUSED, INCOMPLETE, INTERRUPTED), started_at__gt=now() - LATELY
     )
@@ -142,4 +143,4 @@ def failed_runs(tenant_id: UUID | None) -> Table:
         ]
         for each in found.select_related("tenant", "config").order_by("-started_at")[:SHOWN]
     ]
-    return {"headers": [_("When"), _("Tenant"), _("Directory"), _("How it ended"), _("Reason")], "rows": rows}
+    return {"headers": [_("Started"), _("Tenant"), _("Directory"), _("State"), _("Reason")], "rows": rows}

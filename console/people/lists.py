@@ -5,7 +5,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.db import connections
 from django.db.models import Q, QuerySet, Sum
 from django.db.models.functions import Lower
 from django.http import HttpRequest
@@ -18,8 +17,8 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.lists import TenantModelAdmin
 from console.frame.scope import tenant_at
+from console.people import queries
 from mfa import factors
-from tenants.target import TENANT_ALIAS
 from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role
 from userflow.accounts.session_models import EndUserSession
 
@@ -62,9 +61,7 @@ def found(users: QuerySet[EndUser], words: str) -> list[UUID]:
 
 def is_large() -> bool:
     """Return whether the table of users is too large to be scanned by a search."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT pg_relation_size('userflow_enduser')")
-        return int(cursor.fetchone()[0]) > READ_WHOLE
+    return queries.end_users_table_bytes() > READ_WHOLE
 
 
 class ActiveFilter(admin.SimpleListFilter):

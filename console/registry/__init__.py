@@ -1,1 +1,1 @@
-"""The registry's room: services of the chosen tenant and their credentials."""
+"""Services of the chosen tenant and their credentials."""

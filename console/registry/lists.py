@@ -1,4 +1,4 @@
-"""The list of a tenant's services, and the pages behind it."""
+"""The list of the chosen tenant's services."""
 
 from typing import Any
 from uuid import UUID
@@ -20,12 +20,12 @@ _CREDENTIAL = "credentials/<uuid:credential_id>"
 
 
 def asked_type(value: str | None) -> str | None:
-    """The type that is asked for; what no type can be (PostgreSQL takes no NUL) asks for nothing."""
+    """Return the requested type; None for text that no type can be (PostgreSQL rejects NUL)."""
     return value if value and value.isprintable() else None
 
 
 class OfType(SimpleListFilter):
-    """Services of one type; the types are those that the tenant's services have."""
+    """Services of one of the types that the tenant's services have."""
 
     title = _("type")
     parameter_name = "type"
@@ -52,7 +52,7 @@ class InStatus(SimpleListFilter):
 
 
 class CountedPaginator(BoundedPaginator):
-    """Takes the total from the registry's counters, whatever the number of services."""
+    """Take the total from the registry's counters instead of counting services."""
 
     def __init__(self, *args: Any, tenant_id: UUID, type: str | None, status: str | None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -62,7 +62,7 @@ class CountedPaginator(BoundedPaginator):
 
     @cached_property
     def count(self) -> int:
-        """How many services the filters mean."""
+        """Return the number of services that match the filters."""
         return self.kinds.aggregate(total=Sum("services"))["total"] or 0
 
 
@@ -72,7 +72,7 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     view_permission = "services:read"
     list_title = _("Services")
     empty_title = _("No services yet")
-    empty_text = _("Register the outside services that this tenant's applications call, then bind credentials to them.")
+    empty_text = _("Register the outside services that this tenant's applications call, then add their credentials.")
     list_display = ("name", "type", "shown_status", "address", "updated_at")
     list_filter = (OfType, InStatus)
     search_fields = ("name",)

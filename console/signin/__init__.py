@@ -1,1 +1,1 @@
-"""Who gets in: password and second factor, proving it again, and one's own passkeys, codes, password and sessions."""
+"""Sign-in with password and second factor, re-authentication, and the own factors, password and sessions."""

@@ -18,25 +18,25 @@ def in_words(error: ApiError) -> str:
         case TooManyRequests():
             minutes = max(1, -(-int(error.headers.get("Retry-After", "60")) // 60))
             return ngettext(
-                "Too many tries. Wait %(minutes)s minute, then try again.",
-                "Too many tries. Wait %(minutes)s minutes, then try again.",
+                "Too many attempts. Wait %(minutes)s minute, then try again.",
+                "Too many attempts. Wait %(minutes)s minutes, then try again.",
                 minutes,
             ) % {"minutes": minutes}
         case WrongCredentials():
             return _(
-                "That did not match. Check name and password and try again. If it goes on, set a new password by "
-                "“Forgotten password”, or ask an operator whether you may sign in."
+                "The username or password is incorrect. Try again. If it still fails, use “Forgotten password”, or ask an "
+                "operator whether you may sign in."
             )
         case WrongCurrentPassword():
-            return _("This is not your present password.")
+            return _("The current password is incorrect.")
         case NotSignedInByTicket():
-            return _("This sign-in took too long or had too many wrong codes. Begin again with your password.")
+            return _("This sign-in has expired or had too many wrong codes. Sign in again with your password.")
         case InvalidCode():
-            return _("This code is not right, or was used before. Wait for the next one and try again.")
+            return _("The code is incorrect or was already used. Wait for the next one and try again.")
         case PasskeyNotVerified():
-            return _("The passkey was not accepted. Try again, and choose a passkey that you enrolled here.")
+            return _("The passkey was not accepted. Try again with a passkey that you enrolled here.")
         case TenantSuspended():
-            return _("Your tenant is suspended, so nobody of it can sign in. Ask whoever runs this platform.")
+            return _("Your tenant is suspended. Contact the operator of this platform.")
         case TenantBusy() | Unavailable():
             return _("The platform is busy at the moment. Try again in a minute.")
         case _:
@@ -44,16 +44,16 @@ def in_words(error: ApiError) -> str:
 
 
 def status_of(error: ApiError) -> int:
-    """401 asks browsers for a scheme that forms are not; a page says 400."""
+    """Return 400 instead of 401, which would require a WWW-Authenticate header."""
     return 400 if error.status == 401 else error.status
 
 
 def add_to(form: forms.Form, error: ApiError) -> None:
     """Show an error at the fields that it names, else above the form."""
     placed = False
-    for member, problems in (error.details or {}).items():
-        if member in form.fields:
-            form.add_error(member, problems)
+    for name, problems in (error.details or {}).items():
+        if name in form.fields:
+            form.add_error(name, problems)
             placed = True
     if not placed:
         form.add_error(None, in_words(error))
@@ -67,11 +67,11 @@ def page(
     status: int = 200,
     error: ApiError | None = None,
 ) -> HttpResponse:
-    """A page that no cache keeps; with the status and the wait of an error, if there was one."""
-    answer = TemplateResponse(request, template, context, status=status_of(error) if error else status)
-    answer.headers["Cache-Control"] = "no-store"
+    """Return a page that is not cached, with the status and the Retry-After header of the error."""
+    response = TemplateResponse(request, template, context, status=status_of(error) if error else status)
+    response.headers["Cache-Control"] = "no-store"
     if error is not None:
         note_rejection(request, error)
     if error is not None and "Retry-After" in error.headers:
-        answer.headers["Retry-After"] = error.headers["Retry-After"]
-    return answer
+        response.headers["Retry-After"] = error.headers["Retry-After"]
+    return response

@@ -1,4 +1,4 @@
-"""What the sign-in pages ask for. Browsers and password managers fill them in by `autocomplete`."""
+"""Forms of the sign-in pages. `autocomplete` lets browsers and password managers fill them in."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ class CodeForm(forms.Form):
     code = forms.RegexField(
         r"^[0-9]{3} ?[0-9]{3}$",
         label=_("Code from your authenticator app"),
-        error_messages={"invalid": _("Type the six digits that the app shows.")},
+        error_messages={"invalid": _("Enter the six digits that the app shows.")},
         widget=_text(autocomplete="one-time-code", inputmode="numeric", maxlength="7"),
     )
 
@@ -50,7 +50,7 @@ class CodeForm(forms.Form):
 
 
 class NewAppForm(CodeForm):
-    """The first code of a new secret; the secret travels with the page."""
+    """The first code of a new secret, which is a hidden field."""
 
     secret = forms.CharField(max_length=128, widget=forms.HiddenInput)
 
@@ -66,7 +66,7 @@ class BackupCodeForm(forms.Form):
     )
 
     def clean_backup_code(self) -> str:
-        """In the form in which it is stored, whatever the dashes and letters it was typed with."""
+        """Return the code in its stored form, without dashes and differences of case."""
         code = normalised("".join(str(self.cleaned_data["backup_code"]).split()))
         if code is None:
             raise forms.ValidationError(_("A backup code has four groups of four letters and digits."))
@@ -74,7 +74,7 @@ class BackupCodeForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """One's own password once more."""
+    """The own password."""
 
     password = forms.CharField(
         label=_("Your password"),
@@ -85,7 +85,7 @@ class PasswordForm(forms.Form):
 
 
 class ProofForm(forms.Form):
-    """The proof that a change of one's own sign-in carries in its own form; nothing to type right after a step-up."""
+    """The proof that a change to the own sign-in needs; no fields right after a step-up."""
 
     current_password = forms.CharField(
         label=_("Your password"),
@@ -110,7 +110,7 @@ class ProofForm(forms.Form):
         return str(self.cleaned_data["code"]).replace(" ", "")
 
     def needs_proof(self, given: dict[str, Any]) -> bool:
-        """Whether what was sent needs the proof."""
+        """Return whether the change needs the proof."""
         return True
 
     def clean(self) -> dict[str, Any]:
@@ -126,10 +126,10 @@ class ProofForm(forms.Form):
 
 
 class NewPasswordForm(forms.Form):
-    """The present password and the next one, twice."""
+    """The current password, and the new one twice."""
 
     current_password = forms.CharField(
-        label=_("Present password"),
+        label=_("Current password"),
         strip=False,
         max_length=1024,
         widget=_password(autocomplete="current-password", autofocus=True),
@@ -145,30 +145,30 @@ class NewPasswordForm(forms.Form):
         """Both must be the same."""
         given: dict[str, Any] = super().clean() or {}
         if "repeated" in given and given.get("new_password") != given["repeated"]:
-            self.add_error("repeated", _("This is not the same as the new password."))
+            self.add_error("repeated", _("The passwords do not match."))
         return given
 
 
 class PasskeyForm(forms.Form):
-    """What the browser says in a WebAuthn ceremony, as JSON; a script fills it in."""
+    """The browser's response in a WebAuthn ceremony as JSON, which a script fills in."""
 
     credential = forms.CharField(widget=forms.HiddenInput)
 
     def clean_credential(self) -> dict[str, Any]:
-        """An object, whatever is in it; ValidationError for what is none."""
-        # The API's own reader: Django's field for JSON lets a text that is nested too deep out as a fault.
+        """Return the JSON object. Raises ValidationError."""
+        # The API's reader: Django's JSON field fails with an exception on deeply nested text.
         try:
             return json_object(str(self.cleaned_data["credential"]).encode("utf-8", "surrogatepass"))
         except MalformedBody as problem:
-            raise forms.ValidationError(_("The browser's answer was not understood. Try again.")) from problem
+            raise forms.ValidationError(_("The browser's response was not understood. Try again.")) from problem
 
 
 class NewPasskeyForm(PasskeyForm):
-    """A new passkey, with a name to know it by."""
+    """A new passkey and its name."""
 
     name = forms.CharField(
         label=_("Name of the passkey"),
-        help_text=_("To know it by in your list: “Laptop”, “Key on my ring”."),
+        help_text=_("Shown in your list, such as “Laptop” or “Security key”."),
         required=False,
         max_length=60,
         widget=_text(autocomplete="off", autocapitalize="sentences"),
@@ -176,7 +176,7 @@ class NewPasskeyForm(PasskeyForm):
 
 
 class ForgottenForm(forms.Form):
-    """Where the link goes."""
+    """The address that the link is mailed to."""
 
     email = forms.EmailField(
         label=_("E-mail address"),

@@ -7,10 +7,10 @@ from django.db.models import Q
 
 
 class BrowserSession(AbstractBaseSession):
-    """What the console keeps of one browser, under a hash of the name that the browser holds, and sealed.
+    """The encrypted session data of one browser, stored under a hash of the session key.
 
-    Whoever reads this table, or a backup of it, can be nobody by it: neither the names nor the tickets of sign-ins that
-    wait for their second step stand in it.
+    A reader of this table or of a backup can take over no session: it contains neither session keys nor the tickets of
+    pending sign-ins in plain text.
     """
 
     class Meta(AbstractBaseSession.Meta):

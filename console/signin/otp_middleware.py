@@ -1,7 +1,7 @@
 """django-otp's middleware for the console: `request.user.is_verified()` says whether a second factor was part of the sign-in.
 
-Its own devices are models that it would look up with every request. What counts here is which factor the sign-in was
-done with, and that stands in the session; whether the factor is still enrolled is asked with the person (console.frame.access).
+django-otp would load a device model with every request. Here the session holds the factor of the sign-in, and
+console.frame.access checks that the user still has it.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ __all__ = ["DEVICE_ID_SESSION_KEY", "ConsoleSecondFactor", "EnrolledFactor", "ma
 
 @dataclass(frozen=True, slots=True)
 class EnrolledFactor:
-    """What django-otp calls a device: the kind of factor that a person signed in with."""
+    """A device for django-otp: the kind of factor that the user signed in with."""
 
     kind: str
     user_id: UUID
@@ -28,7 +28,7 @@ class EnrolledFactor:
 
     @property
     def persistent_id(self) -> str:
-        """How it is named in the session."""
+        """Return its name in the session."""
         return f"{self.kind}/{self.user_id}"
 
 
@@ -36,7 +36,7 @@ class ConsoleSecondFactor(OTPMiddleware):  # type: ignore[misc]  # django-otp ha
     """`request.user.otp_device` and `request.user.is_verified()` on console pages."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Pass API requests by without touching them."""
+        """Skip API requests."""
         answer: HttpResponse = (super().__call__ if request.path.startswith(CONSOLE) else self.get_response)(request)
         return answer
 
@@ -46,5 +46,5 @@ class ConsoleSecondFactor(OTPMiddleware):  # type: ignore[misc]  # django-otp ha
 
 
 def mark_verified(request: HttpRequest, *, kind: str, user: Any) -> None:
-    """The person at `request.user` has proven a factor of this kind."""
+    """Record that `request.user` has proven a factor of this kind."""
     keep_device(request, EnrolledFactor(kind, user.pk))

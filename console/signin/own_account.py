@@ -30,7 +30,7 @@ SESSIONS_SHOWN: Final = 50
 
 @never_cache
 def overview(request: HttpRequest) -> HttpResponse:
-    """What one signs in with, and where one is signed in."""
+    """Show the own factors and sessions."""
     who = enroller_at(request)
     if who is None:
         return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
@@ -57,7 +57,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 @never_cache
 @only_forms
 def new_password(request: HttpRequest) -> HttpResponse:
-    """Change one's own password; every other session ends."""
+    """Change the own password; all other sessions end."""
     staff = staff_at(request)
     if (step_up := step_up_first(request, Action.CHANGE_OWN_PASSWORD)) is not None:
         return step_up
@@ -80,7 +80,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
             request.session.cycle_key()
             messages.success(
                 request,
-                _("Your password is changed. Other sessions that ended with it: %(ended)d.") % {"ended": ended},
+                _("Your password is changed. Ended sessions: %(ended)d.") % {"ended": ended},
             )
             return HttpResponseRedirect(reverse("admin:my_sign_in"))
     context = {**admin.site.each_context(request), "title": _("Change my password"), "form": form}
@@ -90,13 +90,13 @@ def new_password(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def end_session(request: HttpRequest, session_id: str) -> HttpResponse:
-    """End one of one's own sessions; of this one it is the sign-out."""
+    """End one of the own sessions; ending the current one signs out."""
     principal = staff_at(request).principal
     wanted = uuid_or_none(session_id)
     own = [session.pk for session in list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN).rows]
     if wanted is None or wanted not in own:
-        # Others' sessions are ended on their own pages, with their permission and their own audit.
-        messages.info(request, _("This session has ended already."))
+        # Sessions of other users are ended on their own pages, with a permission and an audit event.
+        messages.info(request, _("This session has already ended."))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
     end_one_session(by=principal, session_id=wanted, user_id=principal.id)
     if wanted == principal.session_id:
@@ -107,8 +107,8 @@ def end_session(request: HttpRequest, session_id: str) -> HttpResponse:
 
 @require_POST
 def end_other_sessions(request: HttpRequest) -> HttpResponse:
-    """End every session of one's own but this one."""
+    """End all own sessions but the current one."""
     principal = staff_at(request).principal
     ended = end_others(principal=principal)
-    messages.success(request, _("Sessions that ended: %(ended)d.") % {"ended": ended})
+    messages.success(request, _("Ended sessions: %(ended)d.") % {"ended": ended})
     return HttpResponseRedirect(reverse("admin:my_sign_in"))

@@ -42,11 +42,11 @@ from userflow.sessions.issue import TokenPair
 
 @dataclass(frozen=True, slots=True)
 class Enroller:
-    """Whoever may enrol factors on these pages, and by which proof."""
+    """The user who enrolls factors, and the proof for it."""
 
     email: str
     caller: Caller
-    # False while a first factor must be enrolled before anything else opens.
+    # False while a first factor must be enrolled before anything else.
     inside: bool
     next: str
     # The sign-in that the first factor completes.
@@ -54,12 +54,12 @@ class Enroller:
 
     @property
     def frame(self) -> str:
-        """The template around the page."""
+        """Return the base template of the page."""
         return "console/signin/signed_in_frame.html" if self.inside else "console/signin/frame.html"
 
 
 def enroller_at(request: HttpRequest) -> Enroller | None:
-    """Who asks; None for nobody."""
+    """Return the user who may enroll factors, None if there is none."""
     staff = staff_or_none(request)
     if staff is not None:
         caller = Caller(principal=staff.principal)
@@ -72,7 +72,7 @@ def enroller_at(request: HttpRequest) -> Enroller | None:
 
 
 def enrollment_page(view: Page) -> Page:
-    """A page that adds a factor: for a fresh sign-in, or for one that waits for its first factor."""
+    """Decorate a page that adds a factor, for a recent sign-in or one that waits for its first factor."""
 
     @never_cache
     @wraps(view)
@@ -91,14 +91,14 @@ def enrollment_page(view: Page) -> Page:
 
 
 def _asked_from(request: HttpRequest) -> str:
-    """The page to return to: a form of one's own list goes back there."""
+    """Return the page to return to: the overview for a button on it."""
     return reverse("admin:my_sign_in") if request.method == "POST" else request.get_full_path()
 
 
 @only_forms
 @enrollment_page
 def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
-    """Enrol a passkey, with a name to know it by."""
+    """Enroll a passkey with a name."""
     form = forms.NewPasskeyForm(request.POST or None)
     error: ApiError | None = None
     if request.method == "POST" and form.is_valid():
@@ -132,7 +132,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
 @require_POST
 @enrollment_page
 def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
-    """What `navigator.credentials.create()` is to be asked."""
+    """Return the options for `navigator.credentials.create()`."""
     try:
         options = passkeys.begin_registration(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
     except ApiError as error:
@@ -146,7 +146,7 @@ def _enter(request: HttpRequest, who: Enroller, user: Any, tokens: TokenPair, *,
 
 
 def _begin_again(request: HttpRequest, who: Enroller, problem: ApiError) -> HttpResponseRedirect:
-    """Back to the password: the sign-in that the factor would complete has expired."""
+    """Return to the password: the sign-in that the factor would complete has expired."""
     request.session.flush()
     messages.error(request, errors.in_words(problem))
     return HttpResponseRedirect(steps.with_next("admin:login", who.next))
@@ -155,12 +155,12 @@ def _begin_again(request: HttpRequest, who: Enroller, problem: ApiError) -> Http
 @only_forms
 @enrollment_page
 def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
-    """Show a new secret, and enrol it with its first code."""
+    """Show a new secret, and enroll it with its first code."""
     if _replaces_app(who.caller) and not steps.has_proof(request):
         raise InsufficientAuthentication
     form = forms.NewAppForm(request.POST if "code" in request.POST else None)
     if request.method != "POST":
-        # A page view must not use up one of the few secrets that may wait: that is the button's.
+        # Only the button creates a secret: few may be pending, and a page view must not use one up.
         context = {**admin.site.each_context(request), "frame": who.frame, "title": _("Set up an authenticator app")}
         return page(request, "console/signin/begin_app.html", context)
     if not form.is_bound:
@@ -197,7 +197,7 @@ def _replaces_app(caller: Caller) -> bool:
 
 
 def _with_proof(request: HttpRequest, caller: Caller) -> Caller:
-    """The caller with the proof of the last step-up, where the app replaces another one."""
+    """Return the caller with the proof of the last step-up, which replacing an app needs."""
     return replace(caller, proof={"proof_token": request.session.get(steps.PROOF)}) if _replaces_app(caller) else caller
 
 
@@ -215,7 +215,7 @@ def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
 def _same_secret(
     request: HttpRequest, who: Enroller, form: forms.NewAppForm, *, error: ApiError | None = None
 ) -> HttpResponse:
-    """After a mistyped code the secret that was scanned stays the one to confirm."""
+    """Show the scanned secret again after a wrong code."""
     try:
         setup = totp.show_totp_setup_again(
             realm=ADMINS, tenant_id=None, email=who.email, secret=form.data.get("secret", ""), caller=who.caller
@@ -231,7 +231,7 @@ def _same_secret(
 
 
 def _too_late(request: HttpRequest, who: Enroller) -> HttpResponse:
-    messages.error(request, _("This took longer than ten minutes. Here is a new secret: scan it again."))
+    messages.error(request, _("The secret expired after ten minutes. Scan the new one."))
     return _new_secret(request, who)
 
 
@@ -256,7 +256,7 @@ def _app_page(
 @require_POST
 @enrollment_page
 def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
-    """Ten new backup codes; the old ones are worth nothing from now on."""
+    """Create ten new backup codes; the old ones become invalid."""
     try:
         codes = totp.regenerate_backup_codes(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
     except InsufficientAuthentication:
@@ -264,11 +264,11 @@ def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
     except ApiError as problem:
         messages.error(request, errors.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
-    return _codes_page(request, who, codes, _("These codes are new; the ones before are void."))
+    return _codes_page(request, who, codes, _("These codes are new. The earlier codes are invalid."))
 
 
 def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str) -> HttpResponse:
-    """The codes, once."""
+    """Show the codes once."""
     text = "\n".join([_("Backup codes of %(email)s") % {"email": who.email}, "", *codes, ""])
     context = {
         **admin.site.each_context(request),

@@ -1,4 +1,4 @@
-"""Asking for one of several proofs on one page, and checking whichever was given by the platform's own actions."""
+"""Pages that ask for one of several proofs, and the actions that check them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,25 +38,25 @@ AMR: Final[dict[str, tuple[str, ...]]] = {
     TOTP: totp.AMR,
     BACKUP_CODE: totp.AMR,
 }
-# What step-up calls them (mfa.stepup.actions).
+# Their fields in mfa.stepup.actions.
 STEP_UP_FIELDS: Final = {WEBAUTHN: "response", TOTP: "code", BACKUP_CODE: "backup_code", PASSWORD: "password"}
 
 
 def passkeys_possible() -> bool:
-    """Whether the console has a relying party."""
+    """Return whether the console has a relying party for passkeys."""
     return bool(settings.CONSOLE_RP_ID and settings.CONSOLE_ORIGINS)
 
 
 @dataclass(slots=True)
 class Asked:
-    """The forms of a page by kind of proof, and which of them was sent."""
+    """The forms of a page by kind of proof, and the kind that was sent."""
 
     forms: dict[str, forms.Form]
     sent: str | None
 
     @classmethod
     def of(cls, request: HttpRequest, kinds: list[str]) -> Self:
-        """Forms for these kinds; the one whose field the request carries is filled in."""
+        """Return forms for these kinds; the form whose field is in the request is bound."""
         sent = next((kind for kind in kinds if kind in FORMS and FORMS[kind][0] in request.POST), None)
         made = {
             kind: FORMS[kind][1](request.POST if kind == sent else None, auto_id=f"id_{kind}_%s")
@@ -66,12 +66,12 @@ class Asked:
         return cls(made, sent)
 
     def is_valid(self) -> bool:
-        """Whether one of them was sent, in the right form."""
+        """Return whether a form was sent and is valid."""
         return self.sent is not None and self.forms[self.sent].is_valid()
 
     @property
     def given(self) -> Any:
-        """What was sent."""
+        """Return the proof that was sent."""
         assert self.sent is not None  # asked after is_valid
         return self.forms[self.sent].cleaned_data[FORMS[self.sent][0]]
 
@@ -81,7 +81,7 @@ class Asked:
         errors.add_to(self.forms[self.sent], error)
 
     def context(self) -> dict[str, object]:
-        """The forms for the template, by the names it knows them by."""
+        """Return the forms for the template."""
         return {
             "passkey_form": self.forms.get(WEBAUTHN),
             "code_form": self.forms.get(TOTP),
@@ -93,7 +93,7 @@ class Asked:
 
 
 def step_up_by(asked: Asked, *, principal: Principal, user_agent: str) -> StepUp:
-    """Step the session up by what was sent. Raises what `step_up` raises, which counts every try."""
+    """Step up the session with the sent proof. Raises what `step_up` raises, which counts every attempt."""
     assert asked.sent is not None  # asked after is_valid
     return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: asked.given}, user_agent=user_agent)
 
@@ -119,7 +119,7 @@ class ProofConfirmView(ConfirmView):
 
 
 def proof_in(request: HttpRequest, typed: Mapping[str, Any]) -> dict[str, str]:
-    """The proof that the form carries: what was typed, or the token of a step-up, which is used up with it."""
+    """Return the proof in the form, or the token of a recent step-up, which works once."""
     given = {name: str(typed[name]) for name in ("current_password", "code") if typed.get(name)}
     if given:
         return given
@@ -145,7 +145,7 @@ def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple
 
 
 def may_try_again(ticket: str) -> bool:
-    """Whether the waiting sign-in is still good for another try."""
+    """Return whether the pending sign-in allows another attempt."""
     try:
         tickets.find_ticket(ADMINS, ticket, tickets.SECOND_STEP)
     except NotSignedInByTicket:

@@ -1,7 +1,7 @@
-"""Where a person stands on the way in: nowhere, after the password, about to enrol a first factor, or in.
+"""The steps of a sign-in: after the password, before the enrollment of a first factor, or signed in.
 
-All of it is kept on the server, in the console's session; the browser holds its random name only, and gets another name
-with each step, so a name that somebody planted is worth nothing afterwards.
+The state is in the console's session on the server. The browser holds a random session key, which changes with every
+step, so session fixation gains nothing.
 """
 
 import time
@@ -35,7 +35,7 @@ PASSWORD_AMR: Final = ("pwd",)
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A password was right and a second factor is asked for. `ticket` is the API's own for that: ten minutes, five tries."""
+    """The password was correct and a second factor is pending. `ticket` is the API's: ten minutes, five attempts."""
 
     ticket: str
     email: str
@@ -45,7 +45,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Enrolling:
-    """A password was right, and the policy requires a factor that the user does not have yet.
+    """The password was correct, and the policy requires a factor that the user does not have yet.
 
     `ticket` enrolls it, and `mfa_token` then completes the sign-in.
     """
@@ -57,7 +57,7 @@ class Enrolling:
 
 
 def local_path(request: HttpRequest, stated: str | None) -> str:
-    """The page to go on to: a path of the console on this host, else its first page."""
+    """Return the next page: a path of the console on this host, else the dashboard."""
     if (
         stated
         and stated.startswith(CONSOLE)
@@ -84,13 +84,13 @@ def after_password(request: HttpRequest, done: SignIn[AdminUser], *, next_path: 
 
 
 def pending(request: HttpRequest) -> Pending | None:
-    """The sign-in of this browser that waits for its second factor."""
+    """Return the sign-in of this browser that waits for its second factor."""
     kept = request.session.get(PENDING)
     return Pending(**kept) if kept else None
 
 
 def enrolling(request: HttpRequest) -> Enrolling | None:
-    """The sign-in of this browser that waits for a first factor to be enrolled."""
+    """Return the sign-in of this browser that waits for the enrollment of a first factor."""
     kept = request.session.get(ENROLLING)
     return Enrolling(**kept) if kept else None
 
@@ -98,7 +98,7 @@ def enrolling(request: HttpRequest) -> Enrolling | None:
 def enter(
     request: HttpRequest, person: Any, opened: TokenPair, *, amr: tuple[str, ...], next_path: str
 ) -> HttpResponseRedirect:
-    """Every step is done: the person (whatever has its `pk` and `tenant_id`) is in, and goes on to the page asked for."""
+    """Start the console session of a complete sign-in and redirect to the requested page."""
     user = AdminUser.from_db("default", ["id", "tenant_id"], [person.pk, person.tenant_id])
     keep_for_console(opened, user=user)
     request.session.flush()
@@ -119,7 +119,7 @@ def enter(
 
 
 def renew(request: HttpRequest, raised: StepUp) -> None:
-    """After a step-up: a new session name for the browser, and a proof for the next form that needs one."""
+    """After a step-up, change the session key and keep a proof for the next form that needs one."""
     staff = access.staff_at(request)
     request.session.cycle_key()
     request.session[PROOF] = proof_token_for(principal=staff.principal, verified=raised.verified)
@@ -129,7 +129,7 @@ def renew(request: HttpRequest, raised: StepUp) -> None:
 
 
 def has_proof(request: HttpRequest) -> bool:
-    """Whether a step-up of this session in the last five minutes still proves the next form."""
+    """Return whether a step-up within the last five minutes still counts as the proof of the next form."""
     return time.time() < float(request.session.get(PROOF_ENDS, 0))
 
 

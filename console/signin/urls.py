@@ -1,4 +1,4 @@
-"""Pages of the way in and of one's own sign-in."""
+"""Paths of the sign-in and of the own sign-in settings."""
 
 from django.contrib.admin import AdminSite
 from django.urls import URLPattern, path
@@ -7,13 +7,13 @@ from console.signin import own_account, own_factors, views
 
 
 def pages(site: AdminSite) -> list[URLPattern]:
-    """The paths. Those before the sign-in is done are not wrapped by `site.admin_view`."""
+    """Return the pages. Those of an incomplete sign-in are not wrapped by `site.admin_view`."""
     return [
         path("second-step/", views.second_step, name="second_step"),
         path("forgotten/", views.forgotten, name="forgotten"),
         path("passkey-options/", views.passkey_options, name="passkey_options"),
         path("reauthenticate/", site.admin_view(views.reauthenticate), name="reauthenticate"),
-        # The next five are also for whoever must enrol a first factor before anything else opens.
+        # The next five are also for users who must enroll a first factor before anything else.
         path("my-sign-in/", own_account.overview, name="my_sign_in"),
         path("my-sign-in/passkeys/add/", own_factors.add_passkey, name="add_passkey"),
         path("my-sign-in/passkeys/options/", own_factors.creation_options, name="creation_options"),

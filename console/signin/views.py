@@ -1,4 +1,4 @@
-"""The way in, and the way out: password, second factor, passkey alone, proving it again, sign-out."""
+"""Sign-in by password and second factor or by passkey, re-authentication, sign-out, forgotten password."""
 
 from typing import Any
 
@@ -28,14 +28,14 @@ only_forms = require_http_methods(["GET", "HEAD", "POST"])
 
 
 def agent(request: HttpRequest) -> str:
-    """The browser, as it names itself, for the list of sessions."""
+    """Return the user agent for the list of sessions."""
     return str(request.META.get("HTTP_USER_AGENT", ""))
 
 
 @never_cache
 @only_forms
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Name and password, or a passkey alone. It answers the same for unknown, wrong and inactive."""
+    """Sign in by password or passkey. Unknown users, wrong passwords and inactive users get the same response."""
     next_path = steps.local_path(request, request.POST.get("next") or request.GET.get("next"))
     if request.method != "POST":
         if is_signed_in(request):
@@ -59,7 +59,7 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
     said = forms.PasskeyForm(request.POST)
     form = forms.SignInForm()
     if not said.is_valid():
-        messages.error(request, _("The browser's answer was not understood. Try again."))
+        messages.error(request, _("The browser's response was not understood. Try again."))
         return _sign_in_page(request, form, next_path, status=400)
     try:
         done = passkeys.finish_authentication(
@@ -78,7 +78,7 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
 
 
 def end_earlier(request: HttpRequest) -> None:
-    """A browser has one console session: the one that it signs in over ends."""
+    """End the earlier console session of this browser."""
     staff = staff_or_none(request)
     if staff is not None:
         principal = staff.principal
@@ -106,7 +106,7 @@ def _sign_in_page(
 @never_cache
 @only_forms
 def second_step(request: HttpRequest) -> HttpResponse:
-    """The second factor of a sign-in whose password was right."""
+    """Check the second factor after a correct password."""
     waiting = steps.pending(request)
     if waiting is None:
         return HttpResponseRedirect(reverse("admin:index" if is_signed_in(request) else "admin:login"))
@@ -120,7 +120,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
         except ApiError as problem:
             if not proofs.may_try_again(waiting.ticket):
                 request.session.flush()
-                messages.error(request, _("Too many wrong tries, or this took too long. Begin again."))
+                messages.error(request, _("Too many wrong attempts, or the sign-in has expired. Sign in again."))
                 return HttpResponseRedirect(steps.with_next("admin:login", waiting.next))
             error = problem
             asked.reject(problem)
@@ -140,7 +140,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
 
 @only_forms
 def reauthenticate(request: HttpRequest) -> HttpResponse:
-    """Prove again who sits there: by a factor, or by the password where there is none."""
+    """Re-authenticate by a factor, or by the password if there is none."""
     staff = staff_at(request)
     next_path = steps.local_path(request, request.POST.get("next") or request.GET.get("next"))
     factors = [method for method in staff.user.mfa_methods if method in (WEBAUTHN, TOTP, BACKUP_CODE)]
@@ -168,7 +168,7 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def passkey_options(request: HttpRequest) -> HttpResponse:
-    """What `navigator.credentials.get()` is to be asked, for the page that the button stands on."""
+    """Return the options for `navigator.credentials.get()`, for the page with the button."""
     waiting, staff = steps.pending(request), staff_or_none(request)
     stage = request.POST.get("stage")
     email: str | None = None
@@ -202,7 +202,7 @@ def sign_out_here(request: HttpRequest) -> HttpResponse:
 @never_cache
 @only_forms
 def forgotten(request: HttpRequest) -> HttpResponse:
-    """Mail a link to set a new password; it says the same whether or not somebody has the address."""
+    """Mail a link to set a new password. The response is the same whether or not the address is known."""
     form = forms.ForgottenForm(request.POST or None)
     error: ApiError | None = None
     if request.method == "POST" and form.is_valid():
@@ -212,9 +212,7 @@ def forgotten(request: HttpRequest) -> HttpResponse:
             error = problem
             errors.add_to(form, problem)
         else:
-            messages.success(
-                request, _("If somebody who works here has this address, a mail with a link is on its way to it.")
-            )
+            messages.success(request, _("If an admin user has this address, a mail with a link is sent to it."))
             return HttpResponseRedirect(reverse("admin:login"))
     context = {**admin.site.each_context(request), "title": _("Forgotten password"), "form": form}
     status = 400 if request.method == "POST" else 200

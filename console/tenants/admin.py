@@ -1,4 +1,4 @@
-"""The list of tenants, and the paths of the pages of one (the pages are in `pages.py` and `steps.py`)."""
+"""The list of tenants, and the paths of the pages of a tenant (`pages.py`, `changes.py`)."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from tenants.states import State
 
 
 class TenantAdmin(ConsoleModelAdmin):
-    """All tenants to operators; to a tenant's own admins theirs."""
+    """All tenants for operators, the own tenant for tenant admins."""
 
     view_permission = "tenants:read"
     of_tenant = "pk"

@@ -21,7 +21,7 @@ from tenants.settings import SETTINGS, Setting
 from userflow.accounts.models import LONGEST_NAME
 from userflow.admins.actions import is_taken
 
-_NO_CHOICE: Final = ("", gettext_lazy("As the platform has it"))
+_NO_CHOICE: Final = ("", gettext_lazy("Platform default"))
 
 
 def _text(**options: Any) -> forms.Field:
@@ -38,17 +38,17 @@ def _choice(*choices: str, **options: Any) -> forms.Field:
 
 
 class DeletionForm(TypedName):
-    """The name of the tenant, and whether its final backup is left out."""
+    """The name of the tenant, and whether to skip the final backup."""
 
     without_backup = forms.BooleanField(
         required=False,
-        label=gettext_lazy("Without a final backup: nothing brings the tenant back"),
+        label=gettext_lazy("Without a final backup: the tenant cannot be restored"),
         widget=UnfoldBooleanWidget(),
     )
 
 
 class _Lines(forms.CharField):
-    """A list, one member a line; an empty field is None."""
+    """A list with one entry per line; an empty field is None."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, widget=UnfoldAdminTextareaWidget({"rows": 3}), **options)
@@ -62,7 +62,7 @@ class _Lines(forms.CharField):
 
 
 class _Flag(forms.ChoiceField):
-    """Yes, no, or as the platform has it."""
+    """Yes, no, or the platform's default."""
 
     def __init__(self, **options: Any) -> None:
         choices = [_NO_CHOICE, ("true", gettext_lazy("yes")), ("false", gettext_lazy("no"))]
@@ -76,7 +76,7 @@ class _Flag(forms.ChoiceField):
 
 
 def _field_of(setting: Setting) -> forms.Field:
-    """The form field for a setting. `tenants.settings` alone validates the value."""
+    """Return the form field for a setting. `tenants.settings` alone validates the value."""
     field = setting.field
     options = {"label": setting.label, "help_text": setting.meaning}
     if isinstance(field, Choice):
@@ -106,8 +106,8 @@ class SettingsForm(forms.Form):
             self.fields[name] = _field_of(setting)
 
     def changes(self, data: dict[str, Any]) -> dict[str, Any]:
-        """What differs from what is set, as the action takes it: None takes a setting back."""
-        # A setting that a newer release has put there is not shown, and stays.
+        """Return the changes for the action; None resets a setting to the default."""
+        # Settings of a newer release are not shown and stay.
         stated = {name: data[name] if data[name] != "" else None for name in SETTINGS}
         changed = {name: value for name, value in stated.items() if value != self.tenant.settings.get(name)}
         found = {name: data[name] for name in ("name", "slug") if data[name] != getattr(self.tenant, name)}
@@ -120,7 +120,7 @@ class ProvisionForm(forms.Form):
     name = forms.CharField(
         max_length=255,
         label=gettext_lazy("Name"),
-        help_text=gettext_lazy("The customer's name, as people read it."),
+        help_text=gettext_lazy("The display name of the customer."),
         widget=UnfoldAdminTextInputWidget(),
     )
     slug = forms.RegexField(
@@ -137,7 +137,7 @@ class ProvisionForm(forms.Form):
     server = forms.ChoiceField(
         required=False,
         label=gettext_lazy("Database server"),
-        help_text=gettext_lazy("Where its database will be."),
+        help_text=gettext_lazy("The server of its database."),
         widget=UnfoldAdminSelectWidget(),
     )
     username = forms.CharField(
@@ -157,7 +157,10 @@ class ProvisionForm(forms.Form):
         servers = DatabaseServer.objects.filter(accepts_tenants=True).order_by("name").values_list("name", "host")
         server = self.fields["server"]
         assert isinstance(server, forms.ChoiceField)
-        server.choices = [("", _("The one with most room")), *((name, f"{name} ({host})") for name, host in servers)]
+        server.choices = [
+            ("", _("The one with the most room")),
+            *((name, f"{name} ({host})") for name, host in servers),
+        ]
 
     def clean_slug(self) -> str:
         """Refuse what the job would reject, while there is a form to say it at."""

@@ -1,4 +1,4 @@
-"""The long work on tenants that runs as jobs: each kind is the action that the command of that name uses."""
+"""The kinds of jobs. Each calls the action of the command of the same name."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.jobs.actions import Say, kind_of_job
+from console.jobs.actions import Report, kind_of_job
 from console.jobs.models import Job
 from tenants import fleet, provisioning, steps
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
@@ -31,97 +31,97 @@ _STEPS: Final = {
     "limited": gettext_lazy("Its time limits are set."),
     "verified": gettext_lazy("Its schema is verified."),
     "activated": gettext_lazy("The tenant is active."),
-    "migrating": gettext_lazy("Writes wait; the migrations run in one transaction."),
-    "migrated": gettext_lazy("The migrations are through."),
+    "migrating": gettext_lazy("Writes are blocked; the migrations run in one transaction."),
+    "migrated": gettext_lazy("The migrations are complete."),
     "backed up": gettext_lazy("The final backup is written."),
-    "deleting": gettext_lazy("The tenant is shut."),
+    "deleting": gettext_lazy("The tenant is closed to requests."),
     "dropped": gettext_lazy("The database is dropped."),
 }
 
 
-def _step(say: Say, step: str) -> None:
-    say(str(_STEPS.get(step, step)))
+def _step(report: Report, step: str) -> None:
+    report(str(_STEPS.get(step, step)))
 
 
 @kind_of_job(PROVISION)
-def provision(job: Job, say: Say) -> None:
-    """Make a tenant, its database, its client and its first admin, who gets a link to set a password by mail."""
+def provision(job: Job, report: Report) -> None:
+    """Create a tenant with its database, client and first admin, who is mailed a link to set a password."""
     asked = job.params
-    # Nobody knows this one: the admin sets another with the link.
+    # This password is never disclosed: the admin sets another one with the link.
     admin = {"username": asked["username"], "email": asked["email"], "password": generated_password()}
-    say(_("Making the tenant %(slug)s.") % asked)
-    with steps.observed_by(lambda step: _step(say, step)):
+    report(_("Creating the tenant %(slug)s.") % asked)
+    with steps.observed_by(lambda step: _step(report, step)):
         try:
             tenant = open_tenant(
                 name=asked["name"], slug=asked["slug"], server=asked["server"] or None, admin=admin
             ).tenant
         except SlugTaken:
-            # Killed after its last step: then the tenant that has the slug is this job's own.
+            # If the job was killed after its last step, the tenant with the slug is its own.
             made = Tenant.objects.filter(slug=asked["slug"], name=asked["name"], created_at__gte=job.created_at)
             found = made.filter(database__status=State.ACTIVE, admin_users__username=asked["username"]).first()
             if found is None:
                 raise
             tenant = found
     Job.objects.filter(pk=job.pk).update(tenant_id=tenant.pk)
-    say(_("The tenant is active."))
+    report(_("The tenant is active."))
     ask_for_admin_reset(email=asked["email"])
-    say(_("%(username)s gets a link to set a password at %(email)s.") % asked)
+    report(_("A link to set a password is mailed to %(username)s at %(email)s.") % asked)
 
 
 @kind_of_job(FINISH)
-def finish(job: Job, say: Say) -> None:
-    """Go on with a tenant whose provisioning was interrupted."""
-    with steps.observed_by(lambda step: _step(say, step)):
+def finish(job: Job, report: Report) -> None:
+    """Continue an interrupted provisioning."""
+    with steps.observed_by(lambda step: _step(report, step)):
         provisioning.finish_provisioning(tenant_id=_tenant_of(job).pk)
 
 
 @kind_of_job(MIGRATE)
-def migrate(job: Job, say: Say) -> None:
-    """Bring one tenant's database to this release's schema."""
+def migrate(job: Job, report: Report) -> None:
+    """Migrate one tenant's database to the schema of this release."""
     tenant = _tenant_of(job)
-    with steps.observed_by(lambda step: _step(say, step)):
-        report = fleet.migrate_tenants(only=[tenant.slug])
-    for failure in report.failed:
+    with steps.observed_by(lambda step: _step(report, step)):
+        result = fleet.migrate_tenants(only=[tenant.slug])
+    for failure in result.failed:
         raise UpgradeFailed(failure.reason)
-    if not report.outcomes:
-        say(_("Its schema is this release's already."))
-    for outcome in report.outcomes:
-        say(_("Done in %(seconds).1f s.") % {"seconds": outcome.seconds} if not outcome.reason else outcome.reason)
+    if not result.outcomes:
+        report(_("Its schema is up to date."))
+    for outcome in result.outcomes:
+        report(_("Done in %(seconds).1f s.") % {"seconds": outcome.seconds} if not outcome.reason else outcome.reason)
 
 
 @kind_of_job(BACK_UP)
-def back_up(job: Job, say: Say) -> None:
-    """Write a tenant's database into a file of the backup folder."""
+def back_up(job: Job, report: Report) -> None:
+    """Write a tenant's database to a file in the backup folder."""
     tenant = _tenant_of(job)
     settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = settings.BACKUP_FOLDER / f"{tenant.slug}-{now():%Y%m%dT%H%M%SZ}.zip"
-    say(_("Writing %(file)s.") % {"file": file})
+    report(_("Writing %(file)s.") % {"file": file})
     back_up_tenant(tenant_id=tenant.pk, file=file)
     size = file.stat().st_size
-    say(_("Written: %(size)s bytes. restore_tenant brings it back.") % {"size": f"{size:,}"})
+    report(_("Written: %(size)s bytes. Use restore_tenant to restore it.") % {"size": f"{size:,}"})
 
 
 @kind_of_job(DELETE)
-def delete(job: Job, say: Say) -> None:
-    """Delete a tenant with its database. What its jobs knew of it goes too: a customer's name is not kept."""
+def delete(job: Job, report: Report) -> None:
+    """Delete a tenant with its database, and the tenant's data in its jobs."""
     try:
         tenant = _tenant_of(job)
     except UnknownTenant:
         # Killed after the last step.
-        say(_("The tenant is deleted."))
+        report(_("The tenant is deleted."))
         return
-    with steps.observed_by(lambda step: _step(say, step)):
+    with steps.observed_by(lambda step: _step(report, step)):
         kept = remove_tenant(
             tenant_id=tenant.pk, confirm=tenant.slug, final_backup=not job.params.get("without_backup", False)
         )
     Job.objects.filter(tenant_id=tenant.pk).exclude(pk=job.pk).update(params={}, lines=[], reason="")
     Job.objects.filter(pk=job.pk).update(params={})
-    say(_("The tenant is deleted."))
+    report(_("The tenant is deleted."))
     if kept.until:
         until = {"until": f"{kept.until:%Y-%m-%d %H:%M} UTC", "file": kept.file}
-        say(_("Until %(until)s this brings it back: restore_deleted_tenant %(file)s") % until)
+        report(_("Until %(until)s it can be restored: restore_deleted_tenant %(file)s") % until)
     else:
-        say(_("There is no final backup of it."))
+        report(_("There is no final backup of it."))
 
 
 def _tenant_of(job: Job) -> Tenant:

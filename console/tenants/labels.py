@@ -1,4 +1,4 @@
-"""States of tenants in words and colours."""
+"""Labels and colours of tenant states."""
 
 from typing import Final
 
@@ -29,12 +29,12 @@ STATE_NAMES: Final = {
 
 
 def state_label(state: str) -> str:
-    """The state in the reader's language."""
+    """Return the translated label of a state."""
     return str(STATE_NAMES[State(state)])
 
 
 def size_label(size: int | None) -> str:
-    """A database's size as people read it; a dash while nobody has measured it."""
+    """Return a readable database size, or a dash if it is unknown."""
     if not size:
         return "–"
     number, unit = (f"{size / 1e9:.1f}", "GB") if size >= 1_000_000_000 else (f"{size / 1e6:.0f}", "MB")

@@ -1,4 +1,4 @@
-"""This room's lines of the sidebar."""
+"""The sidebar's links to tenants and jobs."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from console.tenants.pages import may_look
 
 
 def tenants_and_jobs(request: HttpRequest) -> list[dict[str, Any]]:
-    """The links, for unfold's sidebar."""
+    """Return the links for unfold's sidebar."""
     staff = staff_or_none(request)
-    # The pages of the sign-in have the frame's menu in their context too, though they do not draw it.
+    # The sign-in pages build the sidebar's context too, before anyone is signed in.
     if staff is None or not may_look(staff):
         return []
     lines = [{"title": _("Tenants"), "icon": "domain", "link": reverse_lazy("admin:tenants_tenant_changelist")}]

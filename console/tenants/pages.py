@@ -1,4 +1,4 @@
-"""The page of one tenant: what it is, how it fares, who and what belongs to it."""
+"""The page of a tenant: its facts, metrics, settings, admins, clients, services, jobs and events."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -30,14 +30,14 @@ SHOWN = 6
 
 
 def may_look(staff: Staff) -> bool:
-    """Operators need tenants:read; a tenant's own people see their own tenant, and of it what their roles let them."""
+    """Return whether the user may see tenants: operators need tenants:read, tenant admins see their own tenant."""
     return not staff.is_operator or staff.may("tenants:read")
 
 
 def tenant_at(request: HttpRequest, text: str) -> Tenant:
-    """The tenant that the path names, with its database and figures.
+    """Return the tenant in the path with its database and metrics.
 
-    PermissionDenied for who may see no tenant, Http404 for what is none, was deleted, or is somebody else's.
+    Raises PermissionDenied, or Http404 for a tenant that does not exist, was deleted or may not be seen.
     """
     if not may_look(staff_at(request)):
         raise PermissionDenied
@@ -63,7 +63,7 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
         "state_colour": STATE_COLOURS.get(tenant.database.status, ""),
         "facts": _facts(tenant, staff),
         "settings_table": _settings(tenant),
-        "buttons": _looks(tenant, staff) + (_buttons(tenant) if _may_write(staff) else []),
+        "buttons": _open_button(tenant, staff) + (_buttons(tenant) if _may_write(staff) else []),
     }
     if staff.may("admins:read"):
         context["admins"] = _admins(tenant)
@@ -74,7 +74,7 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
     if staff.may("audit:read"):
         context["events"] = recent_events(tenant.pk, reader=staff.user.tenant_id, shown=SHOWN)
     if staff.is_operator:
-        # What a database server says is for those who run it.
+        # Messages of database servers are for operators only.
         context["reason"] = tenant.database.reason
         context["failure"] = getattr(getattr(tenant, "figures", None), "failure", "")
         context["jobs"] = _jobs(tenant)
@@ -82,19 +82,19 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
 
 
 def _may_write(staff: Staff) -> bool:
-    """Over the API too only operators write tenants."""
+    """Return whether the user may change tenants: operators only, as over the API."""
     return staff.is_operator and staff.may("tenants:write")
 
 
-def _looks(tenant: Tenant, staff: Staff) -> list[tuple[str, str, str]]:
-    """The way to the tenant's people: operators choose it first."""
+def _open_button(tenant: Tenant, staff: Staff) -> list[tuple[str, str, str]]:
+    """Return the button that opens the tenant, for operators."""
     if not staff.is_operator or Purpose.INSPECT not in ALLOWED[State(tenant.database.status)]:
         return []
-    return [(f"{reverse('admin:choose_tenant')}?tenant={tenant.pk}", _("Look inside"), "default")]
+    return [(f"{reverse('admin:choose_tenant')}?tenant={tenant.pk}", _("Open tenant"), "default")]
 
 
 def _buttons(tenant: Tenant) -> list[tuple[str, str, str]]:
-    """Address, label and look of the steps that the tenant's state allows."""
+    """Return address, label and variant of the buttons that the tenant's state allows."""
     state = State(tenant.database.status)
     behind = tenant.database.schema_version != schema_version()
     wanted = [
@@ -116,7 +116,7 @@ def _buttons(tenant: Tenant) -> list[tuple[str, str, str]]:
 def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, Any]]:
     database, figures = tenant.database, getattr(tenant, "figures", None)
     current = database.schema_version == schema_version()
-    facts: list[tuple[str, Any]] = [(_("Id"), tenant.pk), (_("Slug"), tenant.slug), (_("Made"), tenant.created_at)]
+    facts: list[tuple[str, Any]] = [(_("Id"), tenant.pk), (_("Slug"), tenant.slug), (_("Created"), tenant.created_at)]
     if staff.is_operator:
         facts += [
             (_("Server"), f"{database.server.name} ({database.server.host})"),
@@ -132,8 +132,8 @@ def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, Any]]:
                 "some": f"{figures.protected_users:,}",
             }
             facts.append((_("Users"), _("%(users)s, %(active)s active, %(some)s of them with a factor") % words))
-        facts.append((_("First answer"), f"{figures.check_ms:.1f} ms"))
-        facts.append((_("Figures of"), figures.collected_at))
+        facts.append((_("Response time"), f"{figures.check_ms:.1f} ms"))
+        facts.append((_("Metrics as of"), figures.collected_at))
     return facts
 
 
@@ -158,7 +158,7 @@ def _admins(tenant: Tenant) -> dict[str, Any]:
             linked("userflow_adminuser", each.pk, each.username),
             each.email,
             ", ".join(each.mfa_methods) or _("no factor"),
-            _("active") if each.active else _("switched off"),
+            _("active") if each.active else _("deactivated"),
         ]
         for each in found[:SHOWN]
     ]
@@ -174,10 +174,10 @@ def _clients(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
     found = Client.objects.filter(tenant=tenant).order_by("-created_at", "id")
     rows = [
         [
-            _linked_inside(request, tenant, "userflow_client", each.pk, each.name),
+            _tenant_link(request, tenant, "userflow_client", each.pk, each.name),
             each.type,
             _("yes") if each.is_default else "",
-            _("active") if each.active else _("switched off"),
+            _("active") if each.active else _("deactivated"),
         ]
         for each in found[:SHOWN]
     ]
@@ -185,38 +185,38 @@ def _clients(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
         "headers": [_("Client"), _("Type"), _("Default"), _("State")],
         "rows": rows,
         "count": found.count(),
-        "more": _inside(request, tenant, reverse("admin:userflow_client_changelist")),
+        "more": _tenant_path(request, tenant, reverse("admin:userflow_client_changelist")),
     }
 
 
 def _services(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
     found = Service.objects.filter(tenant=tenant).order_by("-created_at", "-id")
     rows = [
-        [_linked_inside(request, tenant, "registry_service", each.pk, each.name), each.type, each.status]
+        [_tenant_link(request, tenant, "registry_service", each.pk, each.name), each.type, each.status]
         for each in found[:SHOWN]
     ]
-    # Kept by triggers: a tenant may have a hundred thousand services.
+    # A counter that triggers maintain: a tenant may have a hundred thousand services.
     counts = ServiceCount.objects.filter(tenant_id=tenant.pk, type="").values_list("services", flat=True)
     return {
         "headers": [_("Service"), _("Type"), _("State")],
         "rows": rows,
         "count": sum(counts),
-        "more": _inside(request, tenant, reverse("admin:registry_service_changelist")),
+        "more": _tenant_path(request, tenant, reverse("admin:registry_service_changelist")),
     }
 
 
-def _inside(request: HttpRequest, tenant: Tenant, path: str) -> str:
-    # These pages show the chosen tenant only. From the page of another one the way leads over choosing it: the same
-    # address would be 404, or a list of the wrong tenant.
+def _tenant_path(request: HttpRequest, tenant: Tenant, path: str) -> str:
+    # These pages show the chosen tenant only. For another tenant the link leads through the chooser: the same path
+    # would be 404, or the list of the wrong tenant.
     chosen = chosen_tenant(request)
     if chosen is not None and chosen.pk == tenant.pk:
         return path
     return f"{reverse('admin:choose_tenant')}?{urlencode({'tenant': tenant.pk, 'next': path})}"
 
 
-def _linked_inside(request: HttpRequest, tenant: Tenant, model: str, key: object, name: str) -> str:
+def _tenant_link(request: HttpRequest, tenant: Tenant, model: str, key: object, name: str) -> str:
     path = reverse(f"admin:{model}_change", args=[key])
-    return format_html('<a class="text-link" href="{}">{}</a>', _inside(request, tenant, path), name)
+    return format_html('<a class="text-link" href="{}">{}</a>', _tenant_path(request, tenant, path), name)
 
 
 def _jobs(tenant: Tenant) -> dict[str, Any]:
@@ -229,11 +229,11 @@ def _jobs(tenant: Tenant) -> dict[str, Any]:
         ]
         for job in Job.objects.filter(tenant_id=tenant.pk).select_related("begun_by").order_by("-created_at")[:SHOWN]
     ]
-    return {"headers": [_("Job"), _("State"), _("Who"), _("When")], "rows": rows}
+    return {"headers": [_("Job"), _("State"), _("Started by"), _("Started")], "rows": rows}
 
 
 def listed(model: str) -> str:
-    """The address of a model's list, or nothing where the console has none."""
+    """Return the path of a model's list, or an empty string if the console has none."""
     try:
         return reverse(f"admin:{model}_changelist")
     except NoReverseMatch:

@@ -119,7 +119,7 @@ def test_unknown_wrong_and_inactive_read_the_same() -> None:
         nobody.send_password(),
     ]
     assert {answer.status_code for answer in answers} == {400}
-    assert all("That did not match" in answer.content.decode() for answer in answers)
+    assert all("The username or password is incorrect" in answer.content.decode() for answer in answers)
 
 
 def test_ending_the_session_elsewhere_ends_it_here(operator: Api) -> None:

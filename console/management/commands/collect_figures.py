@@ -1,4 +1,4 @@
-"""`collect_figures`: how all tenants fare, for the console's dashboard and lists."""
+"""`collect_figures`: collect the metrics of all tenants for the console's dashboard and lists."""
 
 import sys
 from argparse import ArgumentParser
@@ -13,9 +13,9 @@ from tenants.management import terminal
 
 class Command(BaseCommand):
     help = (
-        "Bring the figures behind the operators' console up to date: users, factors, sizes and answer times of the "
-        "tenants' databases, sign-ins, new users and registry calls a day. A tenant that fails keeps its old figures and "
-        "the reason. tenant_worker does the same every few minutes. Exit code 0: all are up to date; 1: a tenant "
+        "Update the metrics of the operators' console: users, factors, sizes and response times of the tenants' "
+        "databases, and sign-ins, new users and registry calls per day. A tenant that fails keeps its old metrics and the "
+        "reason. tenant_worker does the same every few minutes. Exit code 0: all tenants are up to date; 1: a tenant "
         "failed; 2: there is no such tenant. Example: collect_figures --tenant acme"
     )
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
             type=float,
             default=0,
             metavar="SECONDS",
-            help="Leave out tenants that were looked at since: goes on with a run that was interrupted.",
+            help="Skip tenants that were collected since, to continue an interrupted run.",
         )
         parser.add_argument(
             "--settled",

@@ -30,7 +30,7 @@ def test_a_new_operator_enrols_a_passkey_first_and_then_signs_in_with_it(
     ann.opens("/admin/my-sign-in/").reads("This laptop")
     ann.presses("Add a passkey")
     ann.presses("Add the passkey")
-    ann.reads("This device has a passkey of yours already.")
+    ann.reads("This device already has a passkey of yours.")
     ann.presses("Back")
     ann.presses("Remove This laptop")
     ann.reads("add another one before you remove this one")
@@ -58,11 +58,11 @@ def test_an_app_with_its_backup_codes_and_proving_it_again(place: Place, visit: 
     ben.signs_out()
     ben.sends_password()
     ben.fills("Code from", totp(secret, time.time()))
-    ben.presses("Go on")
+    ben.presses("Continue")
     ben.is_at("/admin/")
     ben.opens("/admin/reauthenticate/?next=/admin/my-sign-in/")
     ben.fills("Code from", totp(secret, time.time() + 30))
-    ben.presses("Go on")
+    ben.presses("Continue")
     ben.reads("10 backup codes left")
     assert ben.complaints() == []
 

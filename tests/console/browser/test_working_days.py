@@ -38,7 +38,7 @@ def test_an_operators_day(place: Place, acme: dict[str, Any], visit: Callable[[s
     ann.fills("First admin: e-mail", "bo@example.com")
     ann.presses("Provision")
     ann.reads("done")
-    ann.presses("To the tenant")
+    ann.presses("Show tenant")
     ann.reads("active")
 
     ann.opens(f"/admin/tenants/tenant/{acme['tenant_id']}/change/").reads("Acme Ltd")
@@ -98,7 +98,7 @@ def look_into(visitor: Visitor, tenant: dict[str, Any]) -> None:
     visitor.opens("/admin/inside/")
     visitor.fills("Name or slug", tenant["slug"])
     visitor.presses("Search")
-    visitor.presses("Look into it: Acme Ltd")
+    visitor.presses("Open Acme Ltd")
 
 
 def a_day_inside_a_tenant(visitor: Visitor, camera: Camera) -> None:
@@ -111,7 +111,7 @@ def a_day_inside_a_tenant(visitor: Visitor, camera: Camera) -> None:
     visitor.presses("Reset second factors")
     visitor.fills("Reason", f"Lost the phone, ticket {uuid4().hex[:6]}")
     visitor.presses("Remove all factors")
-    visitor.reads("None: the person signs in with the password alone")
+    visitor.reads("None: the user signs in with the password alone")
 
     visitor.follows("Services")
     visitor.follows("Card payments")

@@ -76,7 +76,7 @@ def test_support_finds_a_person_and_resets_what_they_have_lost(
     browser.get(f"{place}{USERS}")
     type_into(browser, "q", tenant.slug)
     shows(browser, "Found")
-    press(browser, "Look into it")
+    press(browser, "Open tenant")
     shows(browser, tenant.name)
     type_into(browser, "q", person.email[:12])
     shows(browser, person.email)
@@ -89,7 +89,7 @@ def test_support_finds_a_person_and_resets_what_they_have_lost(
     shows(browser, "All second factors are removed")
     assert any("removed by an administrator" in sent.body for sent in mails_to(person.email))
     assert trail(tenant, "factor.reset")[0].target_id == str(person.id)
-    press(browser, "Leave")
+    press(browser, "Exit tenant")
     shows(browser, "Name or slug of the tenant")
 
 
@@ -106,7 +106,7 @@ def test_pages_inside_a_tenant_fit_a_phone_and_name_their_fields(
     tenant.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(person.id)]})
     sign_in(browser, place)
     browser.get(f"{place}{CHOOSER}?tenant={tenant.id}")
-    press(browser, "Look into this tenant")
+    press(browser, "Open tenant")
     shows(browser, person.email)
     size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -1,4 +1,4 @@
-"""Choosing the tenant to look into."""
+"""Choosing the tenant to open."""
 
 from collections.abc import Callable
 from urllib.parse import quote
@@ -27,7 +27,7 @@ def test_an_operator_finds_a_tenant_by_name_and_by_slug_and_looks_into_it(
 def test_a_link_proposes_a_tenant_and_changes_nothing(tenant: TestTenant) -> None:
     staff = new_operator().sign_in()
     page = text_of(staff.get(CHOOSER, tenant=str(tenant.id)))
-    assert f"Look into {tenant.name}?" in page
+    assert f"Open {tenant.name}?" in page
     assert staff.get(USERS).headers["Location"] == f"{CHOOSER}?next={quote(USERS, safe='')}"
 
 

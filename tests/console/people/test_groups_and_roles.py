@@ -158,7 +158,7 @@ def test_people_are_found_taken_in_and_taken_out(tenant: TestTenant, staff: Staf
     assert send(staff, tenant, search).status_code == 400
     assert send(staff, tenant, search, chosen=[str(person.id)]).status_code == 302
     assert f"/inside/people/{person.id}/" in text_of(staff.get(f"{INSIDE}{kind}/{key}/"))
-    assert "Nobody is found who is not in already." in text_of(staff.get(search))
+    assert "No other user matches the search." in text_of(staff.get(search))
     out = "groups/{}/leave/" if kind == "groups" else "roles/{}/take/"
     send(staff, tenant, f"{INSIDE}people/{person.id}/{out.format(key)}")
     assert f"/inside/people/{person.id}/" not in text_of(staff.get(f"{INSIDE}{kind}/{key}/"))

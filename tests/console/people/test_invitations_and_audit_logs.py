@@ -94,7 +94,7 @@ def test_the_trail_is_searched_by_target_action_actor_and_time(tenant: TestTenan
         ({"target": str(person.id), "until": "2020-01-01T00:00"}, False),
         ({"actor": str(uuid4())}, False),
     ):
-        assert ("No event is found" not in text_of(staff.get(TRAIL, **query))) is shown, query
+        assert ("No event fits" not in text_of(staff.get(TRAIL, **query))) is shown, query
 
 
 def test_the_trail_is_paged_by_what_was_last(new_tenant: Callable[[], TestTenant]) -> None:
@@ -114,7 +114,7 @@ def test_the_trail_is_paged_by_what_was_last(new_tenant: Callable[[], TestTenant
 def test_the_trail_of_another_tenant_is_not_shown(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
     stranger = other_tenant.register()
     for someone in (staff, new_tenant_admin(tenant).sign_in()):
-        assert "No event is found" in text_of(someone.get(TRAIL, target=str(stranger.id)))
+        assert "No event fits" in text_of(someone.get(TRAIL, target=str(stranger.id)))
 
 
 @pytest.mark.parametrize(

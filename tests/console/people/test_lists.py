@@ -138,9 +138,9 @@ def test_sessions_are_found_by_whose_they_are(tenant: TestTenant, staff: Staff) 
 
 def test_an_empty_list_says_what_to_do(new_tenant: Callable[[], TestTenant]) -> None:
     staff = operator_in(new_tenant())
-    assert "register somebody or send an invitation" in text_of(staff.get(USERS))
-    assert "Make the first one" in text_of(staff.get(GROUPS))
-    assert "Nobody is invited yet" in text_of(staff.get("/admin/inside/invitations/"))
+    assert "Register a user or send an invitation" in text_of(staff.get(USERS))
+    assert "Create the first one" in text_of(staff.get(GROUPS))
+    assert "No invitations yet" in text_of(staff.get("/admin/inside/invitations/"))
 
 
 @pytest.mark.parametrize("path", ["add/", "00000000-0000-4000-8000-000000000000/change/", "x/delete/", "x/history/"])

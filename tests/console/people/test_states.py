@@ -1,4 +1,4 @@
-"""A tenant that cannot be looked into, or not changed: the page says why and what to do."""
+"""A tenant that cannot be opened or changed: the page says why and what to do."""
 
 from collections.abc import Callable
 
@@ -50,7 +50,7 @@ def test_operators_change_users_of_a_suspended_tenant(new_tenant: Callable[[], T
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [("provisioning", "is being made"), ("deleting", "nothing left to look at"), ("deleted", "nothing")],
+    [("provisioning", "is being created"), ("deleting", "deleted or being deleted"), ("deleted", "being deleted")],
 )
 def test_a_tenant_without_a_database_to_look_at_says_so(
     new_tenant: Callable[[], TestTenant], state: str, words: str
@@ -75,13 +75,13 @@ def test_a_database_that_does_not_answer_is_said_with_the_state_and_the_reason(
         answer = staff.get(path)
         assert answer.status_code == 503
         assert "migration 0007 stopped" in text_of(answer)
-        assert "mend it and run that step again" in text_of(answer)
+        assert "Fix the reason and run the operation again" in text_of(answer)
     # What went wrong inside is the operators' business.
     answer = admin.get(USERS)
     assert answer.status_code == 503
     assert "migration 0007" not in text_of(answer)
     set_state(tenant, "active")
-    assert "Look at its server" in text_of(staff.get(USERS))
+    assert "Check its server" in text_of(staff.get(USERS))
 
 
 def test_a_tenant_that_moves_is_looked_at_by_its_admins_and_not_changed(new_tenant: Callable[[], TestTenant]) -> None:

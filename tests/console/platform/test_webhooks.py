@@ -67,7 +67,7 @@ def test_an_endpoint_is_changed_switched_off_and_deleted(
     body = {"url": endpoint.url, "events": ["group.*"], "description": "Till"}
     assert send(head, home, at(endpoint, "edit/"), **body).status_code == 302
     page = head.get(at(endpoint)).text
-    assert ("Till" in page, "off: admin" in page, "/test/" in page) == (True, True, False)
+    assert ("Till" in page, "disabled: admin" in page, "/test/" in page) == (True, True, False)
     assert send(head, home, at(endpoint, "rotate/")).context["secret"]
     assert send(head, home, at(endpoint, "delete/")).headers["Location"] == LIST
     assert head.get(at(endpoint)).status_code == 404

@@ -75,7 +75,7 @@ def test_a_form_that_is_older_than_somebody_elses_change_takes_nothing_of_it_bac
     # Typed once more it is no newer; a page that is opened now is.
     for _ in range(2):
         late = manager.post(at(service, "edit/"), {**typed, **drawn})
-        assert (late.status_code, "Somebody else has changed this" in late.text) == (400, True)
+        assert (late.status_code, "This was changed after you opened the page" in late.text) == (400, True)
         assert late.text.partition('name="form_state" value="')[2][:32] == drawn["form_state"]
     service.refresh_from_db()
     assert (service.status, service.base_url) == ("inactive", "https://a.example.com")

@@ -87,7 +87,7 @@ def test_a_tenant_admin_sees_the_own_tenant_only(tenant: TestTenant, other_tenan
 def test_a_tenant_that_is_none_is_not_found_in_the_consoles_frame(nobody: str) -> None:
     answer = new_operator().sign_in().get(f"{LIST}{nobody}/change/")
     assert answer.status_code == 404
-    assert "To the dashboard" in answer.content.decode()
+    assert "Go to the dashboard" in answer.content.decode()
 
 
 def test_without_the_permission_there_is_neither_list_nor_page(tenant: TestTenant) -> None:

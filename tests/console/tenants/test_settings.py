@@ -110,4 +110,4 @@ def test_a_page_that_was_opened_before_somebody_elses_change_takes_nothing_of_it
     assert first.status_code == 302
     late = operator.post(page(tenant, "settings"), form(tenant, form_state=found[1], name="Renamed"))
     assert (late.status_code, settings_of(tenant)) == (400, {"mfa_policy": "required"})
-    assert "Somebody else has changed this since you opened the page" in late.content.decode()
+    assert "This was changed after you opened the page" in late.content.decode()
